@@ -1,0 +1,65 @@
+"""Every exception that Quorate raises on purpose.
+
+    QuorateError
+    |-- BudgetSpent     the budget cannot pay for this; nothing was drawn and nothing was answered
+    |-- RunEnded        a threshold run has used up its no-quorums, or belongs to another process
+    |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
+    `-- Infeasible      no mechanism can meet this target (also a ValueError); the text says what would work
+
+Whether an exception is raised, and its text, is decided from public values alone: parameters, shapes, types and
+the budget. No text ever repeats a vote.
+
+>>> issubclass(Infeasible, ValueError)
+True
+"""
+
+__all__ = ["BudgetSpent", "Infeasible", "InvalidInput", "QuorateError", "RunEnded"]
+
+
+class QuorateError(Exception):
+    """Base of all exceptions raised on purpose by this package.
+
+    >>> issubclass(BudgetSpent, QuorateError)
+    True
+    """
+
+
+class BudgetSpent(QuorateError):
+    """The budget cannot pay for what was asked. Nothing was drawn.
+
+    >>> from quorate import Budget, Cost
+    >>> Budget(epsilon=1.0, delta=0.0).spend(Cost(renyi=2.0))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.BudgetSpent: the budget has 1 left at order inf ...
+    """
+
+
+class RunEnded(QuorateError):
+    """A threshold run is over: it has met its last no-quorum, or it was opened by another process.
+
+    >>> issubclass(RunEnded, QuorateError)
+    True
+    """
+
+
+class InvalidInput(QuorateError, ValueError):
+    """A value of the wrong kind was passed; the text says what was expected.
+
+    >>> from quorate.mechanisms import SoftMajority
+    >>> SoftMajority(teachers=10, epsilon=-1.0)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: epsilon must be a positive finite number, not -1.0
+    """
+
+
+class Infeasible(QuorateError, ValueError):
+    """The target cannot be met as asked; the text says what would work.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=50, no_quorums=100)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.Infeasible: ...
+    """

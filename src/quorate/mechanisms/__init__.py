@@ -1,0 +1,20 @@
+"""From ballots to an answer: one folder per mechanism, with its claim, its cost, its release and its proof."""
+
+from quorate.mechanisms.answers import NO_QUORUM, Answers
+from quorate.mechanisms.between_thresholds import BetweenThresholds
+from quorate.mechanisms.confident_max import ConfidentMax
+from quorate.mechanisms.noisy_max import NoisyMax
+from quorate.mechanisms.quorum import Quorum
+from quorate.mechanisms.soft_majority import SoftMajority
+from quorate.mechanisms.stability import StabilityTest
+
+__all__ = [
+    "NO_QUORUM",
+    "Answers",
+    "BetweenThresholds",
+    "ConfidentMax",
+    "NoisyMax",
+    "Quorum",
+    "SoftMajority",
+    "StabilityTest",
+]

@@ -1,0 +1,58 @@
+"""Divergence of the test alone, and of the joint outcome {no quorum, winner}, by exact enumeration of the test."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.mechanisms.laws import gaussian_pmf
+from quorate.mechanisms.moments import excess
+
+__all__ = ["joint_renyi", "test_renyi"]
+
+_ROUNDING = 1 + 2.0**-20
+
+Floats = NDArray[np.float64]
+
+
+def _test_laws(teachers: int, classes: int, threshold: int, scale: float) -> tuple[Floats, Floats]:
+    """Return P(pass) and P(fail) at every value that the largest count can take."""
+    largest = np.arange(-(-teachers // classes), teachers + 1)
+    needed = threshold + 1 - largest  # the noise must reach this
+    radius = max(math.ceil(40 * scale) + 2, int(np.abs(needed).max()) + 1)
+    law = gaussian_pmf(scale, radius)
+    above, below = np.cumsum(law[::-1])[::-1], np.cumsum(law)
+    return above[needed + radius], below[needed + radius - 1]
+
+
+def _worst(passes: Floats, fails: Floats, order: float, winner_excess: float) -> float:
+    """Return the largest excess over neighbouring values of the largest count, both ways (PROOF.md, step 2)."""
+    kept = float(passes.max()) * winner_excess  # the largest count does not move
+    pairs = [(slice(0, -1), slice(1, None)), (slice(1, None), slice(0, -1))]
+    for p, q in pairs if passes.size > 1 else []:
+        moved = excess(passes[p], passes[q], order)
+        weight = moved + passes[q] + order * (passes[p] - passes[q])  # p**order * q**(1 - order)
+        kept = max(kept, float((moved + excess(fails[p], fails[q], order) + weight * winner_excess).max()))
+    return kept
+
+
+def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, order: float) -> float:
+    """Return the divergence of the outcome of the test.
+
+    >>> test_renyi(teachers=250, classes=10, threshold=200, scale=150.0, order=8.0) < 8.0 / (2 * 150.0**2)
+    True
+    """
+    passes, fails = _test_laws(teachers, classes, threshold, scale)
+    worst = _worst(passes, fails, order, 0.0)
+    return min(order / (2 * scale**2), math.log1p(worst * _ROUNDING) / (order - 1))
+
+
+def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, winner: float, order: float) -> float:
+    """Return the divergence of the joint outcome, given the divergence `winner` of the winner's name.
+
+    >>> joint_renyi(teachers=250, classes=10, threshold=200, scale=150.0, winner=0.01, order=8.0) < 0.0102
+    True
+    """
+    passes, fails = _test_laws(teachers, classes, threshold, scale)
+    worst = _worst(passes, fails, order, math.expm1((order - 1) * winner))
+    return min(order / (2 * scale**2) + winner, math.log1p(worst * _ROUNDING) / (order - 1))

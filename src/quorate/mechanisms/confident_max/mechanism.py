@@ -1,0 +1,157 @@
+"""ConfidentMax asks a noisy maximum only where the largest count, with noise of its own, passes a threshold.
+
+The construction is that of PATE (Papernot et al. 2018).
+
+Claim (replace-one units, one ballot a unit): with charge="split" every query pays `query_cost` and every answer pays
+`answer_cost` on top; with charge="joint" every query pays for the joint outcome, whatever it is. Proof: PROOF.md.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+from quorate.mechanisms.answers import NO_QUORUM
+from quorate.mechanisms.confident_max.cost import joint_renyi, test_renyi
+from quorate.mechanisms.noisy_max.mechanism import best_winner_order, draw_winners, one_winner_renyi
+from quorate.mechanisms.query import QueryMechanism
+from quorate.mechanisms.votes import Counts
+from quorate.noise import NoiseSource
+from quorate.privacy import Cost, best_order, to_capacity, to_epsilon
+from quorate.privacy.checks import check_count, check_delta, check_order, check_positive
+
+__all__ = ["ConfidentMax"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidentMax(QueryMechanism):
+    """A test `largest count + noise(test_scale) > threshold`, then NoisyMax with `winner_scale`.
+
+    >>> confident = ConfidentMax(teachers=250, classes=10, threshold=200, test_scale=150.0, winner_scale=40.0)
+    >>> confident.epsilon(delta=1e-5, queries=640, answered=282.7) <= 2.15
+    True
+    """
+
+    teachers: int
+    classes: int
+    threshold: int
+    test_scale: float
+    winner_scale: float
+    charge: Literal["split", "joint"] = "split"
+
+    def __post_init__(self) -> None:
+        check_count("teachers", self.teachers)
+        check_count("classes", self.classes, least=2)
+        check_count("threshold", self.threshold, least=0)
+        check_positive("test_scale", self.test_scale)
+        check_positive("winner_scale", self.winner_scale)
+        if self.charge not in ("split", "joint"):
+            raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        teachers: int,
+        classes: int,
+        queries: int,
+        answered: float | None = None,
+        threshold: int | None = None,
+        charge: Literal["split", "joint"] = "split",
+    ) -> "ConfidentMax":
+        """Return the ConfidentMax with the least noise for this many queries within (epsilon, delta).
+
+        `answered` is how many of them are expected to pass the test (all, unless said); a budget enforces it. The
+        threshold is 70% of the teachers unless given, and the test's noise four times the winner's.
+
+        >>> confident = ConfidentMax.calibrate(
+        ...     epsilon=2.0, delta=1e-5, teachers=250, classes=2, queries=600, answered=300)
+        >>> confident.epsilon(delta=1e-5, queries=600, answered=300) <= 2.0
+        True
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
+        limit = math.ceil(0.7 * teachers) if threshold is None else check_count("threshold", threshold, least=0)
+        order = best_order(epsilon=epsilon, delta=delta)
+        capacity = to_capacity(epsilon, delta=delta, order=order)
+        passed = float(queries) if answered is None else answered
+        scale = math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity)
+        for _ in range(60):
+            made = cls(
+                teachers=teachers,
+                classes=classes,
+                threshold=limit,
+                test_scale=4 * scale,
+                winner_scale=scale,
+                charge=charge,
+            )
+            cost = made._total(order, queries, passed)
+            if capacity * (1 - 2e-3) <= cost <= capacity:
+                break
+            scale *= math.sqrt(cost / capacity) * (1 + 1e-4)
+        return made
+
+    def query_cost(self, order: float) -> Cost:
+        """Return what every query pays: for the test alone, or for the joint outcome.
+
+        >>> confident = ConfidentMax(teachers=250, classes=2, threshold=200, test_scale=150.0, winner_scale=40.0)
+        >>> confident.query_cost(8.0).renyi < confident.answer_cost(8.0).renyi
+        True
+        """
+        return Cost(_costs(self, check_order(order))[0])
+
+    def answer_cost(self, order: float) -> Cost:
+        """Return what every answer pays on top: for the winner, or nothing where the joint outcome is paid for.
+
+        >>> joint = ConfidentMax(teachers=9, classes=2, threshold=6, test_scale=9.0, winner_scale=4.0, charge="joint")
+        >>> joint.answer_cost(8.0).renyi
+        0.0
+        """
+        return Cost(_costs(self, check_order(order))[1])
+
+    def epsilon(self, *, delta: float, queries: int = 1, answered: float | None = None) -> float:
+        """Return the epsilon of this many queries, of which at most `answered` passed the test (all, unless said).
+
+        >>> confident = ConfidentMax(teachers=250, classes=2, threshold=300, test_scale=200.0, winner_scale=40.0)
+        >>> confident.epsilon(delta=1e-5, queries=1500, answered=538.3) <= 3.04
+        True
+        """
+        queries = check_count("queries", queries)
+        passed = float(queries) if answered is None else answered
+        if not 0 <= passed <= queries:
+            raise InvalidInput(f"answered must lie between 0 and queries={queries}, not {answered!r}")
+        winners = queries if self.charge == "joint" else passed
+        tests = 0.3 * queries / self.test_scale**2
+        order = best_winner_order(scale=self.winner_scale, delta=delta, queries=winners, other=tests)
+        return to_epsilon(self._total(order, queries, passed), order=order, delta=delta)
+
+    def _total(self, order: float, queries: int, answered: float) -> float:
+        return self.query_cost(order).renyi * queries + self.answer_cost(order).renyi * answered
+
+    def _columns(self) -> int:
+        return self.classes
+
+    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        passed = counts.max(axis=1) + noise.gaussian(self.test_scale, len(counts)) > self.threshold
+        winners = draw_winners(counts, self.winner_scale, noise)  # for every row: time says nothing about the test
+        return np.where(passed, winners, NO_QUORUM)
+
+
+@lru_cache(maxsize=1024)
+def _costs(mechanism: ConfidentMax, order: float) -> tuple[float, float]:
+    """Return (cost of a query, cost of an answer)."""
+    winner = one_winner_renyi(classes=mechanism.classes, scale=mechanism.winner_scale, order=order)
+    test = {
+        "teachers": mechanism.teachers,
+        "classes": mechanism.classes,
+        "threshold": mechanism.threshold,
+    }
+    if mechanism.charge == "joint":
+        return joint_renyi(**test, scale=mechanism.test_scale, winner=winner, order=order), 0.0
+    return test_renyi(**test, scale=mechanism.test_scale, order=order), winner

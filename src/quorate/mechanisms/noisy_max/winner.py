@@ -1,0 +1,203 @@
+"""The exact divergence of the winner's name, as a certified upper bound. PROOF.md has the steps.
+
+Only two counts move between neighbours. Given the other noises, the winner is a choice among {a, b, other} that depends
+on two integers: the offsets x and y of the two counts from the largest of the others. The cost is the supremum of the
+divergence over them. It is found by branch and bound: every ratio of probabilities is monotone in x and in y (step 3),
+so two corners bound a whole rectangle, and rectangles that cannot hold the supremum are dropped.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.mechanisms.laws import gaussian_pmf
+from quorate.mechanisms.moments import excess
+
+__all__ = ["binary_winner_renyi", "log_mass_bound", "winner_renyi"]
+
+_FINE, _COARSE, _MANY = (
+    1e-4,
+    4e-3,
+    60_000,
+)  # relative width at which the search stops; coarse once squares are many
+_LARGEST_BINARY = 512.0  # the law of a difference is a convolution, quadratic in the scale
+_ROUNDING = 1 + 2.0**-20  # above the error of sums of up to 2**22 doubles in the quantities below (step 5)
+
+Floats = NDArray[np.float64]
+Offsets = NDArray[np.int64]
+
+
+def log_mass_bound(mass: Floats | float, *, scale: float, order: float) -> Floats:
+    """Return a bound on the log of the sum of p**order * q**(1 - order) over points whose total q is at most `mass`.
+
+    Hoelder's inequality with the best exponent, for discrete Gaussian noise on two counts that each move by 1 (step 4).
+
+    >>> float(log_mass_bound(0.0, scale=10.0, order=2.0))
+    -inf
+    """
+    unit = 1 / scale**2
+    with np.errstate(divide="ignore"):
+        length = -np.log(np.minimum(np.asarray(mass, dtype=np.float64), 1.0))
+    power = np.maximum(1.0, np.sqrt(length / unit) / order)
+    with np.errstate(invalid="ignore"):
+        bound = -length * (1 - 1 / power) + order * (order * power - 1) * unit
+    return np.minimum(np.where(np.isinf(length), -np.inf, bound), order * (order - 1) * unit)
+
+
+def _rare(mass: Floats, *, scale: float, order: float) -> Floats:
+    """Return a bound on the excess of an outcome of probability at most `mass` under q."""
+    with np.errstate(over="ignore"):
+        return np.exp(log_mass_bound(mass, scale=scale, order=order)) + (order - 1) * mass
+
+
+def _reach(scale: float, order: float) -> int:
+    """Return a radius outside of which noise adds less than 2**-40 of the cost to the moment."""
+    small = math.log(2.0**-44 * min(1.0, order * (order - 1) / (2 * scale**2)))
+    width = 8.0
+    while True:
+        tail = 4 * math.exp(-(width**2) / 2)
+        if width > 36 or float(log_mass_bound(math.sqrt(tail), scale=scale, order=order)) < small:
+            return math.ceil(width * scale) + 2
+        width += 1.0
+
+
+def _outside(scale: float, order: float, radius: int) -> tuple[float, float]:
+    """Return (factor, addition) by which the moment of a clamped configuration may exceed the one computed (step 4)."""
+    tail = 4 * math.exp(-((radius - 1) ** 2) / (2 * scale**2))
+    rare = math.sqrt(tail)
+    factor = math.exp((order - 1) * 2 * rare)
+    return factor, 3 * math.exp(float(log_mass_bound(rare, scale=scale, order=order)))
+
+
+@lru_cache(maxsize=4096)
+def binary_winner_renyi(scale: float, order: float) -> float:
+    """Return the divergence of the winner of two (step 6): exact up to a scale of 512, where three serve as a bound.
+
+    >>> round(binary_winner_renyi(40.0, 8.0) / (8.0 / 40.0**2), 3)
+    0.637
+    """
+    if order == math.inf:
+        return math.inf
+    radius = _reach(scale, order)
+    if scale > _LARGEST_BINARY:
+        return winner_renyi(scale, order)
+    law = gaussian_pmf(scale, radius)
+    lead = np.convolve(law, law)  # of the difference of two noises
+    above, below = np.cumsum(lead[::-1])[::-1], np.cumsum(lead)
+    p = above[1:-2], below[:-3]  # P(lead >= t) and P(lead <= t - 1), at t
+    q = above[3:], below[2:-1]  # the same at t + 2: one ballot moved
+    forward = excess(p[0], q[0], order) + excess(p[1], q[1], order)
+    backward = excess(q[0], p[0], order) + excess(q[1], p[1], order)
+    usable = np.minimum(np.minimum(p[0], p[1]), np.minimum(q[0], q[1])) > 1e-290
+    most = max(float(forward[usable].max()), float(backward[usable].max()))
+    factor, addition = _outside(scale, order, radius)
+    return min(order / scale**2, _divergence(most, factor, addition, order))
+
+
+def _divergence(most: float, factor: float, addition: float, order: float) -> float:
+    moment_excess = (1 + most * _ROUNDING) * factor + addition - 1
+    return (math.log1p(moment_excess) if math.isfinite(moment_excess) else math.inf) / (order - 1)
+
+
+class _Choice:
+    """Probabilities of {a, b, other} at pairs of offsets; a wins ties against b, and other loses all ties (step 2)."""
+
+    def __init__(self, scale: float, radius: int) -> None:
+        self._radius = radius
+        self._law = gaussian_pmf(scale, radius)
+        self._upto = np.concatenate([[0.0], np.cumsum(self._law)])  # at i: P(noise < i - radius)
+
+    def _below(self, value: Offsets | int) -> Floats:
+        """Return P(noise <= value)."""
+        below: Floats = self._upto.take(np.clip(np.asarray(value) + self._radius + 1, 0, self._upto.size - 1))
+        return below
+
+    def __call__(self, x: Offsets, y: Offsets) -> tuple[Floats, Floats, Floats]:
+        a, b = np.empty(x.size), np.empty(x.size)
+        lead = x - y
+        noise = np.arange(-self._radius, self._radius + 1)
+        by_lead = np.argsort(lead, kind="stable")
+        starts = np.flatnonzero(np.diff(lead[by_lead], prepend=lead[by_lead[0]] - 1))
+        for group in np.split(by_lead, starts[1:]):
+            ahead = int(lead[group[0]])
+            # a wins with noise s where s + x >= 1 and b's noise is at most s + x - y; b likewise, and loses the tie
+            wins = np.cumsum((self._law * self._below(noise + ahead))[::-1])[::-1]
+            a[group] = self._from(wins, 1 - x[group])
+            wins = np.cumsum((self._law * self._below(noise - ahead - 1))[::-1])[::-1]
+            b[group] = self._from(wins, 1 - y[group])
+        return a, b, self._below(-x) * self._below(-y)
+
+    def _from(self, sums: Floats, least: Offsets) -> Floats:
+        index = least + self._radius
+        return np.where(index >= sums.size, 0.0, sums[np.clip(index, 0, sums.size - 1)])
+
+
+def _corner(choice: _Choice, x: Offsets, y: Offsets) -> tuple[Floats, Floats]:
+    """Return p and q (one row an outcome) at offsets (x, y) and at the neighbour's (x + 1, y - 1)."""
+    return np.stack(choice(x, y)), np.stack(choice(x + 1, y - 1))
+
+
+@lru_cache(maxsize=1024)
+def winner_renyi(scale: float, order: float) -> float:
+    """Return the divergence of the winner of three or more, with noise of this scale on each count.
+
+    >>> round(winner_renyi(40.0, 8.0) / (8.0 / 40.0**2), 2)
+    0.64
+    """
+    if order == math.inf:
+        return math.inf
+    radius = _reach(scale, order)
+    choice = _Choice(scale, radius)
+    side = max(1, round(scale / 2))
+    edges = np.arange(-radius - 2, 3 * radius + 2, side)
+    x, y = (grid.ravel() for grid in np.meshgrid(edges, edges))
+    clamped = np.minimum(x, y) <= radius + 1  # step 4: beyond, only x - y matters, and x or y can be moved here
+    x, y = x[clamped], y[clamped]
+    best, dropped = 0.0, 0.0
+    while True:
+        upper, inner = _bounds(choice, x, y, side=side, scale=scale, order=order)
+        best = max(best, inner)
+        width = _COARSE if x.size > _MANY else _FINE
+        if side == 1 or upper.max() <= best * (1 + width):
+            break
+        keep = upper > best * (1 + width / 2)
+        dropped = max(dropped, float(upper[~keep].max(initial=0.0)))
+        x, y = x[keep], y[keep]
+        half = side // 2
+        x, y = np.concatenate([x, x + half, x, x + half]), np.concatenate([y, y, y + half, y + half])
+        side -= half
+    factor, addition = _outside(scale, order, radius)
+    return min(order / scale**2, _divergence(max(dropped, float(upper.max())), factor, addition, order))
+
+
+def _bounds(choice: _Choice, x: Offsets, y: Offsets, *, side: int, scale: float, order: float) -> tuple[Floats, float]:
+    """Return for each square of offsets a bound on the excess inside, and the largest value seen at a corner."""
+    last = side - 1
+    low_p, low_q = _corner(choice, x, y + last)  # every ratio p/q is smallest here (step 3)
+    high_p, high_q = _corner(choice, x + last, y)  # and largest here
+    seen = max(
+        float(np.nan_to_num(excess(p, q, order).sum(axis=0), posinf=0.0).max())
+        for p, q in ((low_p, low_q), (low_q, low_p), (high_p, high_q), (high_q, high_p))
+    )
+    most_p = np.stack([high_p[0], low_p[1], choice._below(-x) * choice._below(-y)])
+    most_q = np.stack([high_q[0], low_q[1], choice._below(-x - 1) * choice._below(1 - y)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = low_p / low_q, high_p / high_q
+    forward, backward = np.zeros(x.size), np.zeros(x.size)
+    for outcome in range(3):
+        ends = low[outcome], high[outcome]
+        forward += _outcome_bound(most_q[outcome], ends, scale, order)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            backward += _outcome_bound(most_p[outcome], (1 / ends[0], 1 / ends[1]), scale, order)
+    return np.maximum(forward, backward), seen
+
+
+def _outcome_bound(mass: Floats, ratios: tuple[Floats, Floats], scale: float, order: float) -> Floats:
+    by_ratio = np.zeros(mass.size)
+    for ratio in ratios:
+        with np.errstate(invalid="ignore", over="ignore"):
+            by_ratio = np.maximum(by_ratio, excess(mass * ratio, mass, order))
+    by_ratio = np.where(np.isnan(by_ratio), np.inf, by_ratio)
+    return np.minimum(by_ratio, _rare(mass, scale=scale, order=order))

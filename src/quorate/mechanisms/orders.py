@@ -1,0 +1,59 @@
+"""The smallest epsilon over Renyi orders, for costs that are expensive to evaluate."""
+
+import math
+from collections.abc import Callable
+
+from quorate.errors import Infeasible
+from quorate.privacy import to_epsilon
+from quorate.privacy.checks import check_delta
+
+__all__ = ["rest_of_delta", "smallest_epsilon"]
+
+_RATIO = 1.3
+
+
+def rest_of_delta(delta: float, slack: float) -> float:
+    """Return what is left of delta once the mechanism's slack is taken out.
+
+    >>> rest_of_delta(1e-6, 0.0)
+    1e-06
+    """
+    rest = check_delta(delta, zero=False) - slack
+    if rest <= 0:
+        raise Infeasible(f"delta={delta} must exceed the mechanism's own slack of {slack:.3g}")
+    return rest
+
+
+def smallest_epsilon(renyi: Callable[[float], float], *, delta: float, slack: float = 0.0) -> tuple[float, float]:
+    """Return (epsilon, order): the smallest epsilon found, and the order it was found at. An upper bound at any order.
+
+    `slack` is taken out of delta first. The cost is evaluated at about twenty orders.
+
+    >>> epsilon, order = smallest_epsilon(lambda order: 0.01 * order, delta=1e-6)
+    >>> round(epsilon, 2), round(order)
+    (0.62, 33)
+    """
+    rest = rest_of_delta(delta, slack)
+    seen: dict[float, float] = {}
+
+    def epsilon(order: float) -> float:
+        if order not in seen:
+            seen[order] = to_epsilon(renyi(order), order=order, delta=rest)
+        return seen[order]
+
+    order = 16.0
+    for factor in (_RATIO, 1 / _RATIO):  # walk downhill from the middle of the usual range
+        while 1.01 < order < 10**5 and 1 + (order - 1) * factor > 1.01:
+            following = 1 + (order - 1) * factor
+            if epsilon(following) >= epsilon(order):
+                break
+            order = following
+    low, high = 1 + (order - 1) / _RATIO, 1 + (order - 1) * _RATIO
+    for _ in range(7):
+        left, right = high - (high - low) * 0.618, low + (high - low) * 0.618
+        if epsilon(left) < epsilon(right):
+            high = right
+        else:
+            low = left
+    best = min(seen, key=seen.__getitem__)
+    return (seen[best], best) if math.isfinite(seen[best]) else (math.inf, best)

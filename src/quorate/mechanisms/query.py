@@ -1,0 +1,95 @@
+"""A mechanism that pays for every query, whatever the answer, and perhaps once more for an answer."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.mechanisms.answers import NO_QUORUM, Answers
+from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
+from quorate.noise import NoiseSource, system_noise
+from quorate.privacy import Budget, Cost
+
+__all__ = ["QueryMechanism"]
+
+
+class QueryMechanism(ABC):
+    """What NoisyMax, ConfidentMax and SoftMajority share: charge, draw, answer.
+
+    >>> from quorate.mechanisms import SoftMajority
+    >>> SoftMajority(teachers=1000, epsilon=1.0).answer([0, 1000])
+    1
+    """
+
+    teachers: int
+
+    def _columns(self) -> int | None:
+        """Return how many classes the votes must have, or None where any number will do."""
+        return None
+
+    @abstractmethod
+    def query_cost(self, order: float) -> Cost:
+        """Return what each query costs."""
+
+    def answer_cost(self, order: float) -> Cost:
+        """Return what each answer costs on top of its query.
+
+        >>> from quorate.mechanisms import SoftMajority
+        >>> SoftMajority(teachers=1000, epsilon=1.0).answer_cost(2.0)
+        Cost(renyi=0.0, slack=0.0)
+        """
+        return Cost(0.0)
+
+    @abstractmethod
+    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw the answers."""
+
+    def renyi(self, order: float) -> float:
+        """Return the cost of one query at this order, whatever its outcome: an upper bound.
+
+        >>> from quorate.mechanisms import SoftMajority
+        >>> SoftMajority(teachers=1000, epsilon=1.0).renyi(2.0)
+        0.25
+        """
+        return (self.query_cost(order) + self.answer_cost(order)).renyi
+
+    def answer(self, votes: Any, *, budget: Budget | None = None) -> int | None:
+        """Answer one query: a class index, or None for no quorum.
+
+        >>> from quorate.mechanisms import SoftMajority
+        >>> SoftMajority(teachers=1000, epsilon=1.0).answer([1000, 0, 0])
+        0
+        """
+        counts = check_votes(votes, teachers=self.teachers, classes=self._columns())
+        label = int(self._answers(counts, budget, system_noise).labels[0])
+        return None if label == NO_QUORUM else label
+
+    def answers(self, votes: Any, *, budget: Budget | None = None) -> Answers:
+        """Answer a batch of queries, one row each, charged to `budget` if there is one.
+
+        Queries at the end of the batch that the budget cannot pay for are refused.
+
+        >>> from quorate import Budget
+        >>> from quorate.mechanisms import SoftMajority
+        >>> budget = Budget(epsilon=2.0, delta=0.0)
+        >>> answers = SoftMajority(teachers=1000, epsilon=1.0).answers([[1000, 0]] * 5, budget=budget)
+        >>> answers.labels, answers.refused, answers.spent
+        (array([0, 0]), 3, Cost(renyi=2.0, slack=0.0))
+        """
+        counts = check_votes_batch(votes, teachers=self.teachers, classes=self._columns())
+        return self._answers(counts, budget, system_noise)
+
+    def _answers(self, counts: Counts, budget: Budget | None, noise: NoiseSource) -> Answers:
+        if budget is None:
+            return Answers(labels=self._labels(counts, noise), spent=None)
+        per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
+        asked = min(len(counts), max(1, budget.affordable(per_query + per_answer)))
+        queries = budget.reserve(per_query, times=asked)  # charge, then draw
+        winners = budget.reserve(per_answer, times=asked)
+        labels = self._labels(counts[:asked], noise)
+        answered = int((labels != NO_QUORUM).sum())
+        queries.settle(asked)
+        winners.settle(answered)
+        spent = per_query.times(asked) + per_answer.times(answered)
+        return Answers(labels=labels, spent=spent, refused=len(counts) - asked)

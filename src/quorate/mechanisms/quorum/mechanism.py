@@ -1,0 +1,160 @@
+"""Quorum answers with the top label when it is far enough from changing, and says "no quorum" otherwise.
+
+Claim (replace-one units, one ballot a unit): a run of any number of adaptively chosen queries that stops after
+`no_quorums` no-quorums has Renyi divergence at most `renyi(order)` at every order, outside a tail event of
+probability at most `slack`. An answer is free; opening the run and each no-quorum are paid. Proof: PROOF.md.
+"""
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.answers import NO_QUORUM
+from quorate.mechanisms.laws import gaussian_tail
+from quorate.mechanisms.quorum.calibrate import best_settings
+from quorate.mechanisms.quorum.table import ONE, build_table, table_price
+from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_teachers
+from quorate.mechanisms.votes import Counts, distances
+from quorate.noise import NoiseSource
+from quorate.privacy import Cost, gaussian_renyi
+from quorate.privacy.checks import check_count, check_delta, check_order, check_positive, check_rate
+
+__all__ = ["Quorum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quorum(ThresholdMechanism):
+    """One threshold noise a run, one table look-up a query. Make it with `Quorum.calibrate`.
+
+    `order` and `price` are the Renyi order of the table and its price s; `margin` is h and `threshold_scale` the scale
+    of the discrete Gaussian mu in the threshold h - mu; `slack` bounds P(mu > h); `table` holds the probabilities of no
+    quorum in units of 2**-64.
+
+    >>> quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=100)
+    >>> quorum.distance() <= 538 * 1.03
+    True
+    >>> quorum.answers([[2000, 0, 0], [0, 100, 1900]]).labels
+    array([0, 2])
+    """
+
+    teachers: int
+    no_quorums: int
+    order: float
+    price: float
+    margin: int
+    threshold_scale: float
+    slack: float
+    table: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_count("teachers", self.teachers)
+        check_count("no_quorums", self.no_quorums)
+        check_order(self.order)
+        check_positive("price", self.price)
+        check_count("margin", self.margin, least=0)
+        check_positive("threshold_scale", self.threshold_scale)
+        table = self.table
+        if not table or table[0] != ONE or table[-1] < 1 or any(a < b for a, b in itertools.pairwise(table)):
+            raise InvalidInput("table must start at 2**64 and fall to a positive level")
+        if table_price(table, order=self.order) > self.price:  # proof: step 4
+            raise InvalidInput(
+                f"table costs more than price={self.price!r} at order {self.order!r}; build it with build_table"
+            )
+        if gaussian_tail(self.threshold_scale, self.margin) > self.slack:  # proof: step 1
+            raise InvalidInput(
+                f"slack={self.slack!r} is below the probability that the threshold noise passes the margin"
+            )
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float, teachers: int, no_quorums: int) -> "Quorum":
+        """Return the Quorum that answers at the smallest distance among those within (epsilon, delta).
+
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=20).distance() <= 109
+        True
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
+        best = best_settings(epsilon=epsilon, delta=delta, no_quorums=no_quorums)
+        table = build_table(order=best.order, price=best.price)
+        made = cls(
+            teachers=teachers,
+            no_quorums=no_quorums,
+            order=best.order,
+            price=best.price,
+            margin=best.margin,
+            threshold_scale=best.threshold_scale,
+            slack=best.slack,
+            table=table,
+        )
+        if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
+            raise too_few_teachers(made, 2 * made.distance() + 1)
+        return made
+
+    def opening_cost(self, order: float) -> Cost:
+        """Return the cost of the one threshold noise of a run.
+
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).opening_cost(2.0).slack < 1e-5
+        True
+        """
+        return Cost(gaussian_renyi(scale=self.threshold_scale, order=order), self.slack)  # proof: step 2
+
+    def no_quorum_cost(self, order: float) -> Cost:
+        """Return the cost of one no-quorum.
+
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).no_quorum_cost(2.0).slack
+        0.0
+        """
+        if check_order(order) == np.inf:
+            raise InvalidInput("a Quorum is charged at a finite order; open the budget with delta above 0")
+        price = self.price if order == self.order else table_price(self.table, order=order)
+        return Cost(price / (order - 1))  # proof: step 5
+
+    def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
+        """Return the probability that a query at this distance is answered. For planning: depends on nothing private.
+
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).answer_probability(0)
+        0.0
+        """
+        level = self._levels(np.array([distance]), threshold_noise)[0]
+        return 1.0 - self.table[int(level)] / ONE
+
+    def distance(self, *, answer_rate: float = 0.99) -> int:
+        """Return the smallest distance at which a query is answered at this rate, at threshold noise 0.
+
+        >>> quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=400, no_quorums=5)
+        >>> quorum.answer_probability(quorum.distance()) >= 0.99
+        True
+        """
+        miss = 1.0 - check_rate("answer_rate", answer_rate)
+        level = next((i for i, level in enumerate(self.table) if level <= miss * ONE), None)
+        if level is None:
+            raise Infeasible(f"answer_rate={answer_rate} is out of reach: the table ends at {1 - self.table[-1] / ONE}")
+        return self.margin + 2 * level - 1
+
+    def _threshold_noise(self, noise: NoiseSource) -> int:
+        return int(noise.gaussian(self.threshold_scale, 1)[0])
+
+    def _levels(self, distance: Labels, threshold_noise: int) -> Labels:
+        """Return the level of the table at each distance: level i at 2i - 1 and 2i past the threshold."""
+        beyond = distance + (threshold_noise - self.margin + 1)
+        beyond >>= 1
+        return np.clip(beyond, 0, len(self.table) - 1, out=beyond)
+
+    @cached_property
+    def _last_words(self) -> NDArray[np.uint64]:
+        """The largest word that means "no quorum" at each level; level 0 is certain and needs all of them."""
+        return np.array([level - 1 for level in self.table], dtype=np.uint64)
+
+    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+        labels, distance = distances(counts)
+        words = noise.words(len(counts))
+
+        def decide(queries: slice, threshold_noise: int) -> Labels:
+            last = self._last_words.take(self._levels(distance[queries], threshold_noise))
+            return np.where(words[queries] > last, labels[queries], NO_QUORUM)  # proof: step 1
+
+        return decide

@@ -1,0 +1,120 @@
+"""The table of no-quorum probabilities: pointwise the smallest for one Renyi order and one price.
+
+Level i holds G_i, the probability of no quorum when the distance passes the threshold by 2i - 1 or 2i, as a whole
+number of 2**-64. Between neighbouring data sets a query stays on its level or goes one down; PROOF.md (steps 3 and 4)
+shows that this costs at most the price for a no-quorum and nothing for an answer.
+"""
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FLOOR", "ONE", "build_table", "levels_needed", "table_price"]
+
+ONE = 2**64
+FLOOR = 2**24  # in units of 2**-64: a clear ballot still misses its quorum once in 10**12
+_LOG_ONE = 64 * math.log(2)
+_MARGIN, _ROUNDING = (
+    2.0**-34,
+    2.0**-40,
+)  # above the error of a price in doubles; the tests compare with exact arithmetic
+
+Floats = NDArray[np.float64]
+
+
+def log_survival(log_level: Floats) -> Floats:
+    """Return log(1 - exp(log_level)) without cancellation.
+
+    >>> log_survival(np.array([math.log(0.25)])).round(4)
+    array([-0.2877])
+    """
+    with np.errstate(divide="ignore"):
+        return np.where(log_level > -0.7, np.log(-np.expm1(log_level)), np.log1p(-np.exp(log_level)))
+
+
+def _price(log_p: Floats, log_q: Floats, order: Floats) -> tuple[Floats, Floats]:
+    """Return the price of going from level p to level q, and the exponent of the answers' term."""
+    kept = order * log_survival(log_p) - (order - 1) * log_survival(log_q)
+    with np.errstate(divide="ignore"):
+        return order * log_p - (order - 1) * log_q - np.log(-np.expm1(kept)), kept
+
+
+def next_level(log_p: Floats, order: Floats, price: Floats, fall: Floats | None = None) -> Floats:
+    """Return the log of the smallest level that can follow `log_p` at this price, elementwise.
+
+    Newton's method on a convex decreasing function. `far` lies left of its root, from where every step stays left; a
+    guess at the fall from `log_p`, taken from the step before, saves half of the steps.
+
+    >>> next_level(np.zeros(1), np.array([11.0]), np.array([0.5]))
+    array([-0.05])
+    """
+    far = log_p + np.maximum(log_p - price, -price - np.log(order)) / (order - 1)
+    log_q = far if fall is None else np.maximum(far, log_p - fall)
+    for _ in range(60):
+        value, kept = _price(log_p, log_q, order)
+        slope = (order - 1) * (np.exp(kept + log_q - log_survival(log_q)) / -np.expm1(kept) - 1)
+        step = (value - price) / slope
+        log_q = np.maximum(far, log_q - step)
+        if np.all(np.abs(step) <= 2.0**-26 * (log_p - log_q)):  # quadratic convergence: the next step would be 2**-52
+            break
+    return log_q
+
+
+def build_table(*, order: float, price: float) -> tuple[int, ...]:
+    """Return the levels from `ONE` down to `FLOOR`, each rounded up to a multiple of 2**-64.
+
+    >>> table = build_table(order=20.0, price=1.0)
+    >>> table[0] == ONE, table[-1] == FLOOR, table_price(table, order=20.0) <= 1.0
+    (True, True, True)
+    """
+    orders, prices = np.array([order]), np.array([(price - order * _ROUNDING) / (1 + 2 * _MARGIN)])
+    levels, fall = [ONE], None
+    while levels[-1] > FLOOR:
+        log_level = np.array([math.log(levels[-1]) - _LOG_ONE])
+        log_next = next_level(log_level, orders, prices, fall)
+        level = math.ceil(math.exp(float(log_next[0]) + _LOG_ONE) * (1 + 2.0**-44)) + 1
+        levels.append(min(max(level, FLOOR), levels[-1] - 1))
+        fall = 1.1 * (log_level - log_next)
+    return tuple(levels)
+
+
+def table_price(table: tuple[int, ...], *, order: float) -> float:
+    """Return the price of this table at this order, rounded up: the worst step between two consecutive levels.
+
+    >>> round(table_price((ONE, ONE // 2, ONE // 4), order=2.0), 4)
+    0.6931
+    """
+    logs = np.array([math.log(level) for level in table]) - _LOG_ONE
+    logs[0] = 0.0
+    if len(logs) < 2:
+        return 0.0
+    steps, _ = _price(logs[:-1], logs[1:], np.full(len(logs) - 1, order))
+    return max(0.0, float(steps.max())) * (1 + _MARGIN) + order * _ROUNDING
+
+
+def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | None = None) -> Floats:
+    """Return, elementwise, how many levels down the probability of no quorum is `miss`, interpolated between levels.
+
+    With `start`, only the smallest `start + 2 * levels` matters: the search stops when no other can be smaller, and
+    leaves those at infinity.
+
+    >>> levels_needed(np.array([28.0]), np.array([0.7146]), miss=0.01).round()
+    array([87.])
+    """
+    log_level, target = np.zeros(order.shape), math.log(miss)
+    needed = np.full(order.shape, np.inf)
+    fall: Floats | None = None
+    for level in itertools.count(1):
+        below = next_level(log_level, order, price, fall)
+        reached = np.isinf(needed) & (below <= target)
+        needed[reached] = level - 1 + (log_level[reached] - target) / (log_level[reached] - below[reached])
+        waiting = np.isinf(needed)
+        if start is not None and not waiting.all():
+            waiting &= start + 2 * level < (start + 2 * needed).min()
+        if not waiting.any():
+            return needed
+        fall = 1.1 * (log_level - below)
+        log_level = np.maximum(below, target - 1.0)  # candidates that are done idle
+    raise AssertionError

@@ -1,0 +1,288 @@
+"""A threshold run: one secret threshold noise, a count of no-quorums, and a stop.
+
+Quorum, BetweenThresholds and StabilityTest differ in how a query meets the threshold and in whether the threshold
+noise is redrawn after a no-quorum; everything else about a run stands here.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import BudgetSpent, Infeasible, RunEnded
+from quorate.mechanisms.answers import NO_QUORUM, Answers
+from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
+from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
+from quorate.noise import NoiseSource, process_identity, system_noise
+from quorate.privacy import Budget, Cost, to_epsilon
+from quorate.privacy.checks import check_count
+
+__all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "too_few_teachers"]
+
+Labels = NDArray[np.int64]
+Decide = Callable[[slice, int], Labels]
+_EPOCH = 4096  # queries looked at together while a redrawn threshold may still change
+
+
+class ThresholdMechanism(ABC):
+    """A mechanism that answers for free and pays for each no-quorum.
+
+    `open` starts a run; `answer` and `answers` use the first run of this object and open it when first called.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+    >>> quorum.open().answer([0, 400])
+    1
+    """
+
+    teachers: int
+    no_quorums: int
+    order: float  # the order the mechanism was calibrated for
+    redraws: bool = False  # whether the threshold noise is redrawn after each no-quorum
+
+    def _columns(self) -> int | None:
+        """Return how many classes the votes must have, or None where any number will do."""
+        return None
+
+    @abstractmethod
+    def opening_cost(self, order: float) -> Cost:
+        """Return the cost of opening a run, whatever is asked afterwards."""
+
+    @abstractmethod
+    def no_quorum_cost(self, order: float) -> Cost:
+        """Return the cost of one no-quorum."""
+
+    @abstractmethod
+    def _threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret threshold noise."""
+
+    @abstractmethod
+    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query and return the rule from (slice of queries, threshold noise) to labels."""
+
+    def renyi(self, order: float) -> float:
+        """Return the cost at this order of a whole run, all no-quorums used: an upper bound.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+        >>> quorum.renyi(quorum.order) < 2.0
+        True
+        """
+        return self.run_cost(order).renyi
+
+    def run_cost(self, order: float) -> Cost:
+        """Return the cost at this order of a whole run, all no-quorums used, with its slack.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+        >>> quorum.run_cost(quorum.order).slack == quorum.slack
+        True
+        """
+        paid = self.no_quorums - int(self.redraws)  # a redrawn threshold is paid for when it is drawn
+        return self.opening_cost(order) + self.no_quorum_cost(order).times(paid)
+
+    def epsilon(self, *, delta: float, queries: int | None = None) -> float:
+        """Return the epsilon of a whole run at `delta`. However many queries it answers, it costs the same.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).epsilon(delta=1e-5) <= 2.0
+        True
+        """
+        if queries is not None:
+            check_count("queries", queries)
+        slack = self.run_cost(self.order).slack
+        own = to_epsilon(self.renyi(self.order), order=self.order, delta=rest_of_delta(delta, slack))
+        return min(own, smallest_epsilon(self.renyi, delta=delta, slack=slack)[0])
+
+    def open(self, budget: Budget | None = None) -> "Run":
+        """Start a run of its own, charged to `budget` if there is one.
+
+        >>> from quorate import Budget
+        >>> from quorate.mechanisms import Quorum
+        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+        >>> budget = Budget(epsilon=2.0, delta=1e-5, order=quorum.order, slack=quorum.slack)
+        >>> quorum.open(budget).answer([400, 0])
+        0
+        """
+        return Run(self, budget=budget, noise=system_noise)
+
+    def answer(self, votes: Any) -> int | None:
+        """Answer one query: a class index, or None for no quorum.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).answer([200, 200]) is None
+        True
+        """
+        return self._first_run().answer(votes)
+
+    def answers(self, votes: Any) -> Answers:
+        """Answer a batch of queries, one row each, as if asked one after the other.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+        >>> quorum.answers([[400, 0], [0, 400]]).labels
+        array([0, 1])
+        """
+        return self._first_run().answers(votes)
+
+    def _first_run(self) -> "Run":
+        run = self.__dict__.get("_run")
+        if run is None:
+            run = self.__dict__.setdefault("_run", self.open())  # one dictionary operation: two threads share one run
+        return run  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the run behind: a copy of this description opens, and pays for, its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_run"}
+
+
+def too_few_teachers(mechanism: ThresholdMechanism, needed: int) -> Infeasible:
+    """Return the error that says how many teachers it would take.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> str(too_few_teachers(Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5), 113))
+    'with teachers=400 even a unanimous ballot would mostly find no quorum; it takes at least 113 teachers ...'
+    """
+    return Infeasible(
+        f"with teachers={mechanism.teachers} even a unanimous ballot would mostly find no quorum; it takes at least "
+        f"{needed} teachers for this target, or a larger epsilon, or fewer no_quorums than {mechanism.no_quorums}"
+    )
+
+
+class Run:
+    """One run of a threshold mechanism. Holds secret noise: cannot be copied, printed or pickled, or used after fork.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
+    >>> run.answer([200, 200]) is None, run.no_quorums_left
+    (True, 4)
+    """
+
+    __slots__ = (
+        "_budget",
+        "_cost",
+        "_left",
+        "_lock",
+        "_mechanism",
+        "_noise",
+        "_paid",
+        "_process",
+        "_threshold",
+    )
+
+    def __init__(self, mechanism: ThresholdMechanism, *, budget: Budget | None, noise: NoiseSource) -> None:
+        order = mechanism.order if budget is None else budget.order
+        opening = mechanism.opening_cost(order)
+        if budget is not None:
+            budget.spend(opening)
+        self._mechanism, self._budget, self._noise = mechanism, budget, noise
+        self._cost = mechanism.no_quorum_cost(order)
+        self._paid = opening
+        self._left = mechanism.no_quorums
+        self._threshold = mechanism._threshold_noise(noise)
+        self._lock = threading.Lock()
+        self._process = process_identity()
+
+    @property
+    def no_quorums_left(self) -> int:
+        """How many no-quorums the run may still meet before it ends.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open().no_quorums_left
+        5
+        """
+        return self._left
+
+    @property
+    def spent(self) -> Cost:
+        """What the run has cost so far: its opening, and each no-quorum met.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+        >>> quorum.open().spent == quorum.opening_cost(quorum.order)
+        True
+        """
+        return self._paid
+
+    def answer(self, votes: Any) -> int | None:
+        """Answer one query: a class index, or None for no quorum.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open().answer([400, 0])
+        0
+        """
+        counts = check_votes(votes, teachers=self._mechanism.teachers, classes=self._mechanism._columns())
+        label = int(self._answers(counts).labels[0])
+        return None if label == NO_QUORUM else label
+
+    def answers(self, votes: Any) -> Answers:
+        """Answer a batch of queries, one row each, as if asked one after the other.
+
+        Queries after the last no-quorum the run or its budget allows are refused, not answered.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
+        >>> answers = run.answers([[200, 200]] * 8)
+        >>> answers.labels, answers.refused
+        (array([-1, -1, -1, -1, -1]), 3)
+        """
+        return self._answers(
+            check_votes_batch(votes, teachers=self._mechanism.teachers, classes=self._mechanism._columns())
+        )
+
+    def _answers(self, counts: Counts) -> Answers:
+        with self._lock:
+            if process_identity() != self._process:
+                raise RunEnded("this run was opened by another process; open one here, and pay for it")
+            if self._left == 0:
+                raise RunEnded(
+                    f"the run has met its {self._mechanism.no_quorums} no-quorums; open another, or calibrate for more"
+                )
+            # A redrawn threshold is paid for when it is drawn, so the last no-quorum of such a run is free.
+            free = int(self._mechanism.redraws)
+            payable = self._left - free
+            reservation = None
+            if self._budget is not None:
+                payable = min(payable, self._budget.affordable(self._cost))
+                if payable + free == 0:
+                    raise BudgetSpent(
+                        "the budget cannot pay for another no-quorum, which any answer may turn out to be"
+                    )
+                reservation = self._budget.reserve(self._cost, times=payable)  # charge, then draw
+            labels, met = self._collect(counts, payable + free)
+            paid = min(met, payable)
+            if reservation is not None:
+                reservation.settle(paid)
+            self._left = 0 if met > payable else self._left - met
+            spent = self._cost.times(paid)
+            self._paid = self._paid + spent
+        return Answers(labels=labels, spent=spent, refused=len(counts) - len(labels))
+
+    def _collect(self, counts: Counts, most: int) -> tuple[Labels, int]:
+        """Return labels up to and including the no-quorum number `most`, and how many were met."""
+        decide = self._mechanism._decide(counts, self._noise)
+        redraws = self._mechanism.redraws
+        parts: list[Labels] = [np.empty(0, dtype=np.int64)]
+        position, met = 0, 0
+        while position < len(counts) and met < most:
+            stop = min(len(counts), position + _EPOCH) if redraws else len(counts)
+            labels = decide(slice(position, stop), self._threshold)
+            missed = np.flatnonzero(labels == NO_QUORUM)
+            limit = 1 if redraws else most - met
+            if missed.size >= limit:
+                labels = labels[: missed[limit - 1] + 1]
+            parts.append(labels)
+            position += labels.size
+            met += min(int(missed.size), limit)
+            if redraws and missed.size and met < most:
+                self._threshold = self._mechanism._threshold_noise(self._noise)  # the next epoch's
+        return np.concatenate(parts), met
+
+    def __repr__(self) -> str:
+        return f"<run of {type(self._mechanism).__name__}, {self._left} no-quorums left>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run cannot be copied or pickled: its secret noise would be used twice")

@@ -1,0 +1,97 @@
+"""SoftMajority answers label y with probability proportional to exp(epsilon * votes_y / 2).
+
+Claim (replace-one units, one ballot a unit): each query is epsilon-DP, and its Renyi divergence is at most
+order * epsilon**2 / 8. With two classes this is the logistic function of half the lead. Proof: PROOF.md.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.mechanisms.orders import smallest_epsilon
+from quorate.mechanisms.query import QueryMechanism
+from quorate.mechanisms.votes import Counts
+from quorate.noise import NoiseSource
+from quorate.privacy import Cost, exponential_renyi
+from quorate.privacy.checks import check_count, check_delta, check_positive, check_rate
+
+__all__ = ["SoftMajority"]
+
+
+@dataclass(frozen=True, init=False)
+class SoftMajority(QueryMechanism):
+    """The exponential mechanism on vote counts.
+
+    >>> SoftMajority(teachers=1000, epsilon=0.5).answer([1000, 0])
+    0
+    """
+
+    teachers: int
+    epsilon_per_query: float
+
+    def __init__(self, *, teachers: int, epsilon: float) -> None:
+        object.__setattr__(self, "teachers", check_count("teachers", teachers))
+        object.__setattr__(self, "epsilon_per_query", check_positive("epsilon", epsilon))
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":
+        """Return the SoftMajority that may answer this many queries within (epsilon, delta).
+
+        >>> SoftMajority.calibrate(epsilon=1.0, teachers=100, queries=4).epsilon_per_query
+        0.25
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        queries = check_count("queries", queries)
+        each = epsilon / queries
+        if delta > 0:
+            low, high = each, epsilon
+            while high - low > 1e-6 * low:
+                middle = (low + high) / 2
+                fits = cls(teachers=teachers, epsilon=middle).epsilon(delta=delta, queries=queries) <= epsilon
+                low, high = (middle, high) if fits else (low, middle)
+            each = low
+        return cls(teachers=teachers, epsilon=each)
+
+    @property
+    def scale(self) -> float:
+        """The number of ballots by which a weight grows e-fold, rounded up so that the claim holds as stated.
+
+        >>> SoftMajority(teachers=10, epsilon=0.5).scale
+        4.0
+        """
+        scale = 2 / self.epsilon_per_query
+        return scale if scale * self.epsilon_per_query >= 2 else math.nextafter(scale, math.inf)
+
+    def query_cost(self, order: float) -> Cost:
+        """Return the cost of one query.
+
+        >>> SoftMajority(teachers=10, epsilon=0.5).query_cost(float("inf"))
+        Cost(renyi=0.5, slack=0.0)
+        """
+        return Cost(exponential_renyi(self.epsilon_per_query, order=order))
+
+    def epsilon(self, *, delta: float = 0.0, queries: int = 1) -> float:
+        """Return the epsilon of this many adaptively chosen queries at `delta`.
+
+        >>> SoftMajority(teachers=10, epsilon=0.5).epsilon(queries=4)
+        2.0
+        """
+        plain = self.epsilon_per_query * check_count("queries", queries)
+        if check_delta(delta) == 0:
+            return plain
+        return min(plain, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
+
+    def distance(self, *, answer_rate: float = 0.99) -> int:
+        """Return the smallest distance at which the top label beats one rival at this rate.
+
+        >>> SoftMajority(teachers=100, epsilon=1.0).distance()
+        4
+        """
+        rate = check_rate("answer_rate", answer_rate)
+        gap = max(0.0, math.log(rate / (1 - rate))) * self.scale if rate < 1 else math.inf
+        return max(0, math.ceil(math.ceil(gap) / 2) - 1)
+
+    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        return np.array([noise.choice(row, self.scale) for row in counts.tolist()], dtype=np.int64)

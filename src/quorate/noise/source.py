@@ -1,0 +1,201 @@
+"""The one source of noise: block draws from OpenDP, each value handed out once, safe in threads and after fork."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from opendp import domains, measurements, measures, metrics
+from opendp.mod import enable_features
+
+from quorate.errors import InvalidInput
+from quorate.noise.process import process_identity
+from quorate.privacy.checks import check_count, check_positive
+
+__all__ = ["NoiseSource", "SystemNoise", "system_noise"]
+
+enable_features("contrib")  # OpenDP's own name for mechanisms whose proofs are published but not yet vetted
+
+_BLOCK = 4096  # integers in one call of the sampler: past this the cost of the call itself is below one part in ten
+_KINDS = 128  # scales kept warm at a time
+_LARGEST_SCALE = 2.0**40  # of a returned value: draws stay far inside 64 bits
+
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+class NoiseSource(Protocol):
+    """What a mechanism draws from. Served by `SystemNoise`; a seeded twin for simulations lives elsewhere.
+
+    >>> isinstance(system_noise, SystemNoise)
+    True
+    """
+
+    def laplace(self, scale: float, size: int) -> Integers:
+        """Return draws of P(x) proportional to exp(-|x| / scale)."""
+        ...
+
+    def gaussian(self, scale: float, size: int) -> Integers:
+        """Return draws of P(x) proportional to exp(-x**2 / (2 scale**2))."""
+        ...
+
+    def words(self, size: int) -> Words:
+        """Return uniform 64-bit words."""
+        ...
+
+    def choice(self, scores: Sequence[int], scale: float) -> int:
+        """Return index i with probability proportional to exp(scores[i] / scale)."""
+        ...
+
+
+class _Buffer:
+    """Draws of one law, made in blocks that grow with demand; each is handed out once and forgotten."""
+
+    def __init__(self, sample: Callable[[list[int]], list[int]]) -> None:
+        self._sample = sample
+        self._ready: Integers = np.empty(0, dtype=np.int64)
+        self._block = 16
+
+    def take(self, size: int) -> Integers:
+        parts = [self._ready[:size]]
+        self._ready = self._ready[size:]
+        missing = size - parts[0].size
+        while missing > 0:
+            block = max(self._block, min(missing, _BLOCK))
+            drawn = np.array(self._sample([0] * block), dtype=np.int64)
+            parts.append(drawn[:missing])
+            self._ready = drawn[missing:]
+            missing -= parts[-1].size
+            self._block = min(2 * self._block, _BLOCK)
+        return np.concatenate(parts)
+
+
+class SystemNoise:
+    """OpenDP's exact samplers, which draw from the operating system, behind buffers.
+
+    >>> noise = SystemNoise()
+    >>> noise.laplace(20.0, 1000).dtype
+    dtype('int64')
+    >>> noise.laplace(20.0, 0).size
+    0
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget every draw and every lock: called when made, and at the first draw in a forked child."""
+        self._lock = threading.Lock()
+        self._buffers: OrderedDict[tuple[str, float], _Buffer] = OrderedDict()
+        self._process = process_identity()
+
+    def laplace(self, scale: float, size: int) -> Integers:
+        """Return `size` draws of P(x) proportional to exp(-|x| / scale) on the integers.
+
+        >>> SystemNoise().laplace(0.001, 3)
+        array([0, 0, 0])
+        """
+        return self._take("laplace", scale, size)
+
+    def gaussian(self, scale: float, size: int) -> Integers:
+        """Return `size` draws of P(x) proportional to exp(-x**2 / (2 scale**2)) on the integers.
+
+        >>> SystemNoise().gaussian(0.01, 3)
+        array([0, 0, 0])
+        """
+        return self._take("gaussian", scale, size)
+
+    def words(self, size: int) -> Words:
+        """Return `size` uniform 64-bit words straight from the operating system.
+
+        >>> SystemNoise().words(2).dtype
+        dtype('uint64')
+        """
+        return np.frombuffer(os.urandom(8 * check_count("size", size, least=0)), dtype=np.uint64)
+
+    def bernoulli_exp(self, exponent: float | Fraction, size: int) -> NDArray[np.bool_]:
+        """Return `size` events of probability exp(-exponent), exactly, for a number that is not negative.
+
+        With the exponent written p/q, a discrete Laplace draw X of scale q has P(X >= p given X >= 0) = exp(-p/q).
+        Draws saturate at 64 bits; the comparison with p does not notice, since p is below that.
+
+        >>> SystemNoise().bernoulli_exp(0.0, 2)
+        array([ True,  True])
+        """
+        try:
+            ratio = Fraction(exponent)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInput(f"exponent must be a finite number of at least 0, not {exponent!r}") from None
+        if ratio < 0:
+            raise InvalidInput(f"exponent must be a finite number of at least 0, not {exponent!r}")
+        size = check_count("size", size, least=0)
+        if ratio == 0:
+            return np.ones(size, dtype=np.bool_)
+        if Fraction(float(ratio.denominator)) != ratio.denominator or ratio.numerator >= 2**62:
+            raise InvalidInput(
+                f"exponent must be a float below 2**9, or a fraction of 52-bit integers, not {exponent!r}"
+            )
+        events: list[NDArray[np.bool_]] = []
+        missing = size
+        while missing > 0:
+            drawn = self._take("laplace", float(ratio.denominator), 2 * missing + 8, largest=2.0**1022)
+            kept = (drawn >= ratio.numerator)[drawn >= 0][:missing]
+            events.append(kept)
+            missing -= kept.size
+        return np.concatenate(events) if events else np.empty(0, dtype=np.bool_)
+
+    def choice(self, scores: Sequence[int], scale: float) -> int:
+        """Return index i with probability proportional to exp(scores[i] / scale), exactly.
+
+        OpenDP compares lazily refined Gumbel draws, so no rounding takes part in the choice.
+
+        >>> SystemNoise().choice([0, 1000, 0], scale=1.0)
+        1
+        """
+        if not scores:
+            raise InvalidInput("scores must name at least one candidate")
+        return int(_chooser(check_positive("scale", scale))([int(score) for score in scores]))
+
+    def _take(
+        self, kind: Literal["laplace", "gaussian"], scale: float, size: int, largest: float = _LARGEST_SCALE
+    ) -> Integers:
+        scale, size = check_positive("scale", scale), check_count("size", size, least=0)
+        if scale > largest:
+            raise InvalidInput(f"scale must be at most 2**40, not {scale!r}")
+        if process_identity() != self._process:
+            self._reset()
+        with self._lock:
+            buffer = self._buffers.get((kind, scale))
+            if buffer is None:
+                buffer = self._buffers[kind, scale] = _Buffer(_sampler(kind, scale))
+                if len(self._buffers) > _KINDS:
+                    self._buffers.popitem(last=False)
+            self._buffers.move_to_end((kind, scale))
+            return buffer.take(size)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a noise source cannot be copied or pickled: a copy would repeat its draws")
+
+
+def _sampler(kind: Literal["laplace", "gaussian"], scale: float) -> Callable[[list[int]], list[int]]:
+    integers = domains.vector_domain(domains.atom_domain(T="i64"))
+    if kind == "laplace":
+        made = measurements.make_laplace(integers, metrics.l1_distance(T="i64"), scale=scale)
+    else:
+        made = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
+    return made  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=_KINDS)
+def _chooser(scale: float) -> Callable[[list[int]], int]:
+    scores = domains.vector_domain(domains.atom_domain(T="i64")), metrics.linf_distance(T="i64")
+    gumbel = measures.zero_concentrated_divergence()  # by which OpenDP names Gumbel noise: the exponential mechanism
+    return measurements.make_noisy_max(*scores, gumbel, scale=scale)  # type: ignore[no-any-return]
+
+
+system_noise = SystemNoise()

@@ -1,0 +1,35 @@
+"""Amplification by sampling without replacement, for replace-one neighbours (Balle, Barthe and Gaboardi 2018).
+
+The result is an (epsilon, delta) statement. It cannot be put back into a budget that is kept at one Renyi order: a
+run that is amplified has a budget of its own.
+"""
+
+import math
+
+from quorate.privacy.checks import check_delta, check_positive, check_rate
+
+__all__ = ["amplify", "amplify_inverse"]
+
+_UP = 1 + 2.0**-48
+
+
+def amplify(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]:
+    """Return (epsilon, delta), rounded up, of a mechanism run on a secret random share of the units.
+
+    >>> amplify(epsilon=1.0, delta=1e-6, rate=1.0)[1]
+    1e-06
+    >>> round(amplify(epsilon=1.0, delta=1e-6, rate=0.1)[0], 4)
+    0.1586
+    """
+    epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
+    return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * _UP), min(delta, rate * delta * _UP)
+
+
+def amplify_inverse(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]:
+    """Return the (epsilon, delta), rounded down, that a mechanism may have so that its amplified run meets the target.
+
+    >>> round(amplify_inverse(epsilon=0.1586, delta=1e-7, rate=0.1)[0], 3)
+    1.0
+    """
+    epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
+    return math.log1p(math.expm1(epsilon) / rate) / _UP, min(delta / rate, 1.0 - 2.0**-53) / _UP

@@ -1,0 +1,222 @@
+"""The budget: opened as (epsilon, delta), kept as one capacity at one Renyi order plus a slack share of delta.
+
+Costs add at that order, also for mechanisms that are chosen adaptively, so refusing whatever does not fit keeps the
+whole interaction within (epsilon, delta): a Renyi filter (Feldman and Zrnic 2021; PROOF.md, steps 2 and 3).
+Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity down, and no float is compared.
+"""
+
+import math
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NoReturn
+
+from quorate.errors import BudgetSpent, InvalidInput
+from quorate.privacy.checks import check_count, check_delta, check_order, check_positive
+from quorate.privacy.conversion import best_order, to_capacity, to_epsilon
+from quorate.privacy.cost import Cost
+
+__all__ = ["Budget", "Reservation"]
+
+RENYI_QUANTA = 2**40  # in one unit of divergence
+SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits
+_SLACK_SHARE = 0.1  # of delta, unless the caller says otherwise
+
+
+def _up(amount: float, quanta: int) -> int:
+    return math.ceil(Fraction(amount) * quanta)
+
+
+def _down(amount: float, quanta: int) -> int:
+    return math.floor(Fraction(amount) * quanta)
+
+
+class Budget:
+    """What may be spent under (epsilon, delta), and what is left of it.
+
+    With delta = 0 the order is infinity and costs are plain epsilons. Otherwise `order` is chosen for costs that grow
+    like `renyi(order)` unless it is given, and `slack` (a tenth of delta unless given) is set aside for tail events.
+
+    >>> budget = Budget(epsilon=1.0, delta=1e-6, order=22.0)
+    >>> budget.spend(Cost(renyi=0.1))
+    >>> budget.affordable(Cost(renyi=0.1))
+    4
+    >>> round(budget.spent().renyi, 9)
+    0.1
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_lock",
+        "_slack",
+        "_spent",
+        "_spent_slack",
+        "delta",
+        "epsilon",
+        "order",
+        "slack",
+    )
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        order: float | None = None,
+        slack: float | None = None,
+        renyi: Callable[[float], float] | None = None,
+    ) -> None:
+        self.epsilon = check_positive("epsilon", epsilon)
+        self.delta = check_delta(delta)
+        self.slack = self.delta * _SLACK_SHARE if slack is None else check_delta(slack)
+        if self.slack > self.delta or (self.slack == self.delta > 0):
+            raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, not {slack!r}")
+        if self.delta == 0:
+            if order is not None and check_order(order) != math.inf:
+                raise InvalidInput(
+                    f"delta = 0 is kept at order infinity, not {order!r}; leave order out or allow a delta"
+                )
+            self.order = math.inf
+        else:
+            rest = self.delta - self.slack
+            self.order = best_order(epsilon=epsilon, delta=rest, renyi=renyi) if order is None else check_order(order)
+        capacity = to_capacity(self.epsilon, delta=self.delta - self.slack, order=self.order)
+        if capacity <= 0:
+            raise InvalidInput(
+                f"order {self.order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
+                "leave order out to have it chosen"
+            )
+        self._capacity, self._slack = _down(capacity, RENYI_QUANTA), _down(self.slack, SLACK_QUANTA)
+        self._spent, self._spent_slack = 0, 0
+        self._lock = threading.Lock()
+
+    def capacity(self) -> Cost:
+        """Return what could be spent when the budget opened, rounded down.
+
+        >>> Budget(epsilon=1.0, delta=0.0).capacity()
+        Cost(renyi=1.0, slack=0.0)
+        """
+        return Cost(self._capacity / RENYI_QUANTA, self._slack / SLACK_QUANTA)
+
+    def spent(self) -> Cost:
+        """Return what has been charged, rounded up.
+
+        >>> Budget(epsilon=1.0, delta=0.0).spent()
+        Cost(renyi=0.0, slack=0.0)
+        """
+        return Cost(self._spent / RENYI_QUANTA, self._spent_slack / SLACK_QUANTA)
+
+    def remaining(self) -> Cost:
+        """Return what is left, rounded down.
+
+        >>> Budget(epsilon=1.0, delta=0.0).remaining()
+        Cost(renyi=1.0, slack=0.0)
+        """
+        return Cost((self._capacity - self._spent) / RENYI_QUANTA, (self._slack - self._spent_slack) / SLACK_QUANTA)
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon, at this budget's delta, of what has been charged so far. Never above `epsilon`.
+
+        >>> Budget(epsilon=1.0, delta=0.0).spent_epsilon()
+        0.0
+        """
+        if self._spent == 0 and self._spent_slack == 0:
+            return 0.0
+        renyi = self._spent / RENYI_QUANTA
+        if self.order == math.inf:
+            return min(self.epsilon, renyi)
+        return min(self.epsilon, to_epsilon(renyi, order=self.order, delta=self.delta - self.slack))
+
+    def affordable(self, cost: Cost) -> int:
+        """Return how many times `cost` could be paid now. A cost of nothing can be paid 2**62 times.
+
+        >>> Budget(epsilon=1.0, delta=0.0).affordable(Cost(renyi=0.3))
+        3
+        """
+        with self._lock:
+            return self._affordable(cost)
+
+    def spend(self, cost: Cost, *, times: int = 1) -> None:
+        """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing.
+
+        >>> Budget(epsilon=1.0, delta=0.0).spend(Cost(renyi=0.5), times=2)
+        """
+        self.reserve(cost, times=times)
+
+    def reserve(self, cost: Cost, *, times: int = 1) -> "Reservation":
+        """Charge for up to `times` outcomes that cost `cost` each, before they are drawn.
+
+        What is never settled stays charged.
+
+        >>> budget = Budget(epsilon=1.0, delta=0.0)
+        >>> reservation = budget.reserve(Cost(renyi=0.25), times=4)
+        >>> reservation.settle(1)
+        >>> budget.remaining().renyi
+        0.75
+        """
+        times = check_count("times", times, least=0)
+        renyi, slack = _up(cost.renyi, RENYI_QUANTA), _up(cost.slack, SLACK_QUANTA)
+        with self._lock:
+            if self._affordable(cost) < times:
+                raise BudgetSpent(
+                    f"the budget has {self.remaining().renyi:g} left at order {self.order:g} and "
+                    f"{self.remaining().slack:g} of slack; this asks for "
+                    f"{cost.renyi * times:g} and {cost.slack * times:g}"
+                )
+            self._spent += renyi * times
+            self._spent_slack += slack * times
+        return Reservation(self, renyi, slack, times)
+
+    def _affordable(self, cost: Cost) -> int:
+        renyi, slack = _up(cost.renyi, RENYI_QUANTA), _up(cost.slack, SLACK_QUANTA)
+        most = 2**62
+        if renyi:
+            most = min(most, (self._capacity - self._spent) // renyi)
+        if slack:
+            most = min(most, (self._slack - self._spent_slack) // slack)
+        return most
+
+    def _release(self, renyi: int, slack: int) -> None:
+        with self._lock:
+            self._spent -= renyi
+            self._spent_slack -= slack
+
+    def __repr__(self) -> str:
+        left = self.remaining().renyi / self.capacity().renyi
+        return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}, order={self.order:g}, left={left:.1%})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Budget cannot be copied or pickled: a copy would be spent a second time")
+
+
+class Reservation:
+    """A charge made before its outcomes were drawn. Made by `Budget.reserve`.
+
+    >>> reservation = Budget(epsilon=1.0, delta=0.0).reserve(Cost(renyi=0.5), times=2)
+    >>> reservation.settle(2)
+    """
+
+    __slots__ = ("_budget", "_renyi", "_settled", "_slack", "_times")
+
+    def __init__(self, budget: Budget, renyi: int, slack: int, times: int) -> None:
+        self._budget, self._renyi, self._slack, self._times = budget, renyi, slack, times
+        self._settled = False
+
+    def settle(self, times: int) -> None:
+        """Keep the charge for `times` outcomes and return the rest. May be called once.
+
+        >>> Budget(epsilon=1.0, delta=0.0).reserve(Cost(renyi=0.5), times=2).settle(3)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: a reservation for 2 can be settled at 0 to 2, not 3
+        """
+        if not 0 <= times <= self._times:
+            raise InvalidInput(f"a reservation for {self._times} can be settled at 0 to {self._times}, not {times!r}")
+        if self._settled:
+            raise InvalidInput("this reservation is settled already")
+        self._settled = True
+        unused = self._times - times
+        self._budget._release(self._renyi * unused, self._slack * unused)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")

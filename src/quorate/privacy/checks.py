@@ -1,0 +1,77 @@
+"""One way to refuse a bad parameter: what was expected of which value."""
+
+import math
+from numbers import Integral, Real
+
+from quorate.errors import InvalidInput
+
+__all__ = ["check_count", "check_delta", "check_order", "check_positive", "check_rate"]
+
+
+def _real(name: str, value: object, expected: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return float(value)
+
+
+def check_positive(name: str, value: object) -> float:
+    """Return `value` as a float if it is a positive finite number.
+
+    >>> check_positive("epsilon", 1)
+    1.0
+    """
+    expected = "a positive finite number"
+    number = _real(name, value, expected)
+    if not 0 < number < math.inf:
+        raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return number
+
+
+def check_delta(value: object, *, zero: bool = True) -> float:
+    """Return `value` as a float if it is a probability that delta may be.
+
+    >>> check_delta(1e-6)
+    1e-06
+    """
+    expected = "at least 0 and below 1" if zero else "above 0 and below 1"
+    number = _real("delta", value, expected)
+    if not 0 <= number < 1 or (number == 0 and not zero):
+        raise InvalidInput(f"delta must be {expected}, not {value!r}")
+    return number
+
+
+def check_rate(name: str, value: object) -> float:
+    """Return `value` as a float if it lies in (0, 1].
+
+    >>> check_rate("rate", 0.5)
+    0.5
+    """
+    expected = "above 0 and at most 1"
+    number = _real(name, value, expected)
+    if not 0 < number <= 1:
+        raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return number
+
+
+def check_order(value: object) -> float:
+    """Return `value` as a float if it is a Renyi order: above 1, or infinity.
+
+    >>> check_order(float("inf"))
+    inf
+    """
+    expected = "a Renyi order: above 1, or infinity"
+    number = _real("order", value, expected)
+    if not number > 1:
+        raise InvalidInput(f"order must be {expected}, not {value!r}")
+    return number
+
+
+def check_count(name: str, value: object, *, least: int = 1) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`.
+
+    >>> check_count("teachers", 10)
+    10
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)

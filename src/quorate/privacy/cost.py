@@ -1,0 +1,39 @@
+"""What one release costs."""
+
+from dataclasses import dataclass
+
+from quorate.errors import InvalidInput
+
+__all__ = ["Cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """An upper bound on the cost of one release, at the one order of the budget that pays for it.
+
+    `renyi` is the Renyi divergence at that order (at order infinity, plain epsilon). `slack` is the probability of
+    the tail event that the divergence leaves out; it is paid from the budget's share of delta.
+
+    >>> Cost(renyi=0.25, slack=1e-9)
+    Cost(renyi=0.25, slack=1e-09)
+    """
+
+    renyi: float
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.renyi < float("inf"):
+            raise InvalidInput(f"renyi must be at least 0 and finite, not {self.renyi!r}")
+        if not 0 <= self.slack < 1:
+            raise InvalidInput(f"slack must be at least 0 and below 1, not {self.slack!r}")
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.renyi + other.renyi, self.slack + other.slack)
+
+    def times(self, count: int) -> "Cost":
+        """Return the cost of `count` releases like this one.
+
+        >>> Cost(renyi=0.25).times(4)
+        Cost(renyi=1.0, slack=0.0)
+        """
+        return Cost(self.renyi * count, self.slack * count)

@@ -1,0 +1,71 @@
+"""Renyi divergence of the standard mechanisms, as functions of the order. Upper bounds; proofs in PROOF.md, step 4."""
+
+import math
+
+from quorate.privacy.checks import check_count, check_order, check_positive
+
+__all__ = ["exponential_renyi", "gaussian_renyi", "laplace_renyi", "pure_renyi"]
+
+
+def _log_mean(terms: list[tuple[float, float]]) -> float:
+    """Return log of the sum of exp(a) * b over (a, b)."""
+    top = max(exponent for exponent, weight in terms if weight > 0)
+    return top + math.log(math.fsum(weight * math.exp(exponent - top) for exponent, weight in terms))
+
+
+def pure_renyi(epsilon: float, *, order: float) -> float:
+    """Return the largest divergence that any epsilon-DP release can have: that of randomised response.
+
+    Never above `min(epsilon, order * epsilon**2 / 2)`.
+
+    >>> round(pure_renyi(0.1, order=8.0), 4), round(8.0 * 0.1**2 / 2, 4)
+    (0.0367, 0.04)
+    """
+    epsilon, order = check_positive("epsilon", epsilon), check_order(order)
+    if order == math.inf:
+        return epsilon
+    likely = 1.0 / (1.0 + math.exp(-epsilon))
+    value = _log_mean([((order - 1) * epsilon, likely), (-(order - 1) * epsilon, 1.0 - likely)]) / (order - 1)
+    return min(epsilon, order * epsilon**2 / 2, value * (1 + 2.0**-40) + 2.0**-50 / (order - 1))
+
+
+def exponential_renyi(epsilon: float, *, order: float) -> float:
+    """Return a bound for a release whose log ratios span at most epsilon (the exponential mechanism).
+
+    >>> exponential_renyi(0.5, order=4.0)
+    0.125
+    """
+    epsilon, order = check_positive("epsilon", epsilon), check_order(order)
+    return epsilon if order == math.inf else min(order * epsilon**2 / 8, pure_renyi(epsilon, order=order))
+
+
+def gaussian_renyi(*, scale: float, order: float, sensitivity: float = 1.0) -> float:
+    """Return the divergence of (discrete) Gaussian noise for an (integer) change of this L2 length.
+
+    A group of r units costs what `r * sensitivity` costs.
+
+    >>> gaussian_renyi(scale=8.0, order=16.0)
+    0.125
+    """
+    ratio = check_positive("sensitivity", sensitivity) / check_positive("scale", scale)
+    return check_order(order) * ratio**2 / 2
+
+
+def laplace_renyi(*, scale: float, order: float, sensitivity: int = 1) -> float:
+    """Return the divergence of discrete Laplace noise for an integer change of this size.
+
+    >>> round(laplace_renyi(scale=10.0, order=20.0), 4)
+    0.0671
+    """
+    scale, order = check_positive("scale", scale), check_order(order)
+    shift = check_count("sensitivity", sensitivity)
+    if order == math.inf:
+        return shift / scale
+    decay = math.exp(-1.0 / scale)
+    centre = -math.expm1(-1.0 / scale) / (1.0 + decay)
+    terms = [
+        ((order - 1) * shift / scale, 1.0 / (1.0 + decay)),
+        ((1 - order) * shift / scale, decay**shift / (1.0 + decay)),
+    ]
+    terms += [((order - 1) * (shift - 2 * x) / scale, centre * decay**x) for x in range(1, shift)]
+    return min(shift / scale, _log_mean(terms) / (order - 1) * (1 + 2.0**-40) + 2.0**-50 / (order - 1))
