@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 
+from quorate.checks import check_delta
 from quorate.errors import Infeasible
 from quorate.privacy import to_epsilon
-from quorate.privacy.checks import check_delta
 
 __all__ = ["rest_of_delta", "smallest_epsilon"]
 

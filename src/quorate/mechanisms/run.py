@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_count
 from quorate.errors import BudgetSpent, Infeasible, RunEnded
 from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
 from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
 from quorate.noise import NoiseSource, process_identity, system_noise
 from quorate.privacy import Budget, Cost, to_epsilon
-from quorate.privacy.checks import check_count
 
 __all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "too_few_teachers"]
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from opendp import domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
+from quorate.checks import check_count, check_positive
 from quorate.errors import InvalidInput
 from quorate.noise.process import process_identity
-from quorate.privacy.checks import check_count, check_positive
 
 __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 

@@ -6,7 +6,7 @@ run that is amplified has a budget of its own.
 
 import math
 
-from quorate.privacy.checks import check_delta, check_positive, check_rate
+from quorate.checks import check_delta, check_positive, check_rate
 
 __all__ = ["amplify", "amplify_inverse"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NoReturn
 
+from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.privacy.checks import check_count, check_delta, check_order, check_positive
 from quorate.privacy.conversion import best_order, to_capacity, to_epsilon
 from quorate.privacy.cost import Cost
 

@@ -10,8 +10,8 @@ error of the formula.
 import math
 from collections.abc import Callable
 
+from quorate.checks import check_delta, check_order, check_positive
 from quorate.errors import Infeasible
-from quorate.privacy.checks import check_delta, check_order, check_positive
 
 __all__ = ["best_order", "to_capacity", "to_delta", "to_epsilon"]
 

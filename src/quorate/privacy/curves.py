@@ -2,7 +2,7 @@
 
 import math
 
-from quorate.privacy.checks import check_count, check_order, check_positive
+from quorate.checks import check_count, check_order, check_positive
 
 __all__ = ["exponential_renyi", "gaussian_renyi", "laplace_renyi", "pure_renyi"]
 

@@ -2,7 +2,7 @@
 
 import math
 
-from quorate.privacy.checks import check_count, check_delta, check_positive
+from quorate.checks import check_count, check_delta, check_positive
 
 __all__ = ["group_privacy"]
 

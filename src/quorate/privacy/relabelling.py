@@ -8,8 +8,8 @@ the same term is added to a Renyi divergence of any order (PROOF.md, step 6).
 import math
 from typing import Literal
 
+from quorate.checks import check_count, check_positive
 from quorate.errors import InvalidInput
-from quorate.privacy.checks import check_count, check_positive
 
 __all__ = ["relabelling_epsilon"]
 

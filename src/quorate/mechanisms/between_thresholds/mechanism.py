@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
@@ -21,7 +22,6 @@ from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_t
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi, pure_renyi
-from quorate.privacy.checks import check_count, check_delta, check_order, check_positive, check_rate
 
 __all__ = ["BetweenThresholds"]
 

@@ -8,15 +8,19 @@ from numpy.typing import NDArray
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.moments import excess
 
-__all__ = ["joint_renyi", "test_renyi"]
+__all__ = ["joint_renyi", "pass_laws", "test_renyi"]
 
 _ROUNDING = 1 + 2.0**-20
 
 Floats = NDArray[np.float64]
 
 
-def _test_laws(teachers: int, classes: int, threshold: int, scale: float) -> tuple[Floats, Floats]:
-    """Return P(pass) and P(fail) at every value that the largest count can take."""
+def pass_laws(teachers: int, classes: int, threshold: int, scale: float) -> tuple[Floats, Floats]:
+    """Return P(pass) and P(fail) at every value that the largest count can take, from the smallest to all teachers.
+
+    >>> pass_laws(10, 2, 7, 0.1)[0].round(3)
+    array([0., 0., 0., 1., 1., 1.])
+    """
     largest = np.arange(-(-teachers // classes), teachers + 1)
     needed = threshold + 1 - largest  # the noise must reach this
     radius = max(math.ceil(40 * scale) + 2, int(np.abs(needed).max()) + 1)
@@ -42,7 +46,7 @@ def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, ord
     >>> test_renyi(teachers=250, classes=10, threshold=200, scale=150.0, order=8.0) < 8.0 / (2 * 150.0**2)
     True
     """
-    passes, fails = _test_laws(teachers, classes, threshold, scale)
+    passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, 0.0)
     return min(order / (2 * scale**2), math.log1p(worst * _ROUNDING) / (order - 1))
 
@@ -53,6 +57,6 @@ def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, wi
     >>> joint_renyi(teachers=250, classes=10, threshold=200, scale=150.0, winner=0.01, order=8.0) < 0.0102
     True
     """
-    passes, fails = _test_laws(teachers, classes, threshold, scale)
+    passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, math.expm1((order - 1) * winner))
     return min(order / (2 * scale**2) + winner, math.log1p(worst * _ROUNDING) / (order - 1))

@@ -14,15 +14,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
-from quorate.mechanisms.confident_max.cost import joint_renyi, test_renyi
+from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
 from quorate.mechanisms.noisy_max.mechanism import best_winner_order, draw_winners, one_winner_renyi
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, best_order, to_capacity, to_epsilon
-from quorate.privacy.checks import check_count, check_delta, check_order, check_positive
 
 __all__ = ["ConfidentMax"]
 
@@ -130,6 +130,18 @@ class ConfidentMax(QueryMechanism):
         tests = 0.3 * queries / self.test_scale**2
         order = best_winner_order(scale=self.winner_scale, delta=delta, queries=winners, other=tests)
         return to_epsilon(self._total(order, queries, passed), order=order, delta=delta)
+
+    def answer_probability(self, largest: int) -> float:
+        """Return the probability that a query with this largest count passes the test. Depends on nothing private.
+
+        >>> ConfidentMax(teachers=10, classes=2, threshold=5, test_scale=0.1, winner_scale=1.0).answer_probability(10)
+        1.0
+        """
+        passes, _ = pass_laws(self.teachers, self.classes, self.threshold, self.test_scale)
+        least = self.teachers + 1 - passes.size
+        if not least <= largest <= self.teachers:
+            raise InvalidInput(f"largest must be a count from {least} to {self.teachers}, not {largest!r}")
+        return float(passes[largest - least])
 
     def _total(self, order: float, queries: int, answered: float) -> float:
         return self.query_cost(order).renyi * queries + self.answer_cost(order).renyi * answered

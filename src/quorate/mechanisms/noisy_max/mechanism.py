@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
@@ -18,7 +19,6 @@ from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, best_order, to_capacity, to_epsilon
-from quorate.privacy.checks import check_count, check_delta, check_order, check_positive, check_rate
 
 __all__ = ["NoisyMax", "best_winner_order", "draw_winners", "one_winner_renyi"]
 

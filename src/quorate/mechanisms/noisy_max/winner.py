@@ -23,7 +23,6 @@ _FINE, _COARSE, _MANY = (
     60_000,
 )  # relative width at which the search stops; coarse once squares are many
 _LARGEST_BINARY = 512.0  # the law of a difference is a convolution, quadratic in the scale
-_ROUNDING = 1 + 2.0**-20  # above the error of sums of up to 2**22 doubles in the quantities below (step 5)
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
@@ -93,11 +92,12 @@ def binary_winner_renyi(scale: float, order: float) -> float:
     usable = np.minimum(np.minimum(p[0], p[1]), np.minimum(q[0], q[1])) > 1e-290
     most = max(float(forward[usable].max()), float(backward[usable].max()))
     factor, addition = _outside(scale, order, radius)
-    return min(order / scale**2, _divergence(most, factor, addition, order))
+    return min(order / scale**2, _divergence(most, factor=factor, addition=addition, scale=scale, order=order))
 
 
-def _divergence(most: float, factor: float, addition: float, order: float) -> float:
-    moment_excess = (1 + most * _ROUNDING) * factor + addition - 1
+def _divergence(most: float, *, factor: float, addition: float, scale: float, order: float) -> float:
+    rounding = max(2.0**-20, 200 * scale**2 * 2.0**-53)  # step 5
+    moment_excess = (1 + most * (1 + rounding)) * factor + addition - 1
     return (math.log1p(moment_excess) if math.isfinite(moment_excess) else math.inf) / (order - 1)
 
 
@@ -168,8 +168,9 @@ def winner_renyi(scale: float, order: float) -> float:
         half = side // 2
         x, y = np.concatenate([x, x + half, x, x + half]), np.concatenate([y, y, y + half, y + half])
         side -= half
+    most = max(dropped, float(upper.max()))
     factor, addition = _outside(scale, order, radius)
-    return min(order / scale**2, _divergence(max(dropped, float(upper.max())), factor, addition, order))
+    return min(order / scale**2, _divergence(most, factor=factor, addition=addition, scale=scale, order=order))
 
 
 def _bounds(choice: _Choice, x: Offsets, y: Offsets, *, side: int, scale: float, order: float) -> tuple[Floats, float]:

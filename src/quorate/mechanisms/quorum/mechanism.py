@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import gaussian_tail
@@ -21,7 +22,6 @@ from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_t
 from quorate.mechanisms.votes import Counts, distances
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
-from quorate.privacy.checks import check_count, check_delta, check_order, check_positive, check_rate
 
 __all__ = ["Quorum"]
 

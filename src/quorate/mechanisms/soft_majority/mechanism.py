@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, exponential_renyi
-from quorate.privacy.checks import check_count, check_delta, check_positive, check_rate
 
 __all__ = ["SoftMajority"]
 

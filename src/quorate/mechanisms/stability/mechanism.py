@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
@@ -19,7 +20,6 @@ from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_t
 from quorate.mechanisms.votes import Counts, distances
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, best_order, pure_renyi, to_capacity
-from quorate.privacy.checks import check_count, check_delta, check_order, check_positive, check_rate
 
 __all__ = ["StabilityTest"]
 

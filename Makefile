@@ -1,0 +1,40 @@
+# Everything sets itself up: a virtual environment in .venv, made again when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint audit bench wheel clean
+
+help:  ## say what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Quorate needs Python 3.11 or newer; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $(READY)
+
+demo: $(READY)  ## one mechanism answering a simulated ensemble, with its cost
+	$(BIN)/quorate demo
+
+lint: $(READY)  ## style, types and layers
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## lint and the fast suite, under ten minutes on two cores
+	$(BIN)/python -m pytest -n auto -m 'not long'
+
+audit: $(READY)  ## the long statistical and enumeration suites
+	$(BIN)/python -m pytest -n auto -m long
+
+bench: $(READY)  ## every promised figure against its bar
+	$(BIN)/quorate bench mechanisms
+
+wheel: $(READY)  ## build the wheel and the source archive into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:  ## remove what was made
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
