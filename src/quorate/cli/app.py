@@ -9,7 +9,7 @@ from cyclopts import App, CycloptsError
 from quorate import __version__
 from quorate.errors import QuorateError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "bench", "demo", "main"]
 
 app = App(
     name="quorate",

@@ -136,9 +136,9 @@ class SystemNoise:
         size = check_count("size", size, least=0)
         if ratio == 0:
             return np.ones(size, dtype=np.bool_)
-        if Fraction(float(ratio.denominator)) != ratio.denominator or ratio.numerator >= 2**62:
+        if not _fits(ratio):
             raise InvalidInput(
-                f"exponent must be a float below 2**9, or a fraction of 52-bit integers, not {exponent!r}"
+                f"exponent must be 0, a float from 2**-900 to 2**9, or a fraction of 52-bit integers, not {exponent!r}"
             )
         events: list[NDArray[np.bool_]] = []
         missing = size
@@ -189,6 +189,12 @@ def _sampler(kind: Literal["laplace", "gaussian"], scale: float) -> Callable[[li
     else:
         made = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
     return made  # type: ignore[no-any-return]
+
+
+def _fits(ratio: Fraction) -> bool:
+    """Return whether the denominator can be the scale of a draw, exactly, and the numerator is below what saturates."""
+    top = ratio.denominator
+    return ratio.numerator < 2**62 and (top < 2**53 or (top & (top - 1) == 0 and top < 2**1000))
 
 
 @lru_cache(maxsize=_KINDS)

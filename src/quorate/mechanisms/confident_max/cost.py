@@ -1,6 +1,7 @@
 """Divergence of the test alone, and of the joint outcome {no quorum, winner}, by exact enumeration of the test."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ _ROUNDING = 1 + 2.0**-20
 Floats = NDArray[np.float64]
 
 
+@lru_cache(maxsize=64)
 def pass_laws(teachers: int, classes: int, threshold: int, scale: float) -> tuple[Floats, Floats]:
     """Return P(pass) and P(fail) at every value that the largest count can take, from the smallest to all teachers.
 

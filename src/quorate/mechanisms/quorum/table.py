@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.errors import InvalidInput
+
 __all__ = ["FLOOR", "ONE", "build_table", "levels_needed", "table_price"]
 
 ONE = 2**64
@@ -24,10 +26,10 @@ _MARGIN, _ROUNDING = (
 Floats = NDArray[np.float64]
 
 
-def log_survival(log_level: Floats) -> Floats:
+def _log_survival(log_level: Floats) -> Floats:
     """Return log(1 - exp(log_level)) without cancellation.
 
-    >>> log_survival(np.array([math.log(0.25)])).round(4)
+    >>> _log_survival(np.array([math.log(0.25)])).round(4)
     array([-0.2877])
     """
     with np.errstate(divide="ignore"):
@@ -36,28 +38,49 @@ def log_survival(log_level: Floats) -> Floats:
 
 def _price(log_p: Floats, log_q: Floats, order: Floats) -> tuple[Floats, Floats]:
     """Return the price of going from level p to level q, and the exponent of the answers' term."""
-    kept = order * log_survival(log_p) - (order - 1) * log_survival(log_q)
+    kept = order * _log_survival(log_p) - (order - 1) * _log_survival(log_q)
     with np.errstate(divide="ignore"):
         return order * log_p - (order - 1) * log_q - np.log(-np.expm1(kept)), kept
 
 
-def next_level(log_p: Floats, order: Floats, price: Floats, fall: Floats | None = None) -> Floats:
+def _next_level(log_p: Floats, order: Floats, price: Floats, fall: Floats | None = None) -> Floats:
     """Return the log of the smallest level that can follow `log_p` at this price, elementwise.
 
     Newton's method on a convex decreasing function. `far` lies left of its root, from where every step stays left; a
     guess at the fall from `log_p`, taken from the step before, saves half of the steps.
 
-    >>> next_level(np.zeros(1), np.array([11.0]), np.array([0.5]))
+    >>> _next_level(np.zeros(1), np.array([11.0]), np.array([0.5]))
     array([-0.05])
     """
     far = log_p + np.maximum(log_p - price, -price - np.log(order)) / (order - 1)
     log_q = far if fall is None else np.maximum(far, log_p - fall)
     for _ in range(60):
         value, kept = _price(log_p, log_q, order)
-        slope = (order - 1) * (np.exp(kept + log_q - log_survival(log_q)) / -np.expm1(kept) - 1)
+        slope = (order - 1) * (np.exp(kept + log_q - _log_survival(log_q)) / -np.expm1(kept) - 1)
         step = (value - price) / slope
         log_q = np.maximum(far, log_q - step)
         if np.all(np.abs(step) <= 2.0**-26 * (log_p - log_q)):  # quadratic convergence: the next step would be 2**-52
+            break
+    return log_q
+
+
+def _next_level_of_one(log_p: float, order: float, price: float, fall: float) -> float:
+    """Do what `_next_level` does for a single table, forty times as fast: a table may have ten thousand levels.
+
+    >>> abs(_next_level_of_one(-1.0, 11.0, 0.5, 0.1) - _next_level(*np.array([[-1.0], [11.0], [0.5]]))[0]) < 1e-9
+    True
+    """
+    far = log_p + max(log_p - price, -price - math.log(order)) / (order - 1)
+    log_q = max(far, log_p - fall)
+    kept_p = -math.inf if log_p == 0 else order * math.log1p(-math.exp(log_p))
+    for _ in range(60):
+        level = math.exp(log_q)
+        kept = kept_p - (order - 1) * math.log1p(-level)
+        lost = -math.expm1(kept)
+        value = order * log_p - (order - 1) * log_q - math.log(lost)
+        step = (value - price) / ((order - 1) * (math.exp(kept) * level / (1 - level) / lost - 1))
+        log_q = max(far, log_q - step)
+        if abs(step) <= 2.0**-26 * (log_p - log_q):
             break
     return log_q
 
@@ -69,14 +92,16 @@ def build_table(*, order: float, price: float) -> tuple[int, ...]:
     >>> table[0] == ONE, table[-1] == FLOOR, table_price(table, order=20.0) <= 1.0
     (True, True, True)
     """
-    orders, prices = np.array([order]), np.array([(price - order * _ROUNDING) / (1 + 2 * _MARGIN)])
-    levels, fall = [ONE], None
+    inner = (price - order * _ROUNDING) / (1 + 2 * _MARGIN)
+    if inner <= 0:
+        raise InvalidInput(f"price={price!r} is too small to tell from rounding at order {order!r}")
+    levels, log_level, fall = [ONE], 0.0, math.inf
     while levels[-1] > FLOOR:
-        log_level = np.array([math.log(levels[-1]) - _LOG_ONE])
-        log_next = next_level(log_level, orders, prices, fall)
-        level = math.ceil(math.exp(float(log_next[0]) + _LOG_ONE) * (1 + 2.0**-44)) + 1
+        log_next = _next_level_of_one(log_level, order, inner, fall)
+        level = math.ceil(math.exp(log_next + _LOG_ONE) * (1 + 2.0**-44)) + 1
         levels.append(min(max(level, FLOOR), levels[-1] - 1))
-        fall = 1.1 * (log_level - log_next)
+        log_next = math.log(levels[-1]) - _LOG_ONE
+        log_level, fall = log_next, 1.1 * (log_level - log_next)
     return tuple(levels)
 
 
@@ -107,7 +132,7 @@ def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | 
     needed = np.full(order.shape, np.inf)
     fall: Floats | None = None
     for level in itertools.count(1):
-        below = next_level(log_level, order, price, fall)
+        below = _next_level(log_level, order, price, fall)
         reached = np.isinf(needed) & (below <= target)
         needed[reached] = level - 1 + (log_level[reached] - target) / (log_level[reached] - below[reached])
         waiting = np.isinf(needed)

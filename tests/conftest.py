@@ -1,0 +1,30 @@
+"""Shared constants of the suite."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+from quorate.cli.bench import data_folder
+
+# Every statistical test may raise a false alarm with this probability; with fewer than 100 of them a run of the suite
+# fails by chance less than once in ten million.
+FALSE_ALARM = 1e-9
+
+settings.register_profile("suite", deadline=None, max_examples=100)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.fixture(scope="session")
+def false_alarm():
+    return FALSE_ALARM
+
+
+@pytest.fixture
+def pate_votes():
+    folder = data_folder() / "pate2018"
+    if not folder.is_dir():
+        pytest.skip(
+            f"the vote files of PATE 2018 are not here ({folder}); set QUORATE_DATA to the folder that holds pate2018/"
+        )
+    return folder

@@ -1,0 +1,290 @@
+"""What every mechanism promises its caller, whichever it is."""
+
+import copy
+import dataclasses
+import functools
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from mechanism_cases import INSTANCES, THRESHOLD
+from quorate import Budget, BudgetSpent, InvalidInput, RunEnded
+from quorate.mechanisms import NO_QUORUM, Quorum
+from quorate.simulation import simulate
+
+ALL = sorted(INSTANCES)
+
+
+def clear_votes(mechanism, rows):
+    """Unanimous votes, alternating between the first and the last class."""
+    classes = getattr(mechanism, "classes", 2)
+    votes = np.zeros((rows, classes), dtype=np.int64)
+    votes[::2, 0] = mechanism.teachers
+    votes[1::2, -1] = mechanism.teachers
+    return votes
+
+
+def split_votes(mechanism, rows):
+    classes = getattr(mechanism, "classes", 2)
+    votes = np.zeros((rows, classes), dtype=np.int64)
+    votes[:, 0] = mechanism.teachers // 2
+    votes[:, 1] = mechanism.teachers - votes[:, 0]
+    return votes
+
+
+def fresh(name):
+    """A copy of the description: it opens a run of its own."""
+    return dataclasses.replace(INSTANCES[name]) if name != "soft_majority" else INSTANCES[name]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_clear_ballots_are_answered_with_their_label(name):
+    mechanism = fresh(name)
+    answers = mechanism.answers(clear_votes(mechanism, 40))
+    answered = answers.answered
+    assert answered.mean() > 0.8
+    expected = clear_votes(mechanism, 40).argmax(axis=1)[: answers.labels.size]
+    assert (answers.labels[answered] == expected[answered]).mean() > 0.9
+    assert answers.labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_query_is_a_label_or_none(name):
+    mechanism = fresh(name)
+    label = mechanism.answer(clear_votes(mechanism, 1)[0])
+    assert label in (0, None)
+    assert label is None or type(label) is int
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_everything_released_is_an_integer(name):
+    mechanism = fresh(name)
+    answers = mechanism.answers(split_votes(mechanism, 3))
+    assert set(answers.labels.tolist()) <= {NO_QUORUM, 0, 1, 2}
+    assert type(answers.refused) is int
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_costs_rise_with_the_target_and_meet_it(name):
+    mechanism = INSTANCES[name]
+    if name in THRESHOLD:
+        assert mechanism.renyi(2.0) < mechanism.renyi(8.0)
+        assert mechanism.epsilon(delta=1e-2) < mechanism.epsilon(delta=1e-3)
+        claim = {"between_thresholds_paper": 2.0, "stability_paper": 3.0}.get(name, 2.0)
+        assert mechanism.epsilon(delta=1e-3 if name.endswith("paper") else 1e-5) <= claim
+    else:
+        assert mechanism.epsilon(delta=1e-5, queries=10) < mechanism.epsilon(delta=1e-5, queries=100)
+        if name != "noisy_max_of_three":
+            assert mechanism.epsilon(delta=1e-5, queries=100) <= 2.0
+
+
+BAD_VOTES = [
+    ([[1, 2, -3]], "votes must be counts of at least 0 that sum to teachers="),
+    ([[1.0, 2.0]], "votes must be whole numbers of an integer type, not float64"),
+    ([[True, False]], "votes must be whole numbers of an integer type, not bool"),
+    ([["1", "2"]], "votes must be whole numbers of an integer type"),
+    ([1, 2], "votes must be a matrix"),
+    ([[5]], "votes must be a matrix"),
+    ([[[5, 5]]], "votes must be a matrix"),
+    ([[2**63, 2]], "votes must"),
+    ([[None, 2]], "votes must be whole numbers of an integer type, not object"),
+]
+
+
+@pytest.mark.parametrize("name", ["quorum", "noisy_max_of_three", "soft_majority"])
+@pytest.mark.parametrize(("votes", "text"), BAD_VOTES)
+def test_bad_votes_are_refused(name, votes, text):
+    if name == "noisy_max_of_three" and np.asarray(votes).shape == (1, 2):
+        text = "votes must have one column for each of the 3 classes, not 2"
+    with pytest.raises(InvalidInput) as caught:
+        fresh(name).answers(votes)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_errors_are_the_same_whatever_the_votes_are(name):
+    """Wrong sums, negative counts and overflowing ones give one message, which repeats no vote."""
+    mechanism = fresh(name)
+    classes, teachers = getattr(mechanism, "classes", 2), mechanism.teachers
+    rest = [0] * (classes - 2)
+    wrong = [
+        [teachers, 1, *rest],
+        [0, 0, *rest],
+        [-1, teachers + 1, *rest],
+        [teachers - 1, 0, *rest],
+        [2**62, 2**62, *rest],
+        [-(2**62), 2**62 + teachers, *rest],
+    ]
+    good = clear_votes(mechanism, 3).tolist()
+    messages = set()
+    for row in wrong:
+        for batch in ([row], [*good, row], [row, *good]):
+            with pytest.raises(InvalidInput) as caught:
+                mechanism.answers(batch)
+            messages.add(str(caught.value))
+    assert messages == {f"votes must be counts of at least 0 that sum to teachers={teachers} for every query"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_refused_votes_draw_and_spend_nothing(name):
+    mechanism = fresh(name)
+    budget = Budget(epsilon=50.0, delta=1e-2, order=getattr(mechanism, "order", 4.0), slack=5e-3)
+    run = mechanism.open(budget) if name in THRESHOLD else None
+    before = budget.remaining()
+    wrong = [[1] * getattr(mechanism, "classes", 2)]
+    ask = run.answers if run is not None else functools.partial(mechanism.answers, budget=budget)
+    with pytest.raises(InvalidInput):
+        ask(wrong)
+    assert budget.remaining() == before
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_empty_batches_are_fine(name):
+    mechanism = fresh(name)
+    answers = mechanism.answers(np.zeros((0, getattr(mechanism, "classes", 2)), dtype=np.int64))
+    assert answers.labels.size == 0
+    assert answers.refused == 0
+
+
+@pytest.mark.parametrize("name", sorted(THRESHOLD))
+def test_a_run_ends_at_its_last_no_quorum(name):
+    mechanism = fresh(name)
+    run = mechanism.open()
+    answers = run.answers(split_votes(mechanism, 1000))
+    assert (answers.labels == NO_QUORUM).sum() == mechanism.no_quorums
+    assert answers.labels[-1] == NO_QUORUM
+    assert answers.refused == 1000 - answers.labels.size
+    assert run.no_quorums_left == 0
+    whole = mechanism.run_cost(mechanism.order)
+    assert run.spent.renyi == pytest.approx(whole.renyi)
+    assert run.spent.slack == pytest.approx(whole.slack)
+    for _ in range(2):
+        with pytest.raises(RunEnded, match=r"has met its \d no-quorums"):
+            run.answer(clear_votes(mechanism, 1)[0])
+
+
+@pytest.mark.parametrize("name", sorted(THRESHOLD))
+def test_a_budget_that_fits_the_run_pays_for_exactly_the_run(name):
+    mechanism = fresh(name)
+    cost = mechanism.run_cost(mechanism.order)
+    epsilon = mechanism.epsilon(delta=1e-2)
+    budget = Budget(epsilon=epsilon + 5.0, delta=1e-2, order=mechanism.order, slack=cost.slack * (1 + 1e-9))
+    run = mechanism.open(budget)
+    run.answers(split_votes(mechanism, 100))
+    assert run.no_quorums_left == 0
+    assert budget.spent().renyi == pytest.approx(cost.renyi, rel=1e-6, abs=1e-9)
+    assert budget.spent().slack == pytest.approx(cost.slack, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(THRESHOLD))
+def test_a_run_stops_when_its_budget_does(name):
+    mechanism = fresh(name)
+    opening, each = mechanism.opening_cost(mechanism.order), mechanism.no_quorum_cost(mechanism.order)
+    slack = opening.slack + each.slack * 1.5
+    budget = Budget(epsilon=100.0, delta=1e-2, order=mechanism.order, slack=slack * (1 + 1e-9))
+    spare = opening.renyi + each.renyi * 1.5
+    budget.spend(dataclasses.replace(each, renyi=budget.remaining().renyi - spare, slack=0.0))
+    run = mechanism.open(budget)
+    answers = run.answers(split_votes(mechanism, 50))
+    met = int((answers.labels == NO_QUORUM).sum())
+    assert met == 1 + int(mechanism.redraws)
+    assert met < mechanism.no_quorums or mechanism.no_quorums == 2
+    with pytest.raises((BudgetSpent, RunEnded)):
+        run.answers(clear_votes(mechanism, 1))
+    with pytest.raises(BudgetSpent):
+        mechanism.open(budget)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - THRESHOLD))
+def test_queries_are_charged_until_the_budget_ends(name):
+    mechanism = fresh(name)
+    budget = Budget(epsilon=2.0, delta=1e-5, order=20.0)
+    each = mechanism.renyi(20.0)
+    fits = int(budget.remaining().renyi / each)
+    answers = mechanism.answers(clear_votes(mechanism, fits + 5), budget=budget)
+    assert answers.labels.size >= fits
+    if name != "confident_max":  # which gives back what a failed test did not use
+        assert answers.labels.size == fits
+        assert answers.refused == 5
+        assert answers.spent.renyi == pytest.approx(fits * each)
+        with pytest.raises(BudgetSpent):
+            mechanism.answer(clear_votes(mechanism, 1)[0], budget=budget)
+    assert budget.spent().renyi >= answers.spent.renyi * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(THRESHOLD))
+def test_batches_and_single_queries_have_the_same_law(name):
+    """Same seeded noise, same threshold: a batch is answered as its queries one after the other would be."""
+    mechanism = fresh(name)
+    votes = np.concatenate([clear_votes(mechanism, 20), split_votes(mechanism, 1), clear_votes(mechanism, 20)])
+    whole = simulate(mechanism, votes, seed=5)
+    again = simulate(mechanism, votes, seed=5)
+    assert (whole.labels == again.labels).all()
+    assert whole.refused == again.refused
+
+
+@pytest.mark.parametrize("name", sorted(THRESHOLD))
+def test_runs_cannot_be_copied_and_copies_of_a_mechanism_pay_again(name):
+    mechanism = fresh(name)
+    run = mechanism.open()
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="secret noise would be used twice"):
+            duplicate(run)
+    mechanism.answers(split_votes(mechanism, 1))
+    for twin in (copy.copy(mechanism), copy.deepcopy(mechanism), pickle.loads(pickle.dumps(mechanism))):
+        assert twin == mechanism
+        assert "_run" not in vars(twin)
+    assert "threshold" not in repr(run).replace("threshold_scale", "")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_cannot_use_its_parents_run():
+    mechanism = fresh("quorum")
+    run = mechanism.open()
+    child = os.fork()
+    if child == 0:
+        try:
+            run.answers(clear_votes(mechanism, 1))
+        except RunEnded:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert run.answer(clear_votes(mechanism, 1)[0]) == 0
+
+
+def test_threads_share_one_run():
+    """However many threads ask, a run meets its no-quorums once."""
+    mechanism, met = fresh("quorum"), []
+
+    def ask():
+        for _ in range(5):
+            try:
+                met.append(int((mechanism.answers(split_votes(mechanism, 1)).labels == NO_QUORUM).sum()))
+            except RunEnded:
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(met) == mechanism.no_quorums
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_private_values_are_not_in_representations(name):
+    mechanism = fresh(name)
+    mechanism.answers(clear_votes(mechanism, 2))
+    shown = repr(mechanism)
+    assert "_run" not in shown
+    assert "Run" not in shown
+
+
+def test_answers_from_a_quorum_with_many_classes():
+    quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=900, no_quorums=5)
+    votes = np.zeros((10, 10), dtype=np.int64)
+    votes[np.arange(10), np.arange(10)] = 900
+    assert quorum.answers(votes).labels.tolist() == list(range(10))

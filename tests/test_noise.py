@@ -1,0 +1,200 @@
+"""The samplers: their law, their integers, their independence after fork, and that nothing can seed them."""
+
+import copy
+import math
+import os
+import pickle
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from quorate import InvalidInput
+from quorate.noise import SystemNoise, system_noise
+from quorate.simulation import SeededNoise
+
+DRAWS = 1_000_000
+
+
+def chi_square(draws, law, support):
+    """Return the p-value of these draws under a law on `support`; cells of fewer than 20 expected are pooled."""
+    observed = np.array([np.count_nonzero(draws == x) for x in support], dtype=float)
+    expected = np.array(law) * draws.size
+    common = expected >= 20
+    observed = np.append(observed[common], draws.size - observed[common].sum())
+    expected = np.append(expected[common], draws.size - expected[common].sum())
+    if expected[-1] < 1e-6:
+        assert observed[-1] == 0
+        observed, expected = observed[:-1], expected[:-1]
+    return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
+
+
+def law_of(kind, scale, support):
+    weights = np.exp(-np.abs(support) / scale) if kind == "laplace" else np.exp(-(support**2) / (2 * scale**2))
+    wide = np.arange(-int(60 * scale) - 10, int(60 * scale) + 11)
+    total = np.exp(-np.abs(wide) / scale).sum() if kind == "laplace" else np.exp(-(wide**2) / (2 * scale**2)).sum()
+    return weights / total
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_a_million_draws_have_the_stated_scale_and_not_one_two_per_cent_off(kind, false_alarm):
+    scale, support = 7.3, np.arange(-90, 91)
+    draws = getattr(system_noise, kind)(scale, DRAWS)
+    assert draws.dtype == np.int64
+    assert draws.size == DRAWS
+    assert chi_square(draws, law_of(kind, scale, support), support) > false_alarm
+    for wrong in (0.98, 1.02):
+        assert chi_square(draws, law_of(kind, scale * wrong, support), support) < false_alarm
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("laplace", 0.4), ("gaussian", 0.6), ("laplace", 50.0), ("gaussian", 30.0)]
+)
+def test_other_scales(kind, scale, false_alarm):
+    support = np.arange(-int(12 * scale) - 3, int(12 * scale) + 4)
+    draws = getattr(system_noise, kind)(scale, 100_000)
+    assert chi_square(draws, law_of(kind, scale, support), support) > false_alarm
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_the_seeded_twin_has_the_same_law(kind, false_alarm):
+    scale, support = 7.3, np.arange(-90, 91)
+    draws = getattr(SeededNoise(3), kind)(scale, DRAWS)
+    assert chi_square(draws, law_of(kind, scale, support), support) > false_alarm
+
+
+@pytest.mark.parametrize("exponent", [0.001, 0.5, 2.0, Fraction(1, 3), Fraction(22, 7), 1e-200])
+def test_bernoulli_of_an_exponential(exponent, false_alarm):
+    draws = 50_000
+    events = int(system_noise.bernoulli_exp(exponent, draws).sum())
+    assert stats.binomtest(events, draws, math.exp(-float(exponent))).pvalue > false_alarm
+
+
+def test_bernoulli_edges():
+    assert system_noise.bernoulli_exp(0.0, 5).all()
+    assert not system_noise.bernoulli_exp(500.0, 1000).any()
+    assert system_noise.bernoulli_exp(1.0, 0).size == 0
+    for bad in (-1.0, math.nan, math.inf, "1.5x", None):
+        with pytest.raises(InvalidInput, match="exponent must be a finite number of at least 0"):
+            system_noise.bernoulli_exp(bad, 1)
+    for bad in (Fraction(1, 3**60), 1e-300, Fraction(2**70)):
+        with pytest.raises(InvalidInput, match="52-bit"):
+            system_noise.bernoulli_exp(bad, 1)
+
+
+def test_choice_is_the_exponential_mechanism(false_alarm):
+    scores, scale, draws = [3, 2, 0, 5], 2.0, 30_000
+    weights = np.exp(np.array(scores) / scale)
+    seen = np.array([system_noise.choice(scores, scale) for _ in range(draws)])
+    assert chi_square(seen, weights / weights.sum(), np.arange(4)) > false_alarm
+    without_half = np.exp(np.array(scores) / (scale / 2))
+    assert chi_square(seen, without_half / without_half.sum(), np.arange(4)) < false_alarm
+
+
+def test_words_are_uniform(false_alarm):
+    words = system_noise.words(DRAWS)
+    for byte in range(8):
+        counts = np.bincount(((words >> np.uint64(8 * byte)) & np.uint64(255)).astype(int), minlength=256)
+        assert stats.chisquare(counts).pvalue > false_alarm
+
+
+def test_every_draw_is_handed_out_once():
+    """Small and large requests are served from one buffer, in order, without overlap."""
+    from quorate.noise.source import _Buffer
+
+    made = iter(range(10**6))
+    buffer = _Buffer(lambda zeros: [next(made) for _ in zeros])
+    taken = np.concatenate([buffer.take(size) for size in (1, 0, 5, 100, 4096, 3, 10_000, 1)])
+    assert taken.size == 14_206
+    assert (taken == np.arange(taken.size)).all()
+
+
+def _forked(count, draw):
+    """Return what `draw` gives in this process and in `count` forked children."""
+    ends = [os.pipe() for _ in range(count)]
+    for _, write in ends:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(write, draw().astype(np.int64).tobytes())
+            finally:
+                os._exit(0)
+        os.close(write)
+    results = [draw()]
+    for read, _ in ends:
+        with os.fdopen(read, "rb") as pipe:
+            results.append(np.frombuffer(pipe.read(), dtype=np.int64))
+        os.wait()
+    return results
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_forked_workers_never_repeat_a_block(kind):
+    noise = SystemNoise()
+    draw = getattr(noise, kind)
+    draw(1e6, 1)  # the buffer holds draws that a naive child would repeat
+    assert noise._buffers[kind, 1e6]._ready.size > 0
+    blocks = _forked(4, lambda: draw(1e6, 50))
+    assert all(block.size == 50 for block in blocks)
+    for one, other in ((a, b) for i, a in enumerate(blocks) for b in blocks[:i]):
+        assert (one == other).sum() <= 1  # at this scale two draws agree with probability below 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_buffer_without_the_guard_is_caught_by_the_same_test(monkeypatch):
+    monkeypatch.setattr("quorate.noise.source.process_identity", lambda: (0, 0))
+    noise = SystemNoise()
+    noise.laplace(1e6, 1)
+    first, second = _forked(1, lambda: noise.laplace(1e6, 5))
+    assert (first == second).all()
+
+
+def test_threads_never_share_a_draw():
+    noise, drawn = SystemNoise(), []
+
+    def work():
+        for _ in range(50):
+            drawn.append(noise.laplace(2.0**40, 20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    values = np.concatenate(drawn)
+    assert values.size == 4000
+    assert np.unique(values).size == 4000  # at this scale a repeat has probability below 1e-5 in all
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_source_cannot_be_duplicated(duplicate):
+    with pytest.raises(TypeError, match="repeat its draws"):
+        duplicate(system_noise)
+
+
+@pytest.mark.parametrize(
+    ("scale", "size", "text"),
+    [
+        (0.0, 1, "scale must be a positive finite number"),
+        (math.inf, 1, "scale must be a positive finite number"),
+        (2.0**41, 1, "scale must be at most 2**40"),
+        (1.0, -1, "size must be a whole number of at least 0"),
+        (1.0, 1.5, "size must be a whole number of at least 0"),
+    ],
+)
+def test_bad_requests(scale, size, text):
+    with pytest.raises(InvalidInput) as caught:
+        system_noise.laplace(scale, size)
+    assert text in str(caught.value)
+    with pytest.raises(InvalidInput, match="at least one candidate"):
+        system_noise.choice([], 1.0)
+
+
+def test_few_scales_are_kept():
+    noise = SystemNoise()
+    for step in range(200):
+        noise.laplace(1.0 + step, 1)
+    assert len(noise._buffers) <= 128
