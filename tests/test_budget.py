@@ -132,7 +132,7 @@ def test_reservations_settle_once_and_within_bounds():
     assert budget.remaining().renyi == 0.75
     with pytest.raises(InvalidInput, match="settled already"):
         reservation.settle(0)
-    with pytest.raises(InvalidInput, match="can be settled at 0 to 4, not -1"):
+    with pytest.raises(InvalidInput, match="count must be a whole number of at least 0, not -1"):
         budget.reserve(Cost(renyi=0.1), times=4).settle(-1)
 
 

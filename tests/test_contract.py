@@ -6,14 +6,16 @@ import functools
 import os
 import pickle
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from mechanism_cases import INSTANCES, THRESHOLD
-from quorate import Budget, BudgetSpent, InvalidInput, RunEnded
-from quorate.mechanisms import NO_QUORUM, Quorum
-from quorate.simulation import simulate
+from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
+from quorate.mechanisms import NO_QUORUM, Quorum, SoftMajority, StabilityTest
+from quorate.mechanisms.run import Run
+from quorate.simulation import SeededNoise, simulate
 
 ALL = sorted(INSTANCES)
 
@@ -240,19 +242,33 @@ def test_runs_cannot_be_copied_and_copies_of_a_mechanism_pay_again(name):
     assert "threshold" not in repr(run).replace("threshold_scale", "")
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_cannot_use_its_parents_run():
-    mechanism = fresh("quorum")
-    run = mechanism.open()
+def _in_a_fork(work):
+    """Return whether `work` was refused in a forked child as belonging to another process."""
     child = os.fork()
     if child == 0:
+        code = 1
         try:
-            run.answers(clear_votes(mechanism, 1))
-        except RunEnded:
-            os._exit(7)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert run.answer(clear_votes(mechanism, 1)[0]) == 0
+            work()
+        except WrongProcess:
+            code = 7
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_cannot_spend_what_its_parent_opened():
+    mechanism = fresh("quorum")
+    budget = Budget(epsilon=2.0, delta=1e-5, order=mechanism.order, slack=mechanism.slack)
+    reservation = budget.reserve(Cost(0.0))
+    run = mechanism.open(budget)
+    votes = clear_votes(mechanism, 1)
+    assert _in_a_fork(lambda: run.answers(votes))
+    assert _in_a_fork(lambda: mechanism.open(budget))
+    assert _in_a_fork(lambda: budget.spend(Cost(0.0)))
+    assert _in_a_fork(lambda: reservation.settle(1))
+    assert not _in_a_fork(lambda: mechanism.open().answers(votes))  # a run of its own is fine
+    assert run.answer(votes[0]) == 0
 
 
 def test_threads_share_one_run():
@@ -288,3 +304,93 @@ def test_answers_from_a_quorum_with_many_classes():
     votes = np.zeros((10, 10), dtype=np.int64)
     votes[np.arange(10), np.arange(10)] = 900
     assert quorum.answers(votes).labels.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("name", ["quorum", "stability", "between_thresholds"])
+@pytest.mark.parametrize("no_quorums", [1, 7, 100])
+def test_a_calibrated_run_fits_the_budget_it_was_calibrated_for(name, no_quorums):
+    """Charges are rounded up to quanta, so a calibration must leave room for that: all no-quorums, not all but one."""
+    made = type(INSTANCES[name]).calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, no_quorums=no_quorums)
+    slack = made.run_cost(made.order).slack
+    run = made.open(Budget(epsilon=1.0, delta=1e-6, order=made.order, slack=slack))
+    answers = run.answers(split_votes(made, 3 * no_quorums))
+    assert (answers.labels == NO_QUORUM).sum() == no_quorums
+
+
+@pytest.mark.parametrize("queries", [1, 3, 7, 30, 199])
+def test_a_calibrated_soft_majority_fits_its_budget(queries):
+    made = SoftMajority.calibrate(epsilon=1.0, teachers=900, queries=queries)
+    answers = made.answers(clear_votes(made, queries + 1), budget=Budget(epsilon=1.0, delta=0.0))
+    assert answers.labels.size == queries
+    exact = Fraction(made.scale) * Fraction(made.epsilon_per_query)
+    assert exact >= 2  # the scale is rounded up, exactly
+
+
+def test_an_answer_that_cannot_be_paid_charges_nothing():
+    """A query whose test fits but whose winner would not is refused whole."""
+    mechanism = fresh("confident_max")
+    budget = Budget(epsilon=2.0, delta=1e-5, order=20.0)
+    cost = mechanism.query_cost(20.0)
+    budget.spend(Cost(budget.remaining().renyi - 1.5 * cost.renyi))
+    before = budget.remaining()
+    for _ in range(3):
+        with pytest.raises(BudgetSpent):
+            mechanism.answer(clear_votes(mechanism, 1)[0], budget=budget)
+    assert budget.remaining() == before
+
+
+def test_a_query_reserves_no_more_than_it_can_cost():
+    mechanism = fresh("quorum")
+    seen = []
+
+    class Watching(SeededNoise):
+        def words(self, size):
+            seen.append(budget.remaining().renyi)
+            return super().words(size)
+
+    budget = Budget(epsilon=2.0, delta=1e-5, order=mechanism.order, slack=mechanism.slack)
+    run = Run(mechanism, budget=budget, noise=Watching(1))
+    before = budget.remaining().renyi
+    run.answers(clear_votes(mechanism, 1))
+    assert seen[0] == pytest.approx(before - mechanism.no_quorum_cost(mechanism.order).renyi)
+    assert budget.remaining().renyi == before
+
+
+def test_an_interrupted_run_is_over_and_stays_charged():
+    mechanism = fresh("stability")
+
+    class Failing(SeededNoise):
+        armed = False
+
+        def laplace(self, scale, size):
+            if self.armed:
+                raise KeyboardInterrupt
+            return super().laplace(scale, size)
+
+    noise = Failing(1)
+    cost = mechanism.run_cost(mechanism.order)
+    budget = Budget(epsilon=50.0, delta=1e-2, order=mechanism.order, slack=cost.slack)
+    run = Run(mechanism, budget=budget, noise=noise)
+    before = budget.remaining().renyi
+    noise.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        run.answers(split_votes(mechanism, 3))
+    assert budget.remaining().renyi < before
+    with pytest.raises(RunEnded):
+        run.answers(split_votes(mechanism, 1))
+
+
+def test_small_integer_types_do_not_wrap():
+    """What was checked is what is used: a margin given as an 8-bit integer is an int afterwards."""
+    made = StabilityTest(
+        teachers=np.int16(400),
+        no_quorums=np.int8(5),
+        order=np.float32(4.0),
+        threshold_scale=8.0,
+        query_scale=8.0,
+        margin=np.int8(120),
+        slack=1e-3,
+    )
+    assert type(made.margin) is int
+    assert type(made.order) is float
+    assert (made.answers([[200, 200]] * 5).labels == NO_QUORUM).all()

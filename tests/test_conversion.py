@@ -155,6 +155,12 @@ def test_conversion_bounds_the_true_hockey_stick(weights, order, epsilon):
         assert truth <= to_delta(math.log(moment) / (order - 1), order=order, epsilon=epsilon) * (1 + 1e-9) + 1e-12
 
 
+def test_extremes_do_not_overflow():
+    assert to_delta(1000.0, order=2.0, epsilon=1.0) == 1.0
+    assert 0 < to_delta(0.0, order=200.0, epsilon=100.0) < 1e-300
+    assert to_epsilon(math.inf, order=2.0, delta=1e-6) == math.inf
+
+
 def test_best_order_is_best():
     best = best_order(epsilon=1.0, delta=1e-6)
     here = to_capacity(1.0, delta=1e-6, order=best) / best
@@ -167,6 +173,11 @@ def test_best_order_is_best():
     ("call", "text"),
     [
         (lambda: to_epsilon(1.0, order=1.0, delta=1e-6), "order must be a Renyi order: above 1, or infinity, not 1.0"),
+        (
+            lambda: to_epsilon(math.nan, order=2.0, delta=1e-6),
+            "renyi must be a Renyi divergence of at least 0, not nan",
+        ),
+        (lambda: to_epsilon(-1.0, order=2.0, delta=1e-6), "renyi must be a Renyi divergence of at least 0, not -1.0"),
         (lambda: to_epsilon(1.0, order=2.0, delta=0.0), "delta must be above 0 and below 1, not 0.0"),
         (lambda: to_capacity(-1.0, delta=1e-6, order=2.0), "epsilon must be a positive finite number, not -1.0"),
         (lambda: to_capacity(math.nan, delta=1e-6, order=2.0), "epsilon must be a positive finite number, not nan"),

@@ -5,13 +5,14 @@ import math
 import os
 import pickle
 import threading
+from collections import OrderedDict
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from quorate import InvalidInput
+from quorate import InvalidInput, WrongProcess
 from quorate.noise import SystemNoise, system_noise
 from quorate.simulation import SeededNoise
 
@@ -145,11 +146,21 @@ def test_forked_workers_never_repeat_a_block(kind):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_buffer_without_the_guard_is_caught_by_the_same_test(monkeypatch):
-    monkeypatch.setattr("quorate.noise.source.process_identity", lambda: (0, 0))
-    noise = SystemNoise()
+    monkeypatch.setattr(SystemNoise, "_reset", lambda self: None)
+    noise = SystemNoise.__new__(SystemNoise)
+    noise._lock, noise._buffers = threading.Lock(), OrderedDict()
     noise.laplace(1e6, 1)
     first, second = _forked(1, lambda: noise.laplace(1e6, 5))
     assert (first == second).all()
+
+
+def test_a_child_with_its_parents_process_number_is_refused(monkeypatch):
+    """In a new process namespace a child may keep the number, and OpenSSL's generator would not seed itself anew."""
+    system_noise.laplace(3.0, 1)
+    monkeypatch.setattr("quorate.process._forks", [10**6])  # as if forked, with the number kept
+    for draw in (lambda: system_noise.laplace(3.0, 1), lambda: system_noise.choice([1, 2], 1.0)):
+        with pytest.raises(WrongProcess, match="its parent's process number"):
+            draw()
 
 
 def test_threads_never_share_a_draw():

@@ -65,6 +65,16 @@ def test_prices_at_other_orders_are_upper_bounds(order, price, other):
     assert float(decimal_price(table, other)) <= table_price(table, order=other)
 
 
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 2**70), min_size=1, max_size=5, unique=True), st.floats(1.05, 200), st.booleans())
+def test_price_of_any_table_is_above_sixty_digits(drops, order, near_one):
+    """Levels a few units below 2**64 or a few above 0 included, where logarithms of doubles lose everything."""
+    levels = sorted({max(1, ONE - drop % 2**20 if near_one else drop % ONE) for drop in drops} - {ONE}, reverse=True)
+    table = (ONE, *levels)
+    exact = decimal_price(table, order)
+    assert float(exact) * (1 - 1e-15) <= table_price(table, order=order) <= float(exact) * (1 + 1e-9) + order * 1e-11
+
+
 def test_the_table_is_the_smallest():
     """One unit less on any level, and the price is passed by a step into or out of it (up to the rounding margins)."""
     order, price = 12.0, 0.8
@@ -132,9 +142,11 @@ def test_off_the_tail_event_only_the_plurality_is_answered():
     [
         ({"price": 1e-6}, "table costs more than price=1e-06"),
         ({"slack": 1e-12}, "slack=1e-12 is below the probability that the threshold noise passes the margin"),
-        ({"table": (ONE, 5, 7)}, "table must start at 2**64 and fall to a positive level"),
-        ({"table": (ONE - 1, 5)}, "table must start at 2**64"),
-        ({"table": (ONE, 0)}, "fall to a positive level"),
+        ({"table": (ONE, 5, 7)}, "table must fall strictly from 2**64 to a positive level"),
+        ({"table": (ONE - 1, 5)}, "table must fall strictly from 2**64"),
+        ({"table": (ONE, ONE, 5)}, "table must fall strictly"),
+        ({"price": 1e-9, "table": (ONE, ONE - 20181, 5)}, "table costs more than price"),
+        ({"table": (ONE, 0)}, "a level of the table must be a whole number of at least 1"),
         ({"teachers": 0}, "teachers must be a whole number of at least 1, not 0"),
         ({"no_quorums": 1.5}, "no_quorums must be a whole number of at least 1, not 1.5"),
         ({"order": 1.0}, "order must be a Renyi order"),

@@ -46,6 +46,13 @@ def test_amplification_and_its_inverse(epsilon, delta, rate):
     assert amplify(epsilon=epsilon, delta=delta, rate=rate)[0] <= epsilon
 
 
+def test_amplification_of_a_huge_epsilon():
+    assert amplify(epsilon=800.0, delta=0.0, rate=0.5)[0] == pytest.approx(800.0 - math.log(2), rel=1e-9)
+    assert amplify_inverse(epsilon=800.0, delta=0.0, rate=0.5)[0] == pytest.approx(800.0 + math.log(2), rel=1e-9)
+    below, above = (amplify(epsilon=e, delta=0.0, rate=0.01)[0] for e in (29.999999, 30.000001))
+    assert below == pytest.approx(above, rel=1e-6)
+
+
 # Relabelling: every small data set of thresholds on a line, released as it is but for the changed row's label, so that
 # the whole cost of choosing the hypothesis is visible.
 
@@ -139,7 +146,7 @@ def test_relabelling_refuses_an_unknown_change():
     assert relabelling_epsilon(kappa=1.0, rows=3) == pytest.approx(3 * relabelling_epsilon(kappa=1.0))
 
 
-@given(st.floats(0.01, 1), st.floats(0, 0.001), st.integers(1, 5))
+@given(st.floats(0.01, 1), st.floats(1e-300, 0.001), st.integers(1, 5))
 def test_group_privacy_is_the_chain_of_neighbours(epsilon, delta, size):
     total, loss = 0.0, 0.0
     for _ in range(size):

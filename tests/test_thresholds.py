@@ -37,6 +37,17 @@ def test_the_tail_of_a_difference_is_rounded_up_and_tight(first, second, thresho
         assert claimed <= exact * (1 + 1e-5) + 1e-12
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "threshold"), [(1.0, 100.0, 1000), (100.0, 1.0, 1000), (1e10, 2e10, 7), (1e12, 1e9, 10**12)]
+)
+def test_tails_at_extreme_scales(first, second, threshold):
+    """The sum of two exponential terms, from the continuous law where the scales are large."""
+    a, b = first, second
+    continuous = (a * a * math.exp(-threshold / a) - b * b * math.exp(-threshold / b)) / (2 * (a * a - b * b))
+    claimed = laplace_difference_tail(first, second, threshold)
+    assert claimed == pytest.approx(continuous, rel=0.01 if min(a, b) > 50 else 0.5)
+
+
 @given(st.floats(0.2, 60), st.integers(0, 400))
 def test_gaussian_tails_are_rounded_up(scale, threshold):
     x = np.arange(threshold + 1, threshold + int(45 * scale) + 50)
@@ -84,6 +95,15 @@ def test_band_price_bounds_every_position_and_every_wider_band(scale, width, ord
     assert claim <= max(exact, 0) * (1 + 1e-4) + 1e-6
     for wider in (width + 1, width + 2, width + 7, 2 * width):
         assert brute_price(scale, wider, order, 400) <= claim * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 4.0, 100.0])
+def test_a_very_wide_band_is_not_free(scale):
+    """Where the far tail underflows, a price of nothing was once the result."""
+    wide = [band_price(scale=scale, width=round(scale * factor), order=8.0) for factor in (40, 400, 745, 800, 5000)]
+    assert min(wide) >= 0.99 * wide[0] > 0.01
+    with pytest.raises(InvalidInput, match="too small for a certified price"):
+        band_price(scale=0.005, width=50, order=8.0)
 
 
 @settings(max_examples=40)
@@ -153,6 +173,18 @@ def test_tight_calibrations_meet_their_target(epsilon, delta, no_quorums):
         assert made.epsilon(delta=delta) <= epsilon
 
 
+def test_published_constants_that_do_not_hold_are_refused():
+    """They assume an epsilon that is small against log(1/delta), and no fewer queries than no-quorums."""
+    shared = {"teachers": 10**6, "calibration": "paper"}
+    for target in (
+        {"epsilon": 50.0, "delta": 0.1, "no_quorums": 100, "queries": 1000},
+        {"epsilon": 1.0, "delta": 1e-6, "no_quorums": 5, "queries": 1},
+        {"epsilon": 8.0, "delta": 0.1, "no_quorums": 30, "queries": 2},
+    ):
+        with pytest.raises(Infeasible, match="the paper's constants do not keep"):
+            StabilityTest.calibrate(**target, **shared)
+
+
 def test_quorum_needs_less_than_its_rivals():
     from quorate.mechanisms import Quorum
 
@@ -188,7 +220,7 @@ def test_quorum_needs_less_than_its_rivals():
             lambda: BetweenThresholds(
                 teachers=9, no_quorums=1, order=2.0, threshold_scale=1.0, query_scale=4.0, margin=4, cap=3, slack=0.1
             ),
-            "margin must exceed cap=3",
+            "margin must be at least 7 with cap=3",
         ),
         (
             lambda: BetweenThresholds(

@@ -9,8 +9,8 @@ The way in is one folder per step of the data's path; `quorate.mechanisms` count
 0
 """
 
-from quorate.errors import BudgetSpent, Infeasible, InvalidInput, QuorateError, RunEnded
+from quorate.errors import BudgetSpent, Infeasible, InvalidInput, QuorateError, RunEnded, WrongProcess
 from quorate.privacy import Budget, Cost
 
-__all__ = ["Budget", "BudgetSpent", "Cost", "Infeasible", "InvalidInput", "QuorateError", "RunEnded"]
+__all__ = ["Budget", "BudgetSpent", "Cost", "Infeasible", "InvalidInput", "QuorateError", "RunEnded", "WrongProcess"]
 __version__ = "0.1.0"

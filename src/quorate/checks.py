@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 from quorate.errors import InvalidInput
 
-__all__ = ["check_count", "check_delta", "check_order", "check_positive", "check_rate"]
+__all__ = ["check_count", "check_delta", "check_divergence", "check_order", "check_positive", "check_rate", "keep"]
 
 
 def _real(name: str, value: object, expected: str) -> float:
@@ -25,6 +25,35 @@ def check_positive(name: str, value: object) -> float:
     if not 0 < number < math.inf:
         raise InvalidInput(f"{name} must be {expected}, not {value!r}")
     return number
+
+
+def check_divergence(value: object) -> float:
+    """Return `value` as a float if it is a Renyi divergence: at least 0, perhaps infinite.
+
+    >>> check_divergence(0)
+    0.0
+    """
+    expected = "a Renyi divergence of at least 0"
+    number = _real("renyi", value, expected)
+    if not number >= 0:
+        raise InvalidInput(f"renyi must be {expected}, not {value!r}")
+    return number
+
+
+def keep(instance: object, **checked: object) -> None:
+    """Put checked values into a frozen dataclass, so that what was checked is what is used.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Ensemble:
+    ...     teachers: int
+    ...     def __post_init__(self):
+    ...         keep(self, teachers=check_count("teachers", self.teachers))
+    >>> Ensemble(teachers=10)
+    Ensemble(teachers=10)
+    """
+    for name, value in checked.items():
+        object.__setattr__(instance, name, value)
 
 
 def check_delta(value: object, *, zero: bool = True) -> float:

@@ -2,18 +2,20 @@
 
     QuorateError
     |-- BudgetSpent     the budget cannot pay for this; nothing was drawn and nothing was answered
-    |-- RunEnded        a threshold run has used up its no-quorums, or belongs to another process
+    |-- RunEnded        a threshold run has used up its no-quorums
+    |-- WrongProcess    a budget, a run or a noise source was carried into a forked process
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
     `-- Infeasible      no mechanism can meet this target (also a ValueError); the text says what would work
 
 Whether an exception is raised, and its text, is decided from public values alone: parameters, shapes, types and
-the budget. No text ever repeats a vote.
+the budget. Votes that are no votes (negative, or of a wrong sum, which no data set and no neighbour has) are refused
+with one text that repeats none of them.
 
 >>> issubclass(Infeasible, ValueError)
 True
 """
 
-__all__ = ["BudgetSpent", "Infeasible", "InvalidInput", "QuorateError", "RunEnded"]
+__all__ = ["BudgetSpent", "Infeasible", "InvalidInput", "QuorateError", "RunEnded", "WrongProcess"]
 
 
 class QuorateError(Exception):
@@ -36,9 +38,17 @@ class BudgetSpent(QuorateError):
 
 
 class RunEnded(QuorateError):
-    """A threshold run is over: it has met its last no-quorum, or it was opened by another process.
+    """A threshold run is over: it has met its last no-quorum.
 
     >>> issubclass(RunEnded, QuorateError)
+    True
+    """
+
+
+class WrongProcess(QuorateError):
+    """A budget, a run or a noise source was carried into a process that did not open it.
+
+    >>> issubclass(WrongProcess, QuorateError)
     True
     """
 

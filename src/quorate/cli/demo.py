@@ -87,6 +87,4 @@ def _show(console: Console, bill: dict[str, float], first: list[int]) -> None:
     for name, value in bill.items():
         table.add_row(name.replace("_", " "), f"{value:,.4g}" if isinstance(value, float) else f"{value:,}")
     console.print(table)
-    console.print(
-        "Every answer was drawn with exact noise from the operating system. Proof: mechanisms/quorum/PROOF.md."
-    )
+    console.print("Every answer was drawn with exact noise. Proof: mechanisms/quorum/PROOF.md.")

@@ -45,7 +45,7 @@ def gaussian_tail(scale: float, threshold: int) -> float:
     """
     radius = math.ceil(40 * scale) + 2
     if threshold >= radius:
-        return math.exp(-(threshold**2) / (2 * scale**2))  # sub-Gaussian (PROOF.md of quorum, step 1)
+        return math.exp(-(threshold**2) / (2 * scale**2)) + 1e-300  # sub-Gaussian (PROOF.md of quorum, step 1)
     tail = gaussian_pmf(scale, radius)[radius + 1 + threshold :]
     return min(1.0, float(tail[::-1].sum()) * ROUND_UP + 1e-300)
 
@@ -98,6 +98,14 @@ def laplace_tail_quantile(scale: float, probability: float) -> int:
     return low
 
 
+def _geometric_part(first: float, second: float, threshold: int) -> float:
+    """Return the sum over y = 1 .. threshold of f**(threshold + 1 - y) s**y, from its larger end: nothing overflows."""
+    rate = 1 / first - 1 / second  # each step from y to y + 1 multiplies by exp(rate)
+    largest = threshold if rate > 0 else 1
+    top = math.exp(-(threshold + 1 - largest) / first - largest / second)
+    return top * math.expm1(-threshold * abs(rate)) / math.expm1(-abs(rate)) if threshold else 0.0
+
+
 def laplace_difference_tail(first: float, second: float, threshold: int) -> float:
     """Return P(X - Y > threshold), rounded up, for independent X, Y of these scales and threshold >= 0.
 
@@ -110,12 +118,11 @@ def laplace_difference_tail(first: float, second: float, threshold: int) -> floa
     if abs(first - second) < 1e-3 * second:
         first = second * (1 + 2e-3)
     f, s = math.exp(-1 / first), math.exp(-1 / second)
-    centre = (1 - s) / (1 + s)
-    lead = math.exp(-(threshold + 1) / first) / (1 + f)
+    joint = -math.expm1(-1 / first - 1 / second)  # 1 - f s
+    centre = -math.expm1(-1 / second) / (1 + s)
     # Y >= -threshold: X must reach threshold + 1 + y >= 1, where its tail is f**(threshold + 1 + y) / (1 + f)
-    plus = 1 / (1 - s * f)
-    minus = s / f * (-math.expm1(threshold * math.log(s / f))) / (1 - s / f) if threshold else 0.0
-    near = centre * lead * (plus + minus)
+    plus = math.exp(-(threshold + 1) / first) / joint
+    near = centre / (1 + f) * (plus + _geometric_part(first, second, threshold))
     # Y = -(threshold + 1 + j): X must reach -j, where its tail is 1 - f**(j + 1) / (1 + f)
-    far = centre * math.exp(-(threshold + 1) / second) * (1 / (1 - s) - f / (1 + f) / (1 - s * f))
+    far = centre * math.exp(-(threshold + 1) / second) * (1 / -math.expm1(-1 / second) - f / (1 + f) / joint)
     return min(1.0, (near + far) * (1 + 2.0**-20))

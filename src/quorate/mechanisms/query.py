@@ -49,7 +49,7 @@ class QueryMechanism(ABC):
         """Return the cost of one query at this order, whatever its outcome: an upper bound.
 
         >>> from quorate.mechanisms import SoftMajority
-        >>> SoftMajority(teachers=1000, epsilon=1.0).renyi(2.0)
+        >>> round(SoftMajority(teachers=1000, epsilon=1.0).renyi(2.0), 9)
         0.25
         """
         return (self.query_cost(order) + self.answer_cost(order)).renyi
@@ -84,12 +84,10 @@ class QueryMechanism(ABC):
         if budget is None:
             return Answers(labels=self._labels(counts, noise), spent=None)
         per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
-        asked = min(len(counts), max(1, budget.affordable(per_query + per_answer)))
-        queries = budget.reserve(per_query, times=asked)  # charge, then draw
-        winners = budget.reserve(per_answer, times=asked)
+        asked = min(len(counts), max(1, budget.affordable(per_query, per_answer)))
+        reservation = budget.reserve(per_query, per_answer, times=asked)  # charge, then draw
         labels = self._labels(counts[:asked], noise)
         answered = int((labels != NO_QUORUM).sum())
-        queries.settle(asked)
-        winners.settle(answered)
+        reservation.settle(asked, answered)
         spent = per_query.times(asked) + per_answer.times(answered)
         return Answers(labels=labels, spent=spent, refused=len(counts) - asked)

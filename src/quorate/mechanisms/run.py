@@ -17,10 +17,11 @@ from quorate.errors import BudgetSpent, Infeasible, RunEnded
 from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
 from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
-from quorate.noise import NoiseSource, process_identity, system_noise
+from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, to_epsilon
+from quorate.process import check_process, process_identity
 
-__all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "too_few_teachers"]
+__all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "check_paper", "too_few_teachers"]
 
 Labels = NDArray[np.int64]
 Decide = Callable[[slice, int], Labels]
@@ -139,6 +140,20 @@ class ThresholdMechanism(ABC):
         return {name: value for name, value in self.__dict__.items() if name != "_run"}
 
 
+def check_paper(mechanism: ThresholdMechanism, epsilon: float, delta: float) -> None:
+    """Refuse published constants that do not keep what was asked: they assume a moderate epsilon and enough queries.
+
+    >>> from quorate.mechanisms import StabilityTest
+    >>> check_paper(StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20), 1.0, 1e-6)
+    """
+    slack = mechanism.no_quorums * mechanism.no_quorum_cost(mechanism.order).slack
+    if slack >= delta or mechanism.epsilon(delta=delta) > epsilon:
+        raise Infeasible(
+            f"the paper's constants do not keep epsilon={epsilon}, delta={delta} for {mechanism.no_quorums} no-quorums "
+            "(they assume an epsilon below log(1/delta) and no fewer queries than no-quorums); use calibration='tight'"
+        )
+
+
 def too_few_teachers(mechanism: ThresholdMechanism, needed: int) -> Infeasible:
     """Return the error that says how many teachers it would take.
 
@@ -154,6 +169,8 @@ def too_few_teachers(mechanism: ThresholdMechanism, needed: int) -> Infeasible:
 
 class Run:
     """One run of a threshold mechanism. Holds secret noise: cannot be copied, printed or pickled, or used after fork.
+
+    A run that is interrupted while it draws is over.
 
     >>> from quorate.mechanisms import Quorum
     >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
@@ -234,9 +251,10 @@ class Run:
         )
 
     def _answers(self, counts: Counts) -> Answers:
+        check_process("this run", self._process)
+        if len(counts) == 0:
+            return Answers(labels=np.empty(0, dtype=np.int64), spent=Cost(0.0))
         with self._lock:
-            if process_identity() != self._process:
-                raise RunEnded("this run was opened by another process; open one here, and pay for it")
             if self._left == 0:
                 raise RunEnded(
                     f"the run has met its {self._mechanism.no_quorums} no-quorums; open another, or calibrate for more"
@@ -251,12 +269,13 @@ class Run:
                     raise BudgetSpent(
                         "the budget cannot pay for another no-quorum, which any answer may turn out to be"
                     )
-                reservation = self._budget.reserve(self._cost, times=payable)  # charge, then draw
+                reservation = self._budget.reserve(self._cost, times=min(payable, len(counts)))  # charge, then draw
+            left, self._left = self._left, 0  # whatever is interrupted while drawing ends the run
             labels, met = self._collect(counts, payable + free)
             paid = min(met, payable)
             if reservation is not None:
                 reservation.settle(paid)
-            self._left = 0 if met > payable else self._left - met
+            self._left = 0 if met > payable else left - met
             spent = self._cost.times(paid)
             self._paid = self._paid + spent
         return Answers(labels=labels, spent=spent, refused=len(counts) - len(labels))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NoReturn, Protocol
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from opendp import domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
 from quorate.checks import check_count, check_positive
-from quorate.errors import InvalidInput
-from quorate.noise.process import process_identity
+from quorate.errors import InvalidInput, WrongProcess
+from quorate.process import process_identity
 
 __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 
@@ -53,6 +54,34 @@ class NoiseSource(Protocol):
         ...
 
 
+_sources: "WeakSet[SystemNoise]" = WeakSet()
+_last_draw = [process_identity()]
+
+
+def _reset_sources() -> None:
+    for source in _sources:
+        source._reset()
+
+
+os.register_at_fork(after_in_child=_reset_sources)
+
+
+def _check_generator() -> None:
+    """Refuse to draw where a forked child has its parent's process number.
+
+    OpenDP draws from OpenSSL's generator, which the operating system seeds and which seeds itself anew when the process
+    number changes. In a child with the same number (a new process namespace, or numbers that came round) it would
+    repeat its parent.
+    """
+    now, last = process_identity(), _last_draw[0]
+    if now != last and now[0] == last[0]:
+        raise WrongProcess(
+            "this process was forked and has its parent's process number, so its random generator would repeat the "
+            "parent's draws; start it afresh instead of forking"
+        )
+    _last_draw[0] = now
+
+
 class _Buffer:
     """Draws of one law, made in blocks that grow with demand; each is handed out once and forgotten."""
 
@@ -76,7 +105,7 @@ class _Buffer:
 
 
 class SystemNoise:
-    """OpenDP's exact samplers, which draw from the operating system, behind buffers.
+    """OpenDP's exact samplers, whose generator the operating system seeds, behind buffers.
 
     >>> noise = SystemNoise()
     >>> noise.laplace(20.0, 1000).dtype
@@ -87,12 +116,12 @@ class SystemNoise:
 
     def __init__(self) -> None:
         self._reset()
+        _sources.add(self)
 
     def _reset(self) -> None:
-        """Forget every draw and every lock: called when made, and at the first draw in a forked child."""
+        """Forget every draw and every lock: called when made, and in a forked child before it runs anything else."""
         self._lock = threading.Lock()
         self._buffers: OrderedDict[tuple[str, float], _Buffer] = OrderedDict()
-        self._process = process_identity()
 
     def laplace(self, scale: float, size: int) -> Integers:
         """Return `size` draws of P(x) proportional to exp(-|x| / scale) on the integers.
@@ -159,7 +188,9 @@ class SystemNoise:
         """
         if not scores:
             raise InvalidInput("scores must name at least one candidate")
-        return int(_chooser(check_positive("scale", scale))([int(score) for score in scores]))
+        with self._lock:
+            _check_generator()
+            return int(_chooser(check_positive("scale", scale))([int(score) for score in scores]))
 
     def _take(
         self, kind: Literal["laplace", "gaussian"], scale: float, size: int, largest: float = _LARGEST_SCALE
@@ -167,9 +198,8 @@ class SystemNoise:
         scale, size = check_positive("scale", scale), check_count("size", size, least=0)
         if scale > largest:
             raise InvalidInput(f"scale must be at most 2**40, not {scale!r}")
-        if process_identity() != self._process:
-            self._reset()
         with self._lock:
+            _check_generator()
             buffer = self._buffers.get((kind, scale))
             if buffer is None:
                 buffer = self._buffers[kind, scale] = _Buffer(_sampler(kind, scale))

@@ -22,7 +22,11 @@ def amplify(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]
     0.1586
     """
     epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
-    return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * _UP), min(delta, rate * delta * _UP)
+    if epsilon < 30:
+        sampled = math.log1p(rate * math.expm1(epsilon))
+    else:  # the same, where the exponential would overflow
+        sampled = epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon)) + epsilon * 2.0**-50
+    return min(epsilon, sampled * _UP), min(delta, rate * delta * _UP)
 
 
 def amplify_inverse(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]:
@@ -32,4 +36,8 @@ def amplify_inverse(*, epsilon: float, delta: float, rate: float) -> tuple[float
     1.0
     """
     epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
-    return math.log1p(math.expm1(epsilon) / rate) / _UP, min(delta / rate, 1.0 - 2.0**-53) / _UP
+    if epsilon < 30:
+        inner = math.log1p(math.expm1(epsilon) / rate)
+    else:
+        inner = epsilon + math.log(1 / rate - (1 - rate) / rate * math.exp(-epsilon)) - epsilon * 2.0**-50
+    return inner / _UP, min(delta / rate, 1.0 - 2.0**-53) / _UP

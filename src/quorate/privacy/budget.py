@@ -7,7 +7,7 @@ Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NoReturn
 
@@ -15,20 +15,26 @@ from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.privacy.conversion import best_order, to_capacity, to_epsilon
 from quorate.privacy.cost import Cost
+from quorate.process import check_process, process_identity
+from quorate.rounding import float_down, float_up
 
-__all__ = ["Budget", "Reservation"]
+__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Reservation"]
 
 RENYI_QUANTA = 2**40  # in one unit of divergence
 SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits
 _SLACK_SHARE = 0.1  # of delta, unless the caller says otherwise
 
 
-def _up(amount: float, quanta: int) -> int:
-    return math.ceil(Fraction(amount) * quanta)
+Quanta = tuple[int, int]  # of divergence, and of slack
 
 
-def _down(amount: float, quanta: int) -> int:
-    return math.floor(Fraction(amount) * quanta)
+def _quanta(cost: Cost) -> Quanta:
+    """Return the cost in whole quanta, rounded up."""
+    return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
+
+
+def _cost(quanta: Quanta, rounded: Callable[[Fraction], float]) -> Cost:
+    return Cost(rounded(Fraction(quanta[0], RENYI_QUANTA)), rounded(Fraction(quanta[1], SLACK_QUANTA)))
 
 
 class Budget:
@@ -48,6 +54,7 @@ class Budget:
     __slots__ = (
         "_capacity",
         "_lock",
+        "_process",
         "_slack",
         "_spent",
         "_spent_slack",
@@ -86,9 +93,11 @@ class Budget:
                 f"order {self.order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
                 "leave order out to have it chosen"
             )
-        self._capacity, self._slack = _down(capacity, RENYI_QUANTA), _down(self.slack, SLACK_QUANTA)
+        self._capacity = math.floor(Fraction(capacity) * RENYI_QUANTA)
+        self._slack = math.floor(Fraction(self.slack) * SLACK_QUANTA)
         self._spent, self._spent_slack = 0, 0
         self._lock = threading.Lock()
+        self._process = process_identity()
 
     def capacity(self) -> Cost:
         """Return what could be spent when the budget opened, rounded down.
@@ -96,7 +105,7 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).capacity()
         Cost(renyi=1.0, slack=0.0)
         """
-        return Cost(self._capacity / RENYI_QUANTA, self._slack / SLACK_QUANTA)
+        return _cost((self._capacity, self._slack), float_down)
 
     def spent(self) -> Cost:
         """Return what has been charged, rounded up.
@@ -104,7 +113,7 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).spent()
         Cost(renyi=0.0, slack=0.0)
         """
-        return Cost(self._spent / RENYI_QUANTA, self._spent_slack / SLACK_QUANTA)
+        return _cost((self._spent, self._spent_slack), float_up)
 
     def remaining(self) -> Cost:
         """Return what is left, rounded down.
@@ -112,7 +121,7 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).remaining()
         Cost(renyi=1.0, slack=0.0)
         """
-        return Cost((self._capacity - self._spent) / RENYI_QUANTA, (self._slack - self._spent_slack) / SLACK_QUANTA)
+        return _cost((self._capacity - self._spent, self._slack - self._spent_slack), float_down)
 
     def spent_epsilon(self) -> float:
         """Return the epsilon, at this budget's delta, of what has been charged so far. Never above `epsilon`.
@@ -120,21 +129,21 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).spent_epsilon()
         0.0
         """
-        if self._spent == 0 and self._spent_slack == 0:
+        spent = self.spent()
+        if spent == Cost(0.0):
             return 0.0
-        renyi = self._spent / RENYI_QUANTA
         if self.order == math.inf:
-            return min(self.epsilon, renyi)
-        return min(self.epsilon, to_epsilon(renyi, order=self.order, delta=self.delta - self.slack))
+            return min(self.epsilon, spent.renyi)
+        return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self.delta - self.slack))
 
-    def affordable(self, cost: Cost) -> int:
-        """Return how many times `cost` could be paid now. A cost of nothing can be paid 2**62 times.
+    def affordable(self, *costs: Cost) -> int:
+        """Return how many times these costs, together, could be paid now. A cost of nothing can be paid 2**62 times.
 
         >>> Budget(epsilon=1.0, delta=0.0).affordable(Cost(renyi=0.3))
         3
         """
         with self._lock:
-            return self._affordable(cost)
+            return self._affordable([_quanta(cost) for cost in costs])
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
         """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing.
@@ -143,8 +152,8 @@ class Budget:
         """
         self.reserve(cost, times=times)
 
-    def reserve(self, cost: Cost, *, times: int = 1) -> "Reservation":
-        """Charge for up to `times` outcomes that cost `cost` each, before they are drawn.
+    def reserve(self, *costs: Cost, times: int = 1) -> "Reservation":
+        """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all of it or nothing.
 
         What is never settled stays charged.
 
@@ -154,21 +163,24 @@ class Budget:
         >>> budget.remaining().renyi
         0.75
         """
+        check_process("this budget", self._process)
         times = check_count("times", times, least=0)
-        renyi, slack = _up(cost.renyi, RENYI_QUANTA), _up(cost.slack, SLACK_QUANTA)
+        each = [_quanta(cost) for cost in costs]
         with self._lock:
-            if self._affordable(cost) < times:
-                raise BudgetSpent(
-                    f"the budget has {self.remaining().renyi:g} left at order {self.order:g} and "
-                    f"{self.remaining().slack:g} of slack; this asks for "
-                    f"{cost.renyi * times:g} and {cost.slack * times:g}"
+            if self._affordable(each) < times:
+                asked = _cost(
+                    (times * sum(renyi for renyi, _ in each), times * sum(slack for _, slack in each)), float_up
                 )
-            self._spent += renyi * times
-            self._spent_slack += slack * times
-        return Reservation(self, renyi, slack, times)
+                left = self.remaining()
+                raise BudgetSpent(
+                    f"the budget has {left.renyi:g} left at order {self.order:g} and {left.slack:g} of slack; "
+                    f"this asks for {asked.renyi:g} and {asked.slack:g}"
+                )
+            self._charge(each, [times] * len(each))
+        return Reservation(self, each, times)
 
-    def _affordable(self, cost: Cost) -> int:
-        renyi, slack = _up(cost.renyi, RENYI_QUANTA), _up(cost.slack, SLACK_QUANTA)
+    def _affordable(self, each: Sequence[Quanta]) -> int:
+        renyi, slack = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
         most = 2**62
         if renyi:
             most = min(most, (self._capacity - self._spent) // renyi)
@@ -176,10 +188,10 @@ class Budget:
             most = min(most, (self._slack - self._spent_slack) // slack)
         return most
 
-    def _release(self, renyi: int, slack: int) -> None:
-        with self._lock:
-            self._spent -= renyi
-            self._spent_slack -= slack
+    def _charge(self, each: Sequence[Quanta], counts: Sequence[int]) -> None:
+        for (renyi, slack), count in zip(each, counts, strict=True):
+            self._spent += renyi * count
+            self._spent_slack += slack * count
 
     def __repr__(self) -> str:
         left = self.remaining().renyi / self.capacity().renyi
@@ -196,27 +208,37 @@ class Reservation:
     >>> reservation.settle(2)
     """
 
-    __slots__ = ("_budget", "_renyi", "_settled", "_slack", "_times")
+    __slots__ = ("_budget", "_each", "_settled", "_times")
 
-    def __init__(self, budget: Budget, renyi: int, slack: int, times: int) -> None:
-        self._budget, self._renyi, self._slack, self._times = budget, renyi, slack, times
+    def __init__(self, budget: Budget, each: Sequence[Quanta], times: int) -> None:
+        self._budget, self._each, self._times = budget, each, times
         self._settled = False
 
-    def settle(self, times: int) -> None:
-        """Keep the charge for `times` outcomes and return the rest. May be called once.
+    def settle(self, *counts: int) -> None:
+        """Keep the charge for this many outcomes of each cost and return the rest. May be called once.
 
         >>> Budget(epsilon=1.0, delta=0.0).reserve(Cost(renyi=0.5), times=2).settle(3)
         Traceback (most recent call last):
         ...
         quorate.errors.InvalidInput: a reservation for 2 can be settled at 0 to 2, not 3
         """
-        if not 0 <= times <= self._times:
-            raise InvalidInput(f"a reservation for {self._times} can be settled at 0 to {self._times}, not {times!r}")
-        if self._settled:
-            raise InvalidInput("this reservation is settled already")
-        self._settled = True
-        unused = self._times - times
-        self._budget._release(self._renyi * unused, self._slack * unused)
+        check_process("this reservation", self._budget._process)
+        if len(counts) != len(self._each):
+            raise InvalidInput(
+                f"a reservation of {len(self._each)} costs is settled by as many counts, not {len(counts)}"
+            )
+        unused = []
+        for count in counts:
+            if check_count("count", count, least=0) > self._times:
+                raise InvalidInput(
+                    f"a reservation for {self._times} can be settled at 0 to {self._times}, not {count!r}"
+                )
+            unused.append(int(count) - self._times)
+        with self._budget._lock:
+            if self._settled:
+                raise InvalidInput("this reservation is settled already")
+            self._settled = True
+            self._budget._charge(self._each, unused)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")

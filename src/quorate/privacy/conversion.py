@@ -10,7 +10,7 @@ error of the formula.
 import math
 from collections.abc import Callable
 
-from quorate.checks import check_delta, check_order, check_positive
+from quorate.checks import check_delta, check_divergence, check_order, check_positive
 from quorate.errors import Infeasible
 
 __all__ = ["best_order", "to_capacity", "to_delta", "to_epsilon"]
@@ -31,7 +31,7 @@ def to_epsilon(renyi: float, *, order: float, delta: float) -> float:
     >>> round(to_epsilon(0.5, order=16.0, delta=1e-6), 4)
     1.1717
     """
-    order = check_order(order)
+    order, renyi = check_order(order), check_divergence(renyi)
     if order == math.inf:
         return renyi
     shift, size = _shift(order, check_delta(delta, zero=False))
@@ -44,11 +44,12 @@ def to_delta(renyi: float, *, order: float, epsilon: float) -> float:
     >>> to_delta(0.5, order=16.0, epsilon=1.1717) < 1.001e-6
     True
     """
-    order = check_order(order)
+    order, renyi = check_order(order), check_divergence(renyi)
     if order == math.inf:
         return 0.0 if renyi <= epsilon else 1.0
     log_delta = (order - 1.0) * (renyi - epsilon + math.log1p(-1.0 / order)) - math.log(order)
-    return min(1.0, math.exp(log_delta + (1.0 + abs(log_delta)) * order * _ROUNDING))
+    log_delta += (1.0 + abs(log_delta)) * order * _ROUNDING
+    return max(math.exp(log_delta), math.ulp(0.0)) if log_delta < 0 else 1.0
 
 
 def to_capacity(epsilon: float, *, delta: float, order: float) -> float:

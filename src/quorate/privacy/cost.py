@@ -1,8 +1,10 @@
 """What one release costs."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from quorate.errors import InvalidInput
+from quorate.rounding import float_up
 
 __all__ = ["Cost"]
 
@@ -28,12 +30,15 @@ class Cost:
             raise InvalidInput(f"slack must be at least 0 and below 1, not {self.slack!r}")
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.renyi + other.renyi, self.slack + other.slack)
+        return Cost(
+            float_up(Fraction(self.renyi) + Fraction(other.renyi)),
+            float_up(Fraction(self.slack) + Fraction(other.slack)),
+        )
 
     def times(self, count: int) -> "Cost":
-        """Return the cost of `count` releases like this one.
+        """Return the cost of `count` releases like this one, rounded up.
 
         >>> Cost(renyi=0.25).times(4)
         Cost(renyi=1.0, slack=0.0)
         """
-        return Cost(self.renyi * count, self.slack * count)
+        return Cost(float_up(Fraction(self.renyi) * count), float_up(Fraction(self.slack) * count))

@@ -13,6 +13,11 @@ def _log_mean(terms: list[tuple[float, float]]) -> float:
     return top + math.log(math.fsum(weight * math.exp(exponent - top) for exponent, weight in terms))
 
 
+def _round_up(value: float) -> float:
+    """Return a value above the exact result of a handful of double-precision operations that gave this one."""
+    return value * (1 + 2.0**-40)
+
+
 def pure_renyi(epsilon: float, *, order: float) -> float:
     """Return the largest divergence that any epsilon-DP release can have: that of randomised response.
 
@@ -26,17 +31,17 @@ def pure_renyi(epsilon: float, *, order: float) -> float:
         return epsilon
     likely = 1.0 / (1.0 + math.exp(-epsilon))
     value = _log_mean([((order - 1) * epsilon, likely), (-(order - 1) * epsilon, 1.0 - likely)]) / (order - 1)
-    return min(epsilon, order * epsilon**2 / 2, value * (1 + 2.0**-40) + 2.0**-50 / (order - 1))
+    return min(epsilon, _round_up(order * epsilon**2 / 2), _round_up(value) + 2.0**-50 / (order - 1))
 
 
 def exponential_renyi(epsilon: float, *, order: float) -> float:
     """Return a bound for a release whose log ratios span at most epsilon (the exponential mechanism).
 
-    >>> exponential_renyi(0.5, order=4.0)
+    >>> round(exponential_renyi(0.5, order=4.0), 9)
     0.125
     """
     epsilon, order = check_positive("epsilon", epsilon), check_order(order)
-    return epsilon if order == math.inf else min(order * epsilon**2 / 8, pure_renyi(epsilon, order=order))
+    return epsilon if order == math.inf else min(_round_up(order * epsilon**2 / 8), pure_renyi(epsilon, order=order))
 
 
 def gaussian_renyi(*, scale: float, order: float, sensitivity: float = 1.0) -> float:
@@ -44,11 +49,11 @@ def gaussian_renyi(*, scale: float, order: float, sensitivity: float = 1.0) -> f
 
     A group of r units costs what `r * sensitivity` costs.
 
-    >>> gaussian_renyi(scale=8.0, order=16.0)
+    >>> round(gaussian_renyi(scale=8.0, order=16.0), 9)
     0.125
     """
     ratio = check_positive("sensitivity", sensitivity) / check_positive("scale", scale)
-    return check_order(order) * ratio**2 / 2
+    return _round_up(check_order(order) * ratio**2 / 2)
 
 
 def laplace_renyi(*, scale: float, order: float, sensitivity: int = 1) -> float:
@@ -60,12 +65,12 @@ def laplace_renyi(*, scale: float, order: float, sensitivity: int = 1) -> float:
     scale, order = check_positive("scale", scale), check_order(order)
     shift = check_count("sensitivity", sensitivity)
     if order == math.inf:
-        return shift / scale
+        return _round_up(shift / scale)
     decay = math.exp(-1.0 / scale)
     centre = -math.expm1(-1.0 / scale) / (1.0 + decay)
     terms = [
         ((order - 1) * shift / scale, 1.0 / (1.0 + decay)),
-        ((1 - order) * shift / scale, decay**shift / (1.0 + decay)),
+        ((1 - order) * shift / scale, math.exp(-shift / scale) / (1.0 + decay)),
     ]
-    terms += [((order - 1) * (shift - 2 * x) / scale, centre * decay**x) for x in range(1, shift)]
-    return min(shift / scale, _log_mean(terms) / (order - 1) * (1 + 2.0**-40) + 2.0**-50 / (order - 1))
+    terms += [((order - 1) * (shift - 2 * x) / scale, centre * math.exp(-x / scale)) for x in range(1, shift)]
+    return min(_round_up(shift / scale), _round_up(_log_mean(terms) / (order - 1)) + 2.0**-48 / (order - 1))

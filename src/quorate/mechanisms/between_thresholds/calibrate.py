@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from quorate.errors import Infeasible
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_price
 from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile, laplace_tail
-from quorate.privacy import best_order, gaussian_renyi, to_capacity
+from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = ["Settings", "paper_settings", "tight_settings"]
 
@@ -103,7 +103,7 @@ def _tight(
     threshold_scale = math.sqrt(order / (2 * opening * capacity))
     cap = gaussian_tail_quantile(threshold_scale, delta * slack)
     tail = gaussian_tail(threshold_scale, cap)
-    capacity = to_capacity(epsilon, delta=delta - tail, order=order)
+    capacity = to_capacity(epsilon, delta=delta - tail, order=order) - (no_quorums + 1) / RENYI_QUANTA
     price = (capacity - gaussian_renyi(scale=threshold_scale, order=order)) * (order - 1) / no_quorums * (1 - 2.0**-40)
     band = _best_band(price, order, hint) if price > 0 else None
     if band is None:

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.errors import InvalidInput
 from quorate.mechanisms.laws import laplace_tail
 
 __all__ = ["LEAST_WIDTH", "band_log_ratio", "band_price"]
@@ -36,6 +37,9 @@ def band_price(*, scale: float, width: int, order: float) -> float:
     >>> band_price(scale=20.0, width=200, order=20.0) < band_price(scale=20.0, width=50, order=20.0)
     True
     """
+    width = min(
+        width, max(LEAST_WIDTH, math.ceil(40 * scale))
+    )  # a narrower band costs more (step 4); no tail underflows
     low = np.arange(-(width // 2) - 2, 4, dtype=np.int64)  # the other half is the mirror image, with the moves mirrored
     high = low + width - 1
     zero, one = laplace_tail(scale, 1 - low), laplace_tail(scale, high + 1)
@@ -45,8 +49,11 @@ def band_price(*, scale: float, width: int, order: float) -> float:
         zero_after, one_after = laplace_tail(scale, -low - move), laplace_tail(scale, high + move)
         band_after = _mass(scale, low + 1 + move, high - 1 + move)
         # 1 - sum over labels of p**a q**(1-a): each label's term is p (p/q)**(a-1), and 1 = band + zero + one
-        lost = sum(-p * np.expm1((order - 1) * np.log(p / q)) for p, q in ((zero, zero_after), (one, one_after)))
-        price = order * np.log(band) - (order - 1) * np.log(band_after) - np.log(band + lost)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lost = sum(-p * np.expm1((order - 1) * np.log(p / q)) for p, q in ((zero, zero_after), (one, one_after)))
+            price = order * np.log(band) - (order - 1) * np.log(band_after) - np.log(band + lost)
+        if not np.isfinite(price).all():
+            raise InvalidInput(f"query_scale={scale!r} is too small for a certified price; use at least 0.02")
         worst = max(worst, float(price.max()))
     return worst * (1 + _MARGIN) + order * 2.0**-36
 

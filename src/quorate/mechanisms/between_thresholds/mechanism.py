@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
 from quorate.errors import InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
 from quorate.mechanisms.laws import gaussian_tail, laplace_tail, laplace_tail_quantile
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_teachers
+from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi, pure_renyi
@@ -49,16 +49,22 @@ class BetweenThresholds(ThresholdMechanism):
     calibration: Literal["tight", "paper"] = "tight"
 
     def __post_init__(self) -> None:
-        check_count("teachers", self.teachers)
-        check_count("no_quorums", self.no_quorums)
-        check_order(self.order)
-        check_positive("threshold_scale", self.threshold_scale)
-        check_positive("query_scale", self.query_scale)
-        check_count("cap", self.cap, least=0)
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            no_quorums=check_count("no_quorums", self.no_quorums),
+            order=check_order(self.order),
+            threshold_scale=check_positive("threshold_scale", self.threshold_scale),
+            query_scale=check_positive("query_scale", self.query_scale),
+            margin=check_count("margin", self.margin, least=0),
+            cap=check_count("cap", self.cap, least=0),
+            slack=check_delta(self.slack),
+        )
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {self.calibration!r}")
         if self._width() < LEAST_WIDTH:
-            raise InvalidInput(f"margin must exceed cap={self.cap} by at least {LEAST_WIDTH // 2}, not {self.margin!r}")
+            least = self.cap + (LEAST_WIDTH + self.teachers % 2) // 2
+            raise InvalidInput(f"margin must be at least {least} with cap={self.cap}, not {self.margin!r}")
         if self._tail() > self.slack:  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that the threshold noise passes the cap")
 
@@ -93,6 +99,8 @@ class BetweenThresholds(ThresholdMechanism):
             slack=settings.slack,
             calibration=calibration,
         )
+        if calibration == "paper":
+            check_paper(made, epsilon, delta)
         if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
             raise too_few_teachers(made, 2 * made.distance() + 1)
         return made

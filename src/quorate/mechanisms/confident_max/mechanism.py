@@ -14,15 +14,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive
-from quorate.errors import InvalidInput
+from quorate.checks import check_count, check_delta, check_order, check_positive, keep
+from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
 from quorate.mechanisms.noisy_max.mechanism import best_winner_order, draw_winners, one_winner_renyi
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
-from quorate.privacy import Cost, best_order, to_capacity, to_epsilon
+from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
 __all__ = ["ConfidentMax"]
 
@@ -44,11 +44,14 @@ class ConfidentMax(QueryMechanism):
     charge: Literal["split", "joint"] = "split"
 
     def __post_init__(self) -> None:
-        check_count("teachers", self.teachers)
-        check_count("classes", self.classes, least=2)
-        check_count("threshold", self.threshold, least=0)
-        check_positive("test_scale", self.test_scale)
-        check_positive("winner_scale", self.winner_scale)
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            classes=check_count("classes", self.classes, least=2),
+            threshold=check_count("threshold", self.threshold, least=0),
+            test_scale=check_positive("test_scale", self.test_scale),
+            winner_scale=check_positive("winner_scale", self.winner_scale),
+        )
         if self.charge not in ("split", "joint"):
             raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")
 
@@ -79,7 +82,9 @@ class ConfidentMax(QueryMechanism):
         teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
         limit = math.ceil(0.7 * teachers) if threshold is None else check_count("threshold", threshold, least=0)
         order = best_order(epsilon=epsilon, delta=delta)
-        capacity = to_capacity(epsilon, delta=delta, order=order)
+        capacity = to_capacity(epsilon, delta=delta, order=order) - 2 * queries / RENYI_QUANTA  # charges are rounded up
+        if capacity <= 0:
+            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         passed = float(queries) if answered is None else answered
         scale = math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity)
         for _ in range(60):

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
-from quorate.errors import InvalidInput
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
-from quorate.privacy import Cost, best_order, to_capacity, to_epsilon
+from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
 __all__ = ["NoisyMax", "best_winner_order", "draw_winners", "one_winner_renyi"]
 
@@ -75,9 +75,12 @@ class NoisyMax(QueryMechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        check_count("teachers", self.teachers)
-        check_count("classes", self.classes, least=2)
-        check_positive("scale", self.scale)
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            classes=check_count("classes", self.classes, least=2),
+            scale=check_positive("scale", self.scale),
+        )
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyMax":
@@ -89,7 +92,9 @@ class NoisyMax(QueryMechanism):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries, classes = check_count("queries", queries), check_count("classes", classes, least=2)
         order = best_order(epsilon=epsilon, delta=delta)
-        each = to_capacity(epsilon, delta=delta, order=order) / queries
+        each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
+        if each <= 0:
+            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         scale = math.sqrt(0.642 * order / each)
         for _ in range(60):  # the cost times the squared scale hardly moves, so this settles in a few steps
             cost = one_winner_renyi(classes=classes, scale=scale, order=order)

@@ -9,7 +9,7 @@ import numpy as np
 from quorate.errors import Infeasible
 from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import levels_needed
-from quorate.privacy import best_order, gaussian_renyi, to_capacity
+from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = ["Settings", "best_settings"]
 
@@ -47,6 +47,7 @@ def _settings(
     margin = gaussian_tail_quantile(scale, delta * slack)
     tail = gaussian_tail(scale, margin)
     capacity = to_capacity(epsilon, delta=delta - tail, order=order)  # what the tail did not use goes back
+    capacity -= (no_quorums + 1) / RENYI_QUANTA  # each charge is rounded up
     price = (capacity - gaussian_renyi(scale=scale, order=order)) * (order - 1) / no_quorums
     return Settings(order, scale, margin, tail, price * (1 - 2.0**-40)) if price > 0 else None
 

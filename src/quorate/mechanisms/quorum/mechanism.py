@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import gaussian_tail
@@ -51,15 +51,20 @@ class Quorum(ThresholdMechanism):
     table: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        check_count("teachers", self.teachers)
-        check_count("no_quorums", self.no_quorums)
-        check_order(self.order)
-        check_positive("price", self.price)
-        check_count("margin", self.margin, least=0)
-        check_positive("threshold_scale", self.threshold_scale)
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            no_quorums=check_count("no_quorums", self.no_quorums),
+            order=check_order(self.order),
+            price=check_positive("price", self.price),
+            margin=check_count("margin", self.margin, least=0),
+            threshold_scale=check_positive("threshold_scale", self.threshold_scale),
+            slack=check_delta(self.slack),
+            table=tuple(check_count("a level of the table", level) for level in self.table),
+        )
         table = self.table
-        if not table or table[0] != ONE or table[-1] < 1 or any(a < b for a, b in itertools.pairwise(table)):
-            raise InvalidInput("table must start at 2**64 and fall to a positive level")
+        if not table or table[0] != ONE or any(a <= b for a, b in itertools.pairwise(table)):
+            raise InvalidInput("table must fall strictly from 2**64 to a positive level")
         if table_price(table, order=self.order) > self.price:  # proof: step 4
             raise InvalidInput(
                 f"table costs more than price={self.price!r} at order {self.order!r}; build it with build_table"

@@ -67,7 +67,8 @@ def _next_level(log_p: Floats, order: Floats, price: Floats, fall: Floats | None
 def _next_level_of_one(log_p: float, order: float, price: float, fall: float) -> float:
     """Do what `_next_level` does for a single table, forty times as fast: a table may have ten thousand levels.
 
-    >>> abs(_next_level_of_one(-1.0, 11.0, 0.5, 0.1) - _next_level(*np.array([[-1.0], [11.0], [0.5]]))[0]) < 1e-9
+    >>> one, many = _next_level_of_one(-1.0, 11.0, 0.5, 0.1), _next_level(*np.array([[-1.0], [11.0], [0.5]]))
+    >>> bool(abs(one - many[0]) < 1e-9)
     True
     """
     far = log_p + max(log_p - price, -price - math.log(order)) / (order - 1)
@@ -105,17 +106,28 @@ def build_table(*, order: float, price: float) -> tuple[int, ...]:
     return tuple(levels)
 
 
+def _exact_logs(level: int) -> tuple[float, float]:
+    """Return log G and log(1 - G) for a level, from the integers: neither is lost to rounding near 0 or near 1."""
+    part, rest = level / ONE, (ONE - level) / ONE
+    if rest == 0:
+        return 0.0, -math.inf
+    return (math.log1p(-rest), math.log(rest)) if rest < 0.5 else (math.log(part), math.log1p(-part))
+
+
 def table_price(table: tuple[int, ...], *, order: float) -> float:
     """Return the price of this table at this order, rounded up: the worst step between two consecutive levels.
 
     >>> round(table_price((ONE, ONE // 2, ONE // 4), order=2.0), 4)
     0.6931
     """
-    logs = np.array([math.log(level) for level in table]) - _LOG_ONE
-    logs[0] = 0.0
+    logs, kept = np.array([_exact_logs(level) for level in table]).T
     if len(logs) < 2:
         return 0.0
-    steps, _ = _price(logs[:-1], logs[1:], np.full(len(logs) - 1, order))
+    answers = order * kept[:-1] - (order - 1) * kept[1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = order * logs[:-1] - (order - 1) * logs[1:] - np.log(-np.expm1(answers))
+    if not np.isfinite(steps).all():
+        raise InvalidInput("table must fall strictly from 2**64 to a positive level")
     return max(0.0, float(steps.max())) * (1 + _MARGIN) + order * _ROUNDING
 
 

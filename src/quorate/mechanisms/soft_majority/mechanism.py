@@ -6,16 +6,19 @@ order * epsilon**2 / 8. With two classes this is the logistic function of half t
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.errors import Infeasible
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
-from quorate.privacy import Cost, exponential_renyi
+from quorate.privacy import RENYI_QUANTA, Cost, exponential_renyi
+from quorate.rounding import float_up
 
 __all__ = ["SoftMajority"]
 
@@ -44,7 +47,9 @@ class SoftMajority(QueryMechanism):
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         queries = check_count("queries", queries)
-        each = epsilon / queries
+        each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
+        if each == 0:
+            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         if delta > 0:
             low, high = each, epsilon
             while high - low > 1e-6 * low:
@@ -61,8 +66,7 @@ class SoftMajority(QueryMechanism):
         >>> SoftMajority(teachers=10, epsilon=0.5).scale
         4.0
         """
-        scale = 2 / self.epsilon_per_query
-        return scale if scale * self.epsilon_per_query >= 2 else math.nextafter(scale, math.inf)
+        return float_up(2 / Fraction(self.epsilon_per_query))
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of one query.

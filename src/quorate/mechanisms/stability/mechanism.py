@@ -12,14 +12,14 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_teachers
+from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.mechanisms.votes import Counts, distances
 from quorate.noise import NoiseSource
-from quorate.privacy import Cost, best_order, pure_renyi, to_capacity
+from quorate.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 
 __all__ = ["StabilityTest"]
 
@@ -49,12 +49,16 @@ class StabilityTest(ThresholdMechanism):
     redraws = True
 
     def __post_init__(self) -> None:
-        check_count("teachers", self.teachers)
-        check_count("no_quorums", self.no_quorums)
-        check_order(self.order)
-        check_positive("threshold_scale", self.threshold_scale)
-        check_positive("query_scale", self.query_scale)
-        check_count("margin", self.margin, least=0)
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            no_quorums=check_count("no_quorums", self.no_quorums),
+            order=check_order(self.order),
+            threshold_scale=check_positive("threshold_scale", self.threshold_scale),
+            query_scale=check_positive("query_scale", self.query_scale),
+            margin=check_count("margin", self.margin, least=0),
+            slack=check_delta(self.slack),
+        )
         if laplace_difference_tail(self.query_scale, self.threshold_scale, self.margin) > self.slack:  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that a distance of 0 passes the margin")
 
@@ -85,6 +89,7 @@ class StabilityTest(ThresholdMechanism):
             if queries is None:
                 raise InvalidInput("calibration='paper' needs queries=, the number of queries that may be asked")
             made = _paper(epsilon, delta, teachers, no_quorums, check_count("queries", queries))
+            check_paper(made, epsilon, delta)
         elif calibration == "tight":
             made = _tight(epsilon, delta, teachers, no_quorums)
         else:
@@ -176,9 +181,9 @@ def _tight(epsilon: float, delta: float, teachers: int, no_quorums: int) -> Stab
     for share, factor in itertools.product(_SLACKS, _ORDERS):
         order = 1 + factor * (best_order(epsilon=epsilon, delta=delta * (1 - share)) - 1)
         capacity = to_capacity(epsilon, delta=delta * (1 - share), order=order)
-        if capacity <= 0:
+        if capacity <= no_quorums / RENYI_QUANTA:
             continue
-        each = _epoch_epsilon(capacity / no_quorums * (1 - 2.0**-40), order)
+        each = _epoch_epsilon(capacity / no_quorums - 1 / RENYI_QUANTA, order)  # each charge is rounded up
         tail = delta * share / no_quorums * (1 - 2.0**-30)
         for split in _SPLITS:
             threshold_scale, query_scale = 1 / (split * each), 2 / ((1 - split) * each)

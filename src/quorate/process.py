@@ -2,7 +2,9 @@
 
 import os
 
-__all__ = ["process_identity"]
+from quorate.errors import WrongProcess
+
+__all__ = ["check_process", "process_identity"]
 
 _forks = [0]  # how many forks lie between this process and the one that imported the module
 
@@ -21,3 +23,12 @@ def process_identity() -> tuple[int, int]:
     True
     """
     return os.getpid(), _forks[0]
+
+
+def check_process(what: str, opened_in: tuple[int, int]) -> None:
+    """Refuse to go on with something that another process opened: both would spend it.
+
+    >>> check_process("this budget", process_identity())
+    """
+    if process_identity() != opened_in:
+        raise WrongProcess(f"{what} was opened by another process, which may be spending it too; open one here")

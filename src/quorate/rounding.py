@@ -1,0 +1,26 @@
+"""Doubles on the safe side of an exact value."""
+
+import math
+from fractions import Fraction
+
+__all__ = ["float_down", "float_up"]
+
+
+def float_up(exact: Fraction) -> float:
+    """Return the smallest double that is not below `exact`.
+
+    >>> float_up(Fraction(1, 4)), Fraction(float_up(Fraction(1, 3))) > Fraction(1, 3)
+    (0.25, True)
+    """
+    value = float(exact)
+    return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
+
+
+def float_down(exact: Fraction) -> float:
+    """Return the largest double that is not above `exact`.
+
+    >>> float_down(Fraction(1, 4)), Fraction(float_down(Fraction(1, 3))) < Fraction(1, 3)
+    (0.25, True)
+    """
+    value = float(exact)
+    return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
