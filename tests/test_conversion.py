@@ -152,7 +152,10 @@ def test_conversion_bounds_the_true_hockey_stick(weights, order, epsilon):
             return
         moment = np.exp(exponents).sum()
         truth = np.maximum(kept - math.exp(epsilon) * q, 0).sum()
-        assert truth <= to_delta(math.log(moment) / (order - 1), order=order, epsilon=epsilon) * (1 + 1e-9) + 1e-12
+        assert (
+            truth
+            <= to_delta(max(0.0, math.log(moment)) / (order - 1), order=order, epsilon=epsilon) * (1 + 1e-9) + 1e-12
+        )
 
 
 def test_extremes_do_not_overflow():

@@ -81,7 +81,8 @@ def brute_price(scale, width, order, reach):
             q = laws(low + 1 + move, high - 1 + move)
             if p[1] < 1e-7 or q[1] < 1e-7:
                 continue  # differences of sums are not exact enough further out
-            terms = p**order * q ** (1 - order)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(p > 0, np.exp(order * np.log(p) + (1 - order) * np.log(q)), 0.0)
             worst = max(worst, math.log(terms[1]) - math.log(1 - terms[0] - terms[2]))
     return worst
 
