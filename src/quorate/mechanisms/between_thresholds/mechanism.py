@@ -7,7 +7,7 @@ no-quorum and composes the epochs. Either holds outside a tail event of probabil
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
@@ -88,17 +88,7 @@ class BetweenThresholds(ThresholdMechanism):
         if calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
         settings = (tight_settings if calibration == "tight" else paper_settings)(epsilon, delta, no_quorums)
-        made = cls(
-            teachers=teachers,
-            no_quorums=no_quorums,
-            order=settings.order,
-            threshold_scale=settings.threshold_scale,
-            query_scale=settings.query_scale,
-            margin=settings.margin,
-            cap=settings.cap,
-            slack=settings.slack,
-            calibration=calibration,
-        )
+        made = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
         if calibration == "paper":
             check_paper(made, epsilon, delta)
         if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:

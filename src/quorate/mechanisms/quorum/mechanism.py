@@ -6,7 +6,7 @@ probability at most `slack`. An answer is free; opening the run and each no-quor
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -85,16 +85,7 @@ class Quorum(ThresholdMechanism):
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
         best = best_settings(epsilon=epsilon, delta=delta, no_quorums=no_quorums)
         table = build_table(order=best.order, price=best.price)
-        made = cls(
-            teachers=teachers,
-            no_quorums=no_quorums,
-            order=best.order,
-            price=best.price,
-            margin=best.margin,
-            threshold_scale=best.threshold_scale,
-            slack=best.slack,
-            table=table,
-        )
+        made = cls(teachers=teachers, no_quorums=no_quorums, table=table, **asdict(best))
         if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
             raise too_few_teachers(made, 2 * made.distance() + 1)
         return made
