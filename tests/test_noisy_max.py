@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from quorate import InvalidInput
+from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.cli.bars import BARS
 from quorate.mechanisms import ConfidentMax, NoisyMax
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
@@ -122,6 +122,25 @@ def test_shares_of_the_plain_gaussian_cost():
     assert 0.639 < shares[0] < shares[1] < shares[2] < 0.656
     assert 0.84 < winner_renyi(10.0, 32.0) * 10.0**2 / 32.0 < 0.86
     assert winner_renyi(0.3, 50.0) <= 50.0 / 0.3**2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("order", [1.01, 28.0, 64.0, 300.0, 5000.0])
+@pytest.mark.parametrize("scale", [0.1, 0.5, 1.0, 2.0, 10.0])
+def test_extreme_orders_and_scales_fall_back_to_the_plain_bound(scale, order):
+    for classes in (2, 3):
+        cost = NoisyMax(teachers=9, classes=classes, scale=scale).renyi(order)
+        assert 0 < cost <= order / scale**2
+    for charge in ("split", "joint"):
+        confident = ConfidentMax(
+            teachers=9, classes=2, threshold=5, test_scale=scale, winner_scale=scale, charge=charge
+        )
+        assert 0 < confident.renyi(order) <= 1.5 * order / scale**2 * (1 + 1e-9)
+
+
+def test_a_query_that_costs_far_too_much_is_refused_as_such():
+    with pytest.raises(BudgetSpent):
+        NoisyMax(teachers=9, classes=2, scale=1.0).answer([9, 0], budget=Budget(epsilon=1.0, delta=1e-9))
 
 
 def test_large_scales_keep_their_share():

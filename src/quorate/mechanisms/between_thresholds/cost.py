@@ -6,6 +6,7 @@ noise (step 5), so the narrowest band is scanned at its central positions alone.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ def _mass(scale: float, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floa
     return np.where(low >= 1, inside, straddling)
 
 
+@lru_cache(maxsize=4096)
 def band_price(*, scale: float, width: int, order: float) -> float:
     """Return the price s of a no-quorum, rounded up: the worst over all positions of a band of at least `width`.
 

@@ -48,9 +48,12 @@ def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, ord
     >>> test_renyi(teachers=250, classes=10, threshold=200, scale=150.0, order=8.0) < 8.0 / (2 * 150.0**2)
     True
     """
+    plain = order / (2 * scale**2)
+    if (order - 1) * plain > 600:
+        return plain
     passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, 0.0)
-    return min(order / (2 * scale**2), math.log1p(worst * _ROUNDING) / (order - 1))
+    return min(plain, math.log1p(worst * _ROUNDING) / (order - 1))
 
 
 def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, winner: float, order: float) -> float:
@@ -59,6 +62,9 @@ def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, wi
     >>> joint_renyi(teachers=250, classes=10, threshold=200, scale=150.0, winner=0.01, order=8.0) < 0.0102
     True
     """
+    plain = order / (2 * scale**2) + winner
+    if (order - 1) * plain > 600:  # the moment would overflow
+        return plain
     passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, math.expm1((order - 1) * winner))
-    return min(order / (2 * scale**2) + winner, math.log1p(worst * _ROUNDING) / (order - 1))
+    return min(plain, math.log1p(worst * _ROUNDING) / (order - 1))

@@ -66,8 +66,9 @@ def _outside(scale: float, order: float, radius: int) -> tuple[float, float]:
     """Return (factor, addition) by which the moment of a clamped configuration may exceed the one computed (step 4)."""
     tail = 4 * math.exp(-((radius - 1) ** 2) / (2 * scale**2))
     rare = math.sqrt(tail)
-    factor = math.exp((order - 1) * 2 * rare)
-    return factor, 3 * math.exp(float(log_mass_bound(rare, scale=scale, order=order)))
+    factor = math.exp(min(700.0, (order - 1) * 2 * rare))
+    log_addition = float(log_mass_bound(rare, scale=scale, order=order))
+    return factor, 3 * math.exp(log_addition) if log_addition < 700 else math.inf  # then order / scale**2 is the bound
 
 
 @lru_cache(maxsize=4096)
