@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from quorate import Budget, BudgetSpent, InvalidInput
+from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
 from quorate.cli.bars import BARS
 from quorate.mechanisms import ConfidentMax, NoisyMax
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
@@ -166,10 +166,12 @@ def test_calibrated_margin_for_a_hundred_thousand_queries():
 @pytest.mark.parametrize("classes", [2, 3])
 def test_distance_is_what_it_says(classes):
     made = NoisyMax(teachers=200, classes=classes, scale=6.0)
-    k, d = 101, made.distance()
-    top = k // 2 + d + 1
-    assert winner_law((top, k - top), 6.0)[0] >= 0.99 - 1e-9
-    assert winner_law((top - 2, k - top + 2), 6.0)[0] < 0.99
+    d = made.distance()
+    for gap in (2 * d + 1, 2 * d + 2):  # both have this distance; the second label wins no ties here
+        assert winner_law((0, gap), 6.0)[1] >= 0.99 - 1e-9
+    assert winner_law((0, 2 * d - 1), 6.0)[1] < 0.99
+    with pytest.raises(Infeasible, match="out of reach"):
+        made.distance(answer_rate=1.0)
 
 
 def joint_law(votes, mechanism):
@@ -227,6 +229,101 @@ def test_pate_votes_cost_what_is_stated(pate_votes, name, classes, threshold, te
     assert made.epsilon(delta=1e-5, queries=queries, answered=published) <= bar
 
 
+def exact_test_cost(teachers, classes, threshold, scale, order):
+    """The divergence of the test by sums of logarithms, for thresholds far outside the counts."""
+    noise = np.arange(-4000, 4001)
+    log_law = -(noise**2) / (2 * scale**2)
+    log_law -= np.logaddexp.reduce(log_law)
+    worst = 0.0
+    for largest in range(-(-teachers // classes), teachers):
+        laws = []
+        for u in (largest, largest + 1):
+            passed = noise >= threshold + 1 - u
+            laws.append([np.logaddexp.reduce(log_law[passed]), np.logaddexp.reduce(log_law[~passed])])
+        for p, q in (laws, laws[::-1]):
+            moment = np.logaddexp.reduce([order * a + (1 - order) * b for a, b in zip(p, q, strict=True)])
+            worst = max(worst, moment / (order - 1))
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("teachers", "classes", "threshold", "scale", "order"),
+    [
+        (250, 10, 260, 4.0, 8.0),
+        (250, 2, 249, 3.0, 12.0),
+        (300, 10, 330, 15.0, 32.0),
+        (10, 2, 20, 1.0, 100.0),
+        (10, 2, 60, 1.0, 100.0),
+        (100, 10, 0, 2.0, 3.0),
+        (100, 2, 70, 2.0, 8.0),
+    ],
+)
+def test_a_test_that_hardly_ever_passes_is_not_free(teachers, classes, threshold, scale, order):
+    """Where the chance of passing underflows at one count and not at the next, the cost was once lost to a nan."""
+    exact = exact_test_cost(teachers, classes, threshold, scale, order)
+    shared = {"teachers": teachers, "classes": classes, "threshold": threshold, "test_scale": scale}
+    claim = ConfidentMax(**shared, winner_scale=5.0).query_cost(order).renyi
+    assert exact * (1 - 1e-9) <= claim <= max(exact * (1 + 1e-4) + 1e-12, order / (2 * scale**2) * (1 + 1e-12))
+    assert ConfidentMax(**shared, winner_scale=5.0, charge="joint").renyi(order) >= exact * (1 - 1e-9)
+
+
+def test_tiny_scales_are_charged_the_plain_cost():
+    """Their laws underflow: votes (5, 5, 0) and (6, 4, 0) were once said to cost 0.7 where the truth is above 3,000."""
+    for scale, order in ((0.02, 2.0), (0.05, 1.7), (0.06, 2.5), (0.2, 1.1)):
+        assert winner_renyi(scale, order) == binary_winner_renyi(scale, order) == order / scale**2
+
+
+@pytest.mark.parametrize(("scale", "order"), [(80.0, 150.0), (160.0, 200.0), (225.0, 305.3), (230.0, 305.3)])
+def test_high_orders_stay_tight(scale, order):
+    """The edge of the truncated law was once mistaken for the supremum, and everything charged at order / scale**2."""
+    share = binary_winner_renyi(scale, order) * scale**2 / order
+    assert 0.6366 < share < 0.75
+
+
+@pytest.mark.parametrize("order", [1 + 1e-9, 1 + 1e-6, 1.00001, 1.001])
+def test_orders_near_one(order):
+    """As the order falls to 1 the divergence falls to that of Kullback and Leibler, and never below it."""
+    scale, noise = 40.0, np.arange(-2000, 2001)
+    law = np.exp(-(noise**2) / (2 * scale**2))
+    law /= law.sum()
+    lead = np.convolve(law, law)
+    above = np.cumsum(lead[::-1])[::-1]
+    p, q = above[3990:4010], above[3992:4012]
+    leibler = (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).max()
+    assert leibler <= binary_winner_renyi(scale, order) <= leibler * 1.01
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"epsilon": 1.0, "delta": 1e-6, "classes": 2, "queries": 1},
+        {"epsilon": 0.05, "delta": 1e-6, "classes": 2, "queries": 7},
+        {"epsilon": 10.0, "delta": 1e-6, "classes": 2, "queries": 3},
+        {"epsilon": 1000.0, "delta": 1e-6, "classes": 3, "queries": 1},
+        {"epsilon": 0.3, "delta": 1e-12, "classes": 3, "queries": 2},
+    ],
+)
+def test_calibrated_noise_keeps_its_target(target):
+    made = NoisyMax.calibrate(teachers=1000, **target)
+    spent = made.epsilon(delta=target["delta"], queries=target["queries"])
+    assert 0.9 * target["epsilon"] <= spent <= target["epsilon"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"epsilon": 3.0, "queries": 500, "answered": 0, "threshold": 0, "classes": 10},
+        {"epsilon": 10.0, "queries": 500, "answered": 100, "threshold": 0, "classes": 10},
+        {"epsilon": 10.0, "queries": 100, "answered": 2, "threshold": 1010, "classes": 10},
+        {"epsilon": 10.0, "queries": 300, "answered": 50, "threshold": 1070, "classes": 2, "charge": "joint"},
+        {"epsilon": 1.0, "queries": 500, "answered": 0, "threshold": 0, "classes": 2},
+    ],
+)
+def test_calibrated_tests_keep_their_target(target):
+    made = ConfidentMax.calibrate(delta=1e-6, teachers=1000, **target)
+    assert made.epsilon(delta=1e-6, queries=target["queries"], answered=target["answered"]) <= target["epsilon"]
+
+
 def test_confident_max_refuses_nonsense():
     good = {"teachers": 9, "classes": 2, "threshold": 6, "test_scale": 3.0, "winner_scale": 1.5}
     for change, text in (
@@ -239,6 +336,8 @@ def test_confident_max_refuses_nonsense():
         assert text in str(caught.value)
     with pytest.raises(InvalidInput, match="answered must lie between 0 and queries=5"):
         ConfidentMax(**good).epsilon(delta=1e-5, queries=5, answered=6)
+    with pytest.raises(InvalidInput, match="answered must lie between 0 and queries=5"):
+        ConfidentMax.calibrate(epsilon=1.0, delta=1e-6, teachers=9, classes=2, queries=5, answered=-1)
     with pytest.raises(InvalidInput, match="largest must be a count from 5 to 9"):
         ConfidentMax(**good).answer_probability(4)
     with pytest.raises(InvalidInput, match="finite order"):

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["excess"]
+__all__ = ["excess", "excess_of_logs"]
 
 Floats = NDArray[np.float64]
 
@@ -16,7 +16,21 @@ def excess(p: Floats, q: Floats, order: float) -> Floats:
     >>> float(excess(np.array(0.5), np.array(0.5), 2.0))
     0.0
     """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_ratio = np.log(p) - np.log(q)
-        value = q * (np.expm1(order * log_ratio) - order * np.expm1(log_ratio))
-    return np.where(p == 0, (order - 1) * q, np.where(q == 0, np.inf, np.maximum(value, 0.0)))
+    with np.errstate(divide="ignore"):
+        return excess_of_logs(np.log(p), np.log(q), order)
+
+
+def excess_of_logs(log_p: Floats, log_q: Floats, order: float) -> Floats:
+    """Return the same from logarithms, also where the probabilities themselves would underflow. Infinite, never nan.
+
+    >>> float(excess_of_logs(np.array(-1000.0), np.array(-1001.0), 1001.0)) > 0.9
+    True
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        log_ratio = log_p - log_q
+        p, q = np.exp(log_p), np.exp(log_q)
+        near = q * (np.expm1(order * log_ratio) - order * np.expm1(log_ratio))
+        far = np.exp(order * log_ratio + log_q) + (order - 1) * q - order * p
+        value = np.maximum(np.where(np.abs(order * log_ratio) < 1, near, far), 0.0)
+    value = np.where(np.isneginf(log_p), (order - 1) * q, np.where(np.isnan(value), np.inf, value))
+    return np.where(np.isneginf(log_q) & ~np.isneginf(log_p), np.inf, value)

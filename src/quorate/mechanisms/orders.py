@@ -7,9 +7,10 @@ from quorate.checks import check_delta
 from quorate.errors import Infeasible
 from quorate.privacy import to_epsilon
 
-__all__ = ["rest_of_delta", "smallest_epsilon"]
+__all__ = ["rest_of_delta", "smallest_epsilon", "smallest_scale"]
 
 _RATIO = 1.3
+_LEAST_SCALE = 1e-3  # less noise than this is no noise
 
 
 def rest_of_delta(delta: float, slack: float) -> float:
@@ -57,3 +58,35 @@ def smallest_epsilon(renyi: Callable[[float], float], *, delta: float, slack: fl
             low = left
     best = min(seen, key=seen.__getitem__)
     return (seen[best], best) if math.isfinite(seen[best]) else (math.inf, best)
+
+
+def smallest_scale(cost: Callable[[float], float], *, target: float, guess: float) -> float:
+    """Return a scale whose cost was seen to be at most `target`, within a thousandth or so of the smallest.
+
+    Costs fall about like 1 / scale**2, so each step aims there; where that leaves the bracket, it is halved.
+
+    >>> 9.99 < smallest_scale(lambda scale: 1 / scale**2, target=0.01, guess=3.0) < 10.02
+    True
+    """
+    low, high, scale = 0.0, math.inf, guess
+    for _ in range(60):
+        value = cost(scale)
+        if value <= target:
+            high = min(high, scale)
+            if value >= target * (1 - 2e-3):
+                break
+        else:
+            low = max(low, scale)
+        if high <= low * 1.001 or high < _LEAST_SCALE:
+            break
+        aim = scale * math.sqrt(value / target) * (1 + 1e-4) if value < math.inf else 2 * scale
+        if not low < aim < high:
+            aim = math.sqrt(max(low, high / 4) * min(high, 4 * low)) if low and high < math.inf else aim
+        if math.isinf(high):
+            aim = min(max(aim, scale * 1.001), scale * 4)
+        elif low == 0:
+            aim = max(min(aim, scale * 0.999), scale / 4)
+        scale = aim
+    if math.isinf(high):
+        raise Infeasible(f"no amount of noise brings the cost down to {target:.3g}; ask fewer queries or raise epsilon")
+    return high

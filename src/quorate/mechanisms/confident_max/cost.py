@@ -6,8 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.mechanisms.laws import gaussian_pmf
-from quorate.mechanisms.moments import excess
+from quorate.mechanisms.moments import excess_of_logs
 
 __all__ = ["joint_renyi", "pass_laws", "test_renyi"]
 
@@ -18,28 +17,33 @@ Floats = NDArray[np.float64]
 
 @lru_cache(maxsize=64)
 def pass_laws(teachers: int, classes: int, threshold: int, scale: float) -> tuple[Floats, Floats]:
-    """Return P(pass) and P(fail) at every value that the largest count can take, from the smallest to all teachers.
+    """Return log P(pass) and log P(fail) at every value of the largest count, from the smallest to all teachers.
 
-    >>> pass_laws(10, 2, 7, 0.1)[0].round(3)
+    Logarithms, because either may be far below what a double can hold while their ratios still count.
+
+    >>> np.exp(pass_laws(10, 2, 7, 0.1)[0]).round(3)
     array([0., 0., 0., 1., 1., 1.])
     """
-    largest = np.arange(-(-teachers // classes), teachers + 1)
-    needed = threshold + 1 - largest  # the noise must reach this
-    radius = max(math.ceil(40 * scale) + 2, int(np.abs(needed).max()) + 1)
-    law = gaussian_pmf(scale, radius)
-    above, below = np.cumsum(law[::-1])[::-1], np.cumsum(law)
-    return above[needed + radius], below[needed + radius - 1]
+    needed = threshold + 1 - np.arange(-(-teachers // classes), teachers + 1)  # the noise must reach this
+    reach = int(np.abs(needed).max()) + math.ceil(40 * scale) + 2
+    points = np.arange(-reach, reach + 1, dtype=np.float64)
+    log_law = -(points**2) / (2 * scale**2)
+    above = np.logaddexp.accumulate(log_law[::-1])[::-1]
+    below = np.logaddexp.accumulate(log_law)
+    return above[needed + reach] - above[0], below[needed + reach - 1] - below[-1]
 
 
 def _worst(passes: Floats, fails: Floats, order: float, winner_excess: float) -> float:
     """Return the largest excess over neighbouring values of the largest count, both ways (PROOF.md, step 2)."""
-    kept = float(passes.max()) * winner_excess  # the largest count does not move
+    worst = float(np.exp(passes.max())) * winner_excess  # the largest count does not move
     pairs = [(slice(0, -1), slice(1, None)), (slice(1, None), slice(0, -1))]
     for p, q in pairs if passes.size > 1 else []:
-        moved = excess(passes[p], passes[q], order)
-        weight = moved + passes[q] + order * (passes[p] - passes[q])  # p**order * q**(1 - order)
-        kept = max(kept, float((moved + excess(fails[p], fails[q], order) + weight * winner_excess).max()))
-    return kept
+        total = excess_of_logs(passes[p], passes[q], order) + excess_of_logs(fails[p], fails[q], order)
+        if winner_excess > 0:
+            with np.errstate(over="ignore"):
+                total = total + np.exp(order * passes[p] + (1 - order) * passes[q]) * winner_excess
+        worst = max(worst, float(total.max()))
+    return worst
 
 
 def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, order: float) -> float:

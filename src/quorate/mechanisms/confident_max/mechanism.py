@@ -18,7 +18,8 @@ from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
-from quorate.mechanisms.noisy_max.mechanism import best_winner_order, draw_winners, one_winner_renyi
+from quorate.mechanisms.noisy_max.mechanism import draw_winners, likely_winner_renyi, one_winner_renyi
+from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
@@ -85,10 +86,10 @@ class ConfidentMax(QueryMechanism):
         capacity = to_capacity(epsilon, delta=delta, order=order) - 2 * queries / RENYI_QUANTA  # charges are rounded up
         if capacity <= 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
-        passed = float(queries) if answered is None else answered
-        scale = math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity)
-        for _ in range(60):
-            made = cls(
+        passed = _check_answered(answered, queries)
+
+        def made(scale: float) -> ConfidentMax:
+            return cls(
                 teachers=teachers,
                 classes=classes,
                 threshold=limit,
@@ -96,11 +97,15 @@ class ConfidentMax(QueryMechanism):
                 winner_scale=scale,
                 charge=charge,
             )
-            cost = made._total(order, queries, passed)
-            if capacity * (1 - 2e-3) <= cost <= capacity:
-                break
-            scale *= math.sqrt(cost / capacity) * (1 + 1e-4)
-        return made
+
+        scale = smallest_scale(
+            lambda scale: made(scale)._total(order, queries, passed),
+            target=capacity,
+            guess=math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity),
+        )
+        while made(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon:  # perhaps at another order
+            scale *= 1.002
+        return made(scale)
 
     def query_cost(self, order: float) -> Cost:
         """Return what every query pays: for the test alone, or for the joint outcome.
@@ -128,12 +133,8 @@ class ConfidentMax(QueryMechanism):
         True
         """
         queries = check_count("queries", queries)
-        passed = float(queries) if answered is None else answered
-        if not 0 <= passed <= queries:
-            raise InvalidInput(f"answered must lie between 0 and queries={queries}, not {answered!r}")
-        winners = queries if self.charge == "joint" else passed
-        tests = 0.3 * queries / self.test_scale**2
-        order = best_winner_order(scale=self.winner_scale, delta=delta, queries=winners, other=tests)
+        passed = _check_answered(answered, queries)
+        _, order = smallest_epsilon(lambda order: self._likely_total(order, queries, passed), delta=delta)
         return to_epsilon(self._total(order, queries, passed), order=order, delta=delta)
 
     def answer_probability(self, largest: int) -> float:
@@ -146,10 +147,16 @@ class ConfidentMax(QueryMechanism):
         least = self.teachers + 1 - passes.size
         if not least <= largest <= self.teachers:
             raise InvalidInput(f"largest must be a count from {least} to {self.teachers}, not {largest!r}")
-        return float(passes[largest - least])
+        return float(np.exp(passes[largest - least]))
 
     def _total(self, order: float, queries: int, answered: float) -> float:
         return self.query_cost(order).renyi * queries + self.answer_cost(order).renyi * answered
+
+    def _likely_total(self, order: float, queries: int, answered: float) -> float:
+        """Return a stand-in for the total that is cheap at any order: to choose an order by, not to charge."""
+        winner = likely_winner_renyi(scale=self.winner_scale, order=order)
+        per_query, per_answer = _costs(self, order, winner)
+        return per_query * queries + per_answer * answered
 
     def _columns(self) -> int:
         return self.classes
@@ -160,10 +167,19 @@ class ConfidentMax(QueryMechanism):
         return np.where(passed, winners, NO_QUORUM)
 
 
-@lru_cache(maxsize=1024)
-def _costs(mechanism: ConfidentMax, order: float) -> tuple[float, float]:
-    """Return (cost of a query, cost of an answer)."""
-    winner = one_winner_renyi(classes=mechanism.classes, scale=mechanism.winner_scale, order=order)
+def _check_answered(answered: float | None, queries: int) -> float:
+    if answered is None:
+        return float(queries)
+    if not 0 <= answered <= queries:
+        raise InvalidInput(f"answered must lie between 0 and queries={queries}, not {answered!r}")
+    return float(answered)
+
+
+@lru_cache(maxsize=4096)
+def _costs(mechanism: ConfidentMax, order: float, winner: float | None = None) -> tuple[float, float]:
+    """Return (cost of a query, cost of an answer), by the certified cost of a winner unless another is given."""
+    if winner is None:
+        winner = one_winner_renyi(classes=mechanism.classes, scale=mechanism.winner_scale, order=order)
     test = {
         "teachers": mechanism.teachers,
         "classes": mechanism.classes,

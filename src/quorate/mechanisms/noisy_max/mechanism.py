@@ -5,7 +5,7 @@ the winner's name leaves, so only its divergence is charged, not that of the noi
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,13 @@ from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
-from quorate.mechanisms.orders import smallest_epsilon
+from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
-__all__ = ["NoisyMax", "best_winner_order", "draw_winners", "one_winner_renyi"]
+__all__ = ["NoisyMax", "draw_winners", "likely_winner_renyi", "one_winner_renyi"]
 
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:
@@ -34,16 +34,14 @@ def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:
     return binary_winner_renyi(scale, order) if classes == 2 else winner_renyi(scale, order)
 
 
-def best_winner_order(*, scale: float, delta: float, queries: float, other: float = 0.0) -> float:
-    """Return the order at which many winners, and other costs of `other * order`, make the smallest epsilon.
+def likely_winner_renyi(*, scale: float, order: float) -> float:
+    """Return a cheap stand-in for the winner's cost, within a few per cent: to choose an order by, not to charge.
 
-    Uses the limit of the winner's cost for much noise, which is within a few per cent wherever epsilon is moderate.
-
-    >>> round(best_winner_order(scale=162.0, delta=1e-6, queries=1000))
-    22
+    >>> round(likely_winner_renyi(scale=40.0, order=8.0) / one_winner_renyi(classes=3, scale=40.0, order=8.0), 2)
+    0.99
     """
-    slope = 2 / math.pi * queries / scale**2 + other
-    return smallest_epsilon(lambda order: slope * order, delta=delta)[1]
+    exact = scale <= 128 or (scale <= 512 and order > scale / 4)  # elsewhere the limit for much noise is near enough
+    return binary_winner_renyi(scale, order) if exact else 2 / math.pi * order / scale**2
 
 
 def draw_winners(counts: Counts, scale: float, noise: NoiseSource) -> NDArray[np.int64]:
@@ -95,13 +93,15 @@ class NoisyMax(QueryMechanism):
         each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
         if each <= 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
-        scale = math.sqrt(0.642 * order / each)
-        for _ in range(60):  # the cost times the squared scale hardly moves, so this settles in a few steps
-            cost = one_winner_renyi(classes=classes, scale=scale, order=order)
-            if each * (1 - 2e-3) <= cost <= each:
-                break
-            scale *= math.sqrt(cost / each) * (1 + 1e-4)
-        return cls(teachers=teachers, classes=classes, scale=scale)
+        scale = smallest_scale(
+            lambda scale: one_winner_renyi(classes=classes, scale=scale, order=order),
+            target=each,
+            guess=math.sqrt(0.642 * order / each),
+        )
+        made = cls(teachers=teachers, classes=classes, scale=scale)
+        while made.epsilon(delta=delta, queries=queries) > epsilon:  # which may look at another order
+            made = replace(made, scale=made.scale * 1.002)
+        return made
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of one winner.
@@ -118,14 +118,16 @@ class NoisyMax(QueryMechanism):
         1.0
         """
         queries = check_count("queries", queries)
-        order = best_winner_order(scale=self.scale, delta=delta, queries=queries)
+        _, order = smallest_epsilon(
+            lambda order: queries * likely_winner_renyi(scale=self.scale, order=order), delta=delta
+        )
         return to_epsilon(queries * self.renyi(order), order=order, delta=delta)
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
         """Return the smallest distance at which the top label beats one rival at this rate.
 
         >>> NoisyMax(teachers=250, classes=2, scale=10.0).distance()
-        16
+        17
         """
         rate = check_rate("answer_rate", answer_rate)
         if self.scale <= 200:
@@ -134,8 +136,10 @@ class NoisyMax(QueryMechanism):
         else:  # the sum of two has all but the law of one, wider by the square root of 2
             lead = gaussian_pmf(self.scale * math.sqrt(2), math.ceil(20 * self.scale))
         wins = np.cumsum(lead)[lead.size // 2 :]  # P(lead of the noise <= t): a gap of t + 1 still wins
+        if rate > wins[-1]:
+            raise Infeasible(f"answer_rate={answer_rate} is out of reach: Gaussian noise has no bound")
         gap = int(np.searchsorted(wins, rate)) + 1
-        return max(0, (gap + 1) // 2 - 1)
+        return gap // 2  # distance d holds the gaps 2d + 1 and 2d + 2
 
     def _columns(self) -> int:
         return self.classes

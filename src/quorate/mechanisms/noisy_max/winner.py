@@ -22,6 +22,9 @@ _FINE, _COARSE, _MANY = (
     4e-3,
     60_000,
 )  # relative width at which the search stops; coarse once squares are many
+_LEAST_ORDER = 1 + 2.0**-20  # below, the cost at this order is charged: divergence does not fall with the order
+_LEAST_SCALE = 0.25  # below, tails underflow before they are negligible (step 4)
+_LARGEST_EXPONENT = 600.0  # of the plain moment: above, a double overflows
 _LARGEST_BINARY = 512.0  # the law of a difference is a convolution, quadratic in the scale
 
 Floats = NDArray[np.float64]
@@ -62,15 +65,6 @@ def _reach(scale: float, order: float) -> int:
         width += 1.0
 
 
-def _outside(scale: float, order: float, radius: int) -> tuple[float, float]:
-    """Return (factor, addition) by which the moment of a clamped configuration may exceed the one computed (step 4)."""
-    tail = 4 * math.exp(-((radius - 1) ** 2) / (2 * scale**2))
-    rare = math.sqrt(tail)
-    factor = math.exp(min(700.0, (order - 1) * 2 * rare))
-    log_addition = float(log_mass_bound(rare, scale=scale, order=order))
-    return factor, 3 * math.exp(log_addition) if log_addition < 700 else math.inf  # then order / scale**2 is the bound
-
-
 @lru_cache(maxsize=4096)
 def binary_winner_renyi(scale: float, order: float) -> float:
     """Return the divergence of the winner of two (step 6): exact up to a scale of 512, where three serve as a bound.
@@ -78,28 +72,40 @@ def binary_winner_renyi(scale: float, order: float) -> float:
     >>> round(binary_winner_renyi(40.0, 8.0) / (8.0 / 40.0**2), 3)
     0.637
     """
-    if order == math.inf:
-        return math.inf
-    radius = _reach(scale, order)
+    if _is_plain(scale, order):
+        return order / scale**2
     if scale > _LARGEST_BINARY:
         return winner_renyi(scale, order)
+    order = max(order, _LEAST_ORDER)
+    radius = _reach(scale, order)
     law = gaussian_pmf(scale, radius)
     lead = np.convolve(law, law)  # of the difference of two noises
     above, below = np.cumsum(lead[::-1])[::-1], np.cumsum(lead)
-    p = above[1:-2], below[:-3]  # P(lead >= t) and P(lead <= t - 1), at t
-    q = above[3:], below[2:-1]  # the same at t + 2: one ballot moved
-    forward = excess(p[0], q[0], order) + excess(p[1], q[1], order)
-    backward = excess(q[0], p[0], order) + excess(q[1], p[1], order)
-    usable = np.minimum(np.minimum(p[0], p[1]), np.minimum(q[0], q[1])) > 1e-290
-    most = max(float(forward[usable].max()), float(backward[usable].max()))
-    factor, addition = _outside(scale, order, radius)
-    return min(order / scale**2, _divergence(most, factor=factor, addition=addition, scale=scale, order=order))
+    here = np.stack([above[1:-2], below[:-3]])  # P(lead >= t) and P(lead <= t - 1), at t
+    there = np.stack([above[3:], below[2:-1]])  # the same at t + 2: one ballot moved
+    most = max(_largest_excess(here, there, scale, order), _largest_excess(there, here, scale, order))
+    return _certified(most, radius=radius, scale=scale, order=order)
 
 
-def _divergence(most: float, *, factor: float, addition: float, scale: float, order: float) -> float:
+def _is_plain(scale: float, order: float) -> bool:
+    """Return whether the plain Gaussian cost order / scale**2 is all that can be said: it is then nearly the truth."""
+    return order == math.inf or scale < _LEAST_SCALE or order * (order - 1) > _LARGEST_EXPONENT * scale**2
+
+
+def _largest_excess(p: Floats, q: Floats, scale: float, order: float) -> float:
+    """Return the largest excess over the columns of p and q, each outcome (row) capped by what its mass allows."""
+    return float(np.minimum(excess(p, q, order), _rare(q, scale=scale, order=order)).sum(axis=0).max())
+
+
+def _certified(most: float, *, radius: int, scale: float, order: float) -> float:
+    """Return the divergence for the largest excess found, with everything outside and all rounding added."""
+    tail = 4 * math.exp(-((radius - 1) ** 2) / (2 * scale**2))
+    rare = math.sqrt(tail)
+    addition = 3 * math.exp(float(log_mass_bound(rare, scale=scale, order=order)))  # step 4
+    shift = 2 * (order - 1) * rare
     rounding = max(2.0**-20, 200 * scale**2 * 2.0**-53)  # step 5
-    moment_excess = (1 + most * (1 + rounding)) * factor + addition - 1
-    return (math.log1p(moment_excess) if math.isfinite(moment_excess) else math.inf) / (order - 1)
+    moment_excess = most * (1 + rounding) * math.exp(shift) + math.expm1(shift) + addition
+    return min(order / scale**2, math.log1p(moment_excess) / (order - 1))
 
 
 class _Choice:
@@ -147,8 +153,9 @@ def winner_renyi(scale: float, order: float) -> float:
     >>> round(winner_renyi(40.0, 8.0) / (8.0 / 40.0**2), 2)
     0.64
     """
-    if order == math.inf:
-        return math.inf
+    if _is_plain(scale, order):
+        return order / scale**2
+    order = max(order, _LEAST_ORDER)
     radius = _reach(scale, order)
     choice = _Choice(scale, radius)
     side = max(1, round(scale / 2))
@@ -170,8 +177,7 @@ def winner_renyi(scale: float, order: float) -> float:
         x, y = np.concatenate([x, x + half, x, x + half]), np.concatenate([y, y, y + half, y + half])
         side -= half
     most = max(dropped, float(upper.max()))
-    factor, addition = _outside(scale, order, radius)
-    return min(order / scale**2, _divergence(most, factor=factor, addition=addition, scale=scale, order=order))
+    return _certified(most, radius=radius, scale=scale, order=order)
 
 
 def _bounds(choice: _Choice, x: Offsets, y: Offsets, *, side: int, scale: float, order: float) -> tuple[Floats, float]:
@@ -179,10 +185,8 @@ def _bounds(choice: _Choice, x: Offsets, y: Offsets, *, side: int, scale: float,
     last = side - 1
     low_p, low_q = _corner(choice, x, y + last)  # every ratio p/q is smallest here (step 3)
     high_p, high_q = _corner(choice, x + last, y)  # and largest here
-    seen = max(
-        float(np.nan_to_num(excess(p, q, order).sum(axis=0), posinf=0.0).max())
-        for p, q in ((low_p, low_q), (low_q, low_p), (high_p, high_q), (high_q, high_p))
-    )
+    pairs = ((low_p, low_q), (low_q, low_p), (high_p, high_q), (high_q, high_p))
+    seen = max(_largest_excess(p, q, scale, order) for p, q in pairs)
     most_p = np.stack([high_p[0], low_p[1], choice._below(-x) * choice._below(-y)])
     most_q = np.stack([high_q[0], low_q[1], choice._below(-x - 1) * choice._below(1 - y)])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -201,5 +205,4 @@ def _outcome_bound(mass: Floats, ratios: tuple[Floats, Floats], scale: float, or
     for ratio in ratios:
         with np.errstate(invalid="ignore", over="ignore"):
             by_ratio = np.maximum(by_ratio, excess(mass * ratio, mass, order))
-    by_ratio = np.where(np.isnan(by_ratio), np.inf, by_ratio)
     return np.minimum(by_ratio, _rare(mass, scale=scale, order=order))
