@@ -32,6 +32,7 @@ audit: $(READY)  ## the long statistical and enumeration suites
 
 bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench mechanisms
+	$(BIN)/quorate bench classifier
 
 wheel: $(READY)  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -30,4 +30,9 @@ BARS: dict[str, Bar | None] = {
     "confident_max.epsilon.adult": ("<=", 3.04),
     "noise.laplace_per_second": (">=", 1e5),
     "noise.gaussian_per_second": None,
+    # `quorate bench classifier`: 10,000 logistic teachers of 50 rows and 20 features, 100,000 queries, one thread each.
+    "learners.logistic_times_faster_than_a_loop": (">=", 25.0),
+    "learners.ballots_equal_to_scikit_learn": (">=", 0.99),
+    "learners.counting_share_of_bare_product": (">=", 0.5),
+    "learners.counting_peak_bytes": ("<=", 2.0**30),
 }

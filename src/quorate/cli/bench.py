@@ -15,6 +15,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from quorate.cli.bars import BARS
+from quorate.learners.speed import counting_figures, fitting_figures
 from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, StabilityTest
 from quorate.mechanisms.throughput import noise_draws_per_second
 
@@ -100,7 +101,19 @@ def _noise_figures(quick: bool) -> Iterator[Figure]:
         yield f"noise.{law}_per_second", noise_draws_per_second(law, draws=20_000 if quick else 100_000), "1/s"
 
 
-_PARTS = {"mechanisms": (_quorum_figures, _threshold_figures, _noisy_max_figures, _pate_figures, _noise_figures)}
+def _learner_figures(quick: bool) -> Iterator[Figure]:
+    fitting = fitting_figures(teachers=2000, loop=60, queries=300) if quick else fitting_figures()
+    yield "learners.logistic_times_faster_than_a_loop", fitting.times_faster, "ratio"
+    yield "learners.ballots_equal_to_scikit_learn", fitting.agreement, "share"
+    counting = counting_figures(teachers=2000, queries=20_000) if quick else counting_figures()
+    yield "learners.counting_share_of_bare_product", counting.speed_share, "ratio"
+    yield "learners.counting_peak_bytes", float(counting.peak_bytes), "bytes"
+
+
+_PARTS = {
+    "mechanisms": (_quorum_figures, _threshold_figures, _noisy_max_figures, _pate_figures, _noise_figures),
+    "classifier": (_learner_figures,),
+}
 
 
 def _judge(figure: Figure) -> dict[str, Any]:
@@ -127,7 +140,7 @@ def run_bench(name: str, *, quick: bool, as_json: bool) -> int:
     """Measure, print, and return 1 if a figure misses its bar. A figure whose data is absent is reported as missing.
 
     >>> sorted(_PARTS)
-    ['mechanisms']
+    ['classifier', 'mechanisms']
     """
     figures = []
     console = Console(stderr=True)

@@ -1,0 +1,39 @@
+"""Many small models at once: every teacher is fitted on its own rows, all of them as one array, and counted in blocks.
+
+    Deal                    which rows belong to which teacher
+    batched_equivalent      from a scikit-learn estimator to the learner that does the same in a batch, if there is one
+    Batched...              the learners: `fit(X, y, deal, classes=...)` returns teachers
+    Teachers                `votes(queries)` counts their ballots; `arrays()` is all there is to save
+
+A teacher depends on its own rows alone, to the last bit: not on the other chunks, on their number, or on how the work
+is cut into blocks. No private value decides whether an error or a warning is raised.
+"""
+
+from quorate.learners.centroid import BatchedCentroid
+from quorate.learners.deal import Deal
+from quorate.learners.inputs import MEMORY
+from quorate.learners.linear import LinearTeachers
+from quorate.learners.logistic import BatchedLogistic
+from quorate.learners.naive_bayes import BatchedNaiveBayes
+from quorate.learners.rebuild import teachers_from_arrays
+from quorate.learners.recognise import batched_equivalent
+from quorate.learners.ridge import BatchedRidge
+from quorate.learners.stump import BatchedStump
+from quorate.learners.stump_teachers import StumpTeachers
+from quorate.learners.teachers import Learner, Teachers
+
+__all__ = [
+    "MEMORY",
+    "BatchedCentroid",
+    "BatchedLogistic",
+    "BatchedNaiveBayes",
+    "BatchedRidge",
+    "BatchedStump",
+    "Deal",
+    "Learner",
+    "LinearTeachers",
+    "StumpTeachers",
+    "Teachers",
+    "batched_equivalent",
+    "teachers_from_arrays",
+]

@@ -1,0 +1,55 @@
+"""Steps that several learners share, each done for many chunks at once and for each chunk by itself."""
+
+from quorate.learners.backends import Array, Backend
+
+__all__ = ["centred", "damped_solve", "row_space"]
+
+_TRACE = 1e-12  # of a diagonal: far above rounding, far below what moves a ballot
+_TINY = 1e-300
+
+
+def centred(features: Array, weights: Array) -> tuple[Array, Array]:
+    """Return each chunk's features less their own mean, and that mean. Filling stays zero.
+
+    >>> import numpy as np
+    >>> centred(np.array([[[1.0], [3.0], [0.0]]]), np.array([[1.0, 1.0, 0.0]]))[0].ravel() + 0.0
+    array([-1.,  1.,  0.])
+    """
+    rows = weights.sum(axis=1)[:, None, None]
+    mean = (weights[:, None, :] @ features) / (rows + (rows == 0))
+    return (features - mean) * weights[:, :, None], mean[:, 0, :]
+
+
+def row_space(backend: Backend, features: Array) -> tuple[Array, Array | None]:
+    """Return features with no more columns than rows, and the orthonormal basis that leads back, if one was needed.
+
+    A penalised linear model of few rows and many features lies in the span of its rows; turning the axes into that
+    span changes neither the penalty nor the scores.
+
+    >>> import numpy as np
+    >>> from quorate.learners.backends import choose_backend
+    >>> short, basis = row_space(choose_backend("numpy"), np.array([[[3.0, 0.0, 4.0]]]))
+    >>> short.shape, basis.shape, np.allclose(short @ basis.swapaxes(1, 2), [[[3.0, 0.0, 4.0]]])
+    ((1, 1, 1), (1, 3, 1), True)
+    """
+    if features.shape[2] <= features.shape[1]:
+        return features, None
+    basis, upper = backend.orthogonal(features.swapaxes(1, 2))
+    return upper.swapaxes(1, 2), basis
+
+
+def damped_solve(backend: Backend, matrices: Array, right: Array, penalties: Array | float = 0.0) -> Array:
+    """Solve many symmetric systems whose diagonals are first raised by the penalties and by a trace of themselves.
+
+    So a singular matrix gives a finite solution instead of an error. The matrices are changed in place.
+
+    >>> import numpy as np
+    >>> from quorate.learners.backends import choose_backend
+    >>> matrices, right = np.array([[[3.0, 0.0], [0.0, 0.0]]]), np.array([[[2.0], [0.0]]])
+    >>> damped_solve(choose_backend("numpy"), matrices, right, np.array([1.0, 0.0])).ravel().round(6)
+    array([0.5, 0. ])
+    """
+    size = matrices.shape[1]
+    diagonals = matrices.reshape(-1, size * size)[:, :: size + 1]
+    diagonals[:] = (diagonals + penalties) * (1.0 + _TRACE) + _TINY
+    return backend.solve(matrices, right)

@@ -1,0 +1,176 @@
+"""A thin layer over NumPy and PyTorch: the few array functions whose names or manners differ between the two.
+
+Whatever both spell alike (`@`, `+`, `.sum(axis=...)`, `.swapaxes`, indexing) is used as it stands.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+
+__all__ = ["Array", "Backend", "choose_backend"]
+
+Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
+
+
+@dataclass(frozen=True, repr=False)
+class Backend:
+    """Array functions of one library, on one device.
+
+    `fit_bytes` and `count_cells` (teachers times queries) are the sizes of a block beyond which this backend gains
+    nothing. `steady` backends choose their algorithms by the shape of a batch, so that every batch is filled up to a
+    shape that is public: otherwise the last bit of a teacher's result could depend on who else is in its batch.
+
+    >>> choose_backend("numpy")
+    Backend('numpy')
+    """
+
+    name: str
+    fit_bytes: int
+    count_cells: int
+    steady: bool
+    put: Callable[[NDArray[Any]], Array]  # from NumPy to the device
+    take: Callable[[Array], NDArray[Any]]  # and back
+    exp: Callable[[Array], Array]
+    log1p: Callable[[Array], Array]
+    log: Callable[[Array], Array]
+    where: Callable[[Array, Any, Any], Array]
+    at_least: Callable[[Array, float], Array]  # the larger of each element and a number
+    largest: Callable[[Array, Any], Array]  # along an axis, or several
+    argmax: Callable[[Array, int], Array]  # along an axis; the first of equals
+    sort: Callable[[Array, int], tuple[Array, Array]]  # values and their former places, along an axis
+    gather: Callable[[Array, Array, int], Array]  # elements at the given places along an axis
+    join: Callable[[list[Array], int], Array]  # along an axis
+    solve: Callable[[Array, Array], Array]  # many linear systems; never raises
+    orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
+    product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
+    count: Callable[[Array], Array]  # how many are true in each column
+
+    def __repr__(self) -> str:
+        return f"Backend({self.name!r})"
+
+
+def choose_backend(name: str) -> Backend:
+    """Return the backend of that name; "auto" is PyTorch where it is installed with a GPU, and NumPy elsewhere.
+
+    PyTorch is imported only when it is asked for, and uses a GPU where there is one.
+
+    >>> choose_backend("numpy").name
+    'numpy'
+    >>> choose_backend("abacus")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: backend must be "numpy", "torch" or "auto", not 'abacus'
+    """
+    if name == "numpy":
+        return _numpy()
+    if name not in ("torch", "auto"):
+        raise InvalidInput(f'backend must be "numpy", "torch" or "auto", not {name!r}')
+    installed = importlib.util.find_spec("torch") is not None
+    if name == "auto":
+        return _torch("cuda") if installed and _has_gpu() else _numpy()
+    if not installed:
+        raise InvalidInput('backend "torch" needs PyTorch, which is not installed here; install it, or use "numpy"')
+    return _torch("cuda" if _has_gpu() else "cpu")
+
+
+def _has_gpu() -> bool:
+    import torch  # noqa: PLC0415
+
+    return bool(torch.cuda.is_available())
+
+
+@lru_cache(maxsize=1)
+def _numpy() -> Backend:
+    return Backend(
+        name="numpy",
+        fit_bytes=8 * 2**20,
+        count_cells=40_000,
+        steady=False,
+        put=lambda array: array,
+        take=lambda array: array,
+        exp=np.exp,
+        log1p=np.log1p,
+        log=np.log,
+        where=np.where,
+        at_least=np.maximum,
+        largest=lambda array, axis: array.max(axis=axis),
+        argmax=lambda array, axis: array.argmax(axis=axis),
+        sort=_numpy_sort,
+        gather=np.take_along_axis,
+        join=lambda arrays, axis: np.concatenate(arrays, axis=axis),
+        solve=_numpy_solve,
+        orthogonal=np.linalg.qr,
+        product=_numpy_product,
+        count=_numpy_count,
+    )
+
+
+def _numpy_sort(array: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    places = array.argsort(axis=axis, kind="stable")
+    return np.take_along_axis(array, places, axis=axis), places
+
+
+def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """Solve each system; one that is singular to the last bit keeps its right side and disturbs no other."""
+    try:
+        return np.linalg.solve(matrices, right)
+    except np.linalg.LinAlgError:
+        solved = right.copy()
+        for place in range(len(matrices)):
+            try:
+                solved[place] = np.linalg.solve(matrices[place : place + 1], right[place : place + 1])[0]
+            except np.linalg.LinAlgError:
+                continue
+        return solved
+
+
+def _numpy_product(left: NDArray[Any], right: NDArray[Any], room: NDArray[Any]) -> NDArray[Any]:
+    shape = left.shape[0], right.shape[1]
+    return np.matmul(left, right, out=room[: shape[0] * shape[1]].reshape(shape))
+
+
+def _numpy_count(flags: NDArray[np.bool_]) -> NDArray[Any]:
+    """Add 255 rows at a time as single bytes, which is as fast as reading them."""
+    if flags.shape[1] < 32:
+        return np.asarray(np.count_nonzero(flags, axis=0))
+    total = np.add.reduce(flags[:255].view(np.uint8), axis=0, dtype=np.uint8)
+    for start in range(255, len(flags), 255):
+        total = total + np.add.reduce(flags[start : start + 255].view(np.uint8), axis=0, dtype=np.uint8).astype(
+            np.int64
+        )
+    return np.asarray(total)
+
+
+@lru_cache(maxsize=2)
+def _torch(device: str) -> Backend:
+    import torch  # noqa: PLC0415
+
+    return Backend(
+        name="torch",
+        fit_bytes=8 * 2**20 if device == "cpu" else 2**40,
+        count_cells=40_000 if device == "cpu" else 2**40,
+        steady=True,
+        put=lambda array: torch.tensor(array, device=device),
+        take=lambda array: array.cpu().numpy(),
+        exp=torch.exp,
+        log1p=torch.log1p,
+        log=torch.log,
+        where=torch.where,
+        at_least=lambda array, number: array.clamp(min=number),
+        largest=lambda array, axis: array.amax(dim=axis),
+        argmax=lambda array, axis: array.argmax(dim=axis),
+        sort=lambda array, axis: tuple(array.sort(dim=axis, stable=True)),
+        gather=lambda array, places, axis: array.gather(axis, places),
+        join=lambda arrays, axis: torch.cat(arrays, dim=axis),
+        solve=lambda matrices, right: torch.linalg.solve_ex(matrices, right).result,
+        orthogonal=torch.linalg.qr,
+        product=lambda left, right, room: left @ right,
+        count=lambda flags: flags.sum(dim=0),
+    )

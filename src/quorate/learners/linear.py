@@ -1,0 +1,175 @@
+"""Teachers whose scores are linear: fitted together, and counted as one matrix product in blocks."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+from quorate.learners.backends import Array, Backend, choose_backend
+from quorate.learners.blocks import Block, Chunks
+from quorate.learners.counting import ballots_in_blocks
+from quorate.learners.deal import Deal
+from quorate.learners.inputs import MEMORY, Matrix, check_memory, check_queries
+from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
+
+__all__ = ["LinearLearner", "LinearTeachers"]
+
+_NEVER = -1e300  # the intercept of a class that a teacher never votes for
+_SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
+
+
+class LinearTeachers(Teachers):
+    """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
+
+    `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores that tie to
+    within rounding may fall either way when the same query is counted in a batch of another size, since the product is
+    then summed in another order; no other teacher has a say in a ballot, whatever the batch.
+
+    >>> teachers = LinearTeachers(np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 5.0]]]), classes=2)
+    >>> teachers.votes([[2.0], [-2.0]])
+    array([[1, 2],
+           [1, 2]])
+    """
+
+    def __init__(self, scores: Any, *, classes: int, quadratic: bool = False) -> None:
+        self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
+        self._scores = np.ascontiguousarray(scores, dtype=np.float64)
+        shape, several, parts = self._scores.shape, _several(classes), 1 + self.quadratic
+        if len(shape) != 3 or shape[0] < 1 or shape[1] != several or shape[2] < 1 + parts or (shape[2] - 1) % parts:
+            raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
+        if not np.isfinite(self._scores).all():
+            raise InvalidInput("scores must be finite numbers")
+        self.teachers, self.features = shape[0], (shape[2] - 1) // parts
+
+    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+        """Return how many teachers vote for each class: one row a query, one column a class.
+
+        Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
+
+        >>> LinearTeachers(np.ones((5, 3, 2)), classes=3).votes([[1.0]])
+        array([[5, 0, 0]])
+        """
+        arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
+        totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
+        with np.errstate(all="ignore"):
+            for asked, _, label, chosen in self._blocks(arrays, queries, memory):
+                totals[label, asked] += arrays.take(arrays.count(chosen))
+        totals[0] = self.teachers - totals[1:].sum(axis=0)
+        return np.ascontiguousarray(totals.T)
+
+    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+        """Return the class that each teacher votes for: one row a query, one column a teacher.
+
+        The result has a byte for each ballot (two where there are more than 256 classes); `votes` needs no such room.
+
+        >>> LinearTeachers(np.array([[[1.0, 0.0]], [[1.0, -3.0]]]), classes=2).ballots([[1.0], [4.0]])
+        array([[1, 0],
+               [1, 1]], dtype=uint8)
+        """
+        arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
+        result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
+        with np.errstate(all="ignore"):
+            for asked, part, label, chosen in self._blocks(arrays, queries, memory):
+                result[asked, part][arrays.take(chosen).T] = label
+        return result
+
+    def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, int, Array]]:
+        room = check_memory(memory) // 2
+        return ballots_in_blocks(backend, self._scores, queries, quadratic=self.quadratic, memory=room)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all there is to save, as plain arrays. They are private.
+
+        >>> sorted(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
+        ['classes', 'kind', 'quadratic', 'scores']
+        """
+        return {
+            "kind": np.array("linear"),
+            "classes": np.array(self.classes),
+            "quadratic": np.array(self.quadratic),
+            "scores": self._scores,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LinearTeachers":
+        """Return the teachers that `arrays` describe.
+
+        >>> LinearTeachers.from_arrays(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
+        LinearTeachers(teachers=2, classes=2, features=1)
+        """
+        check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "scores": 3})
+        return cls(arrays["scores"], classes=int(arrays["classes"]), quadratic=bool(arrays["quadratic"]))
+
+
+class LinearLearner(Learner):
+    """A learner whose teachers have linear scores; each kind says how the scores of a block are found.
+
+    >>> from quorate.learners import BatchedRidge
+    >>> issubclass(BatchedRidge, LinearLearner)
+    True
+    """
+
+    quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
+
+    def fit(
+        self, X: Any, y: Any, deal: Deal, *, classes: int, backend: BackendName = "numpy", memory: int = MEMORY
+    ) -> LinearTeachers:
+        """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
+
+        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing or
+        beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
+        always votes for it, and one without rows for class 0. No private value is the reason for an error.
+
+        >>> from quorate.learners import BatchedCentroid
+        >>> deal = Deal.of([[0, 1], [2], []])
+        >>> teachers = BatchedCentroid().fit([[0.0], [1.0], [0.5]], [0, 1, 1], deal, classes=2)
+        >>> teachers.ballots([[0.2], [0.8]]).tolist()
+        [[0, 1, 0], [1, 1, 0]]
+        """
+        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
+        scores = np.zeros((deal.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))
+        scores[:, :, -1] = _constant(chunks.majority(), classes)
+
+        def cost(rows: int, shown: int) -> int:
+            return self._bytes(rows, chunks.features, shown)
+
+        with np.errstate(all="ignore"):
+            for block in chunks.blocks(arrays, memory=check_memory(memory), cost=cost):
+                found = arrays.take(self._fit_block(arrays, block))[: len(block.teachers)]
+                sound = (np.abs(found) <= _SOUND).all(axis=(1, 2))
+                scores[block.teachers[sound]] = _declared(found[sound], block.shown[sound], classes)
+        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic)
+
+    @abstractmethod
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        """Return scores (chunks, classes shown, columns + 1), the intercepts in the last column."""
+
+    @abstractmethod
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        """Return about how much memory `_fit_block` needs for one chunk of this shape."""
+
+
+def _several(classes: int) -> int:
+    return 1 if classes == 2 else classes
+
+
+def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
+    """Return intercepts with which each teacher always votes for its label."""
+    if classes == 2:
+        return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
+    return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, _NEVER)
+
+
+def _declared(found: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
+    """Return the scores of the classes shown as scores of all declared classes."""
+    if classes == 2:
+        return found[:, 1:] - found[:, :1]
+    scores = np.zeros((len(found), classes, found.shape[2]))
+    scores[:, :, -1] = _NEVER
+    scores[np.arange(len(found))[:, np.newaxis], shown] = found
+    return scores

@@ -1,0 +1,75 @@
+"""What is common to learners and to fitted teachers, whatever their kind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+from quorate.learners.deal import Deal
+from quorate.learners.inputs import MEMORY
+
+__all__ = ["BackendName", "Learner", "Teachers", "check_arrays"]
+
+BackendName = Literal["numpy", "torch", "auto"]
+
+
+class Teachers(ABC):
+    """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers.
+
+    >>> from quorate.learners import BatchedCentroid
+    >>> BatchedCentroid().fit([[0.0], [1.0]], [0, 1], Deal.of([[0, 1], []]), classes=2)
+    LinearTeachers(teachers=2, classes=2, features=1)
+    """
+
+    teachers: int
+    classes: int
+    features: int
+
+    @abstractmethod
+    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+        """Return how many teachers vote for each class: one row a query, one column a class."""
+
+    @abstractmethod
+    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all there is to save, as plain arrays. They are private."""
+
+    def __repr__(self) -> str:
+        shown = f"teachers={self.teachers}, classes={self.classes}, features={self.features}"
+        return f"{type(self).__name__}({shown})"
+
+
+class Learner(ABC):
+    """A description of how each teacher is fitted, on its own rows alone.
+
+    >>> from quorate.learners import BatchedLogistic
+    >>> isinstance(BatchedLogistic(C=0.5), Learner)
+    True
+    """
+
+    @abstractmethod
+    def fit(
+        self, X: Any, y: Any, deal: Deal, *, classes: int, backend: BackendName = "numpy", memory: int = MEMORY
+    ) -> Teachers:
+        """Return one fitted teacher for each chunk of the deal."""
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]], *, kind: str, axes: Mapping[str, int]) -> None:
+    """Refuse arrays that do not describe teachers of this kind: `axes` says how many each of them must have.
+
+    >>> check_arrays({"kind": np.array("stump")}, kind="linear", axes={"classes": 0, "scores": 3})
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: arrays must be of the kind 'linear' and hold numbers as classes, scores
+    """
+    right = "kind" in arrays and str(arrays["kind"]) == kind
+    for name, number in axes.items():
+        right = right and name in arrays and arrays[name].dtype.kind in "fiub" and arrays[name].ndim == number
+    if not right:
+        raise InvalidInput(f"arrays must be of the kind {kind!r} and hold numbers as {', '.join(axes)}")
