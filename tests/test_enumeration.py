@@ -401,7 +401,7 @@ RELEASES = {
 }
 
 
-def compare(name, draws):
+def assert_follows(name, draws):
     mechanism, batch = RELEASES[name]
     classes = len(batch[0])
     seen = histories(mechanism, batch, draws)
@@ -423,7 +423,7 @@ def imposters(name, release):
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_real_releases_follow_the_enumerated_law(name):
-    seen, release, query = compare(name, 8_000)
+    seen, release, query = assert_follows(name, 8_000)
     for imposter in imposters(name, release):
         assert fit(seen, enumerate_outcomes(imposter, query)) < FALSE_ALARM
 
@@ -431,7 +431,7 @@ def test_real_releases_follow_the_enumerated_law(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", RELEASES)
 def test_real_releases_follow_the_enumerated_law_closely(name):
-    compare(name, 200_000)
+    assert_follows(name, 200_000)
 
 
 # ---------------------------------------------------------------- the engines themselves
