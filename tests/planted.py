@@ -27,12 +27,12 @@ def misjudged(release: Release, distance: Callable[[Votes], int]) -> Release:
 
 
 def gap_of_sensitivity_one(release: Release) -> Release:
-    """As printed in paper 002: the distance is gap - 1, which one ballot moves by 2."""
+    """As printed by Bassily, Thakkar and Thakurta (2018): the distance is gap - 1, which one ballot moves by 2."""
     return misjudged(release, lambda votes: max(0, max(votes) - sorted(votes)[-2] - 1))
 
 
 def raw_gap(release: Release) -> Release:
-    """As printed in paper 000: the distance is the gap, which is above 0 where one ballot changes the top label."""
+    """As printed by Nandi and Bassily (2020): the distance is the gap, which is above 0 where one ballot changes the top label."""
     return misjudged(release, lambda votes: max(votes) - sorted(votes)[-2])
 
 

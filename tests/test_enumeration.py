@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import planted
+from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, between, quorum, stability
 from quorate.audit import (
     DeltaClaim,
@@ -28,7 +29,6 @@ from quorate.audit import (
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM, BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SoftMajority, StabilityTest
 
-FALSE_ALARM = 1e-9
 THRESHOLD = [name for name in INSTANCES if name.startswith(("quorum", "stability", "between"))]
 
 

@@ -1,4 +1,4 @@
-"""Scales, margin and cap for a target: the best found on a grid, or those of paper 003."""
+"""Scales, margin and cap for a target: the best found on a grid, or the published ones."""
 
 import itertools
 import math
@@ -114,7 +114,7 @@ def _tight(
 
 
 def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
-    """Return paper 003's constants: noise 2/e0 and 6/e0, a gap of (12/e0)(log(10/e0) + log(1/d0) + 1), d0 = delta / 2c.
+    """Return the constants of Naor et al. (2023), after Bun et al.: noise 2/e0 and 6/e0, a gap of (12/e0)(log(10/e0) + log(1/d0) + 1), d0 = delta / 2c.
 
     e0 solves sqrt(2 c log(1/(c d0))) e0 + c e0 (exp(e0) - 1) = epsilon, at most 1: the corrected Observation 1.
 

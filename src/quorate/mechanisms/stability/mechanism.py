@@ -75,8 +75,8 @@ class StabilityTest(ThresholdMechanism):
     ) -> "StabilityTest":
         """Return a StabilityTest within (epsilon, delta).
 
-        calibration="paper" uses the constants of paper 002, Algorithm 2, which need the number of `queries`;
-        "tight" chooses the scales and the margin for the smallest distance that is answered 99 times in 100.
+        calibration="paper" uses the constants of Algorithm 2 of Bassily, Thakkar and Thakurta (2018), which need the number of
+        `queries`; "tight" chooses the scales and the margin for the smallest distance that is answered 99 times in 100.
 
         >>> paper = StabilityTest.calibrate(
         ...     epsilon=1.0, delta=1e-6, teachers=9000, no_quorums=5, queries=1000, calibration="paper")
@@ -161,7 +161,7 @@ class StabilityTest(ThresholdMechanism):
 
 
 def _paper(epsilon: float, delta: float, teachers: int, no_quorums: int, queries: int) -> StabilityTest:
-    """Return paper 002's constants: scales lambda and 2 lambda, margin 2 lambda log(2 m / delta)."""
+    """Return the published constants: scales lambda and 2 lambda, margin 2 lambda log(2 m / delta)."""
     scale = math.sqrt(32 * no_quorums * math.log(2 / delta)) / epsilon
     margin = math.ceil(2 * scale * math.log(2 * queries / delta))
     return StabilityTest(
