@@ -114,9 +114,10 @@ def _tight(
 
 
 def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
-    """Return the constants of Naor et al. (2023), after Bun et al.: noise 2/e0 and 6/e0, a gap of (12/e0)(log(10/e0) + log(1/d0) + 1), d0 = delta / 2c.
+    """Return the constants of Naor, Nissim, Stemmer and Yan (2023).
 
-    e0 solves sqrt(2 c log(1/(c d0))) e0 + c e0 (exp(e0) - 1) = epsilon, at most 1: the corrected Observation 1.
+    Noise of scale 2/e0 and 6/e0 and a gap of (12/e0)(log(10/e0) + log(1/d0) + 1) with d0 = delta / 2c, where e0 solves
+    sqrt(2 c log(1/(c d0))) e0 + c e0 (exp(e0) - 1) = epsilon, at most 1: their Observation 1, corrected.
 
     >>> paper_settings(1.0, 1e-6, 5).query_scale / paper_settings(1.0, 1e-6, 5).threshold_scale
     3.0

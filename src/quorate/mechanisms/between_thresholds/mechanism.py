@@ -80,8 +80,8 @@ class BetweenThresholds(ThresholdMechanism):
     ) -> "BetweenThresholds":
         """Return a BetweenThresholds within (epsilon, delta), with our constants or with published ones.
 
-        calibration="paper" uses those of "Private Everlasting Prediction" (Naor, Nissim, Stemmer and Yan 2023), which go
-        back to Bun, Steinke and Ullman (2016).
+        calibration="paper" uses those of "Private Everlasting Prediction" (Naor, Nissim, Stemmer and Yan 2023), which
+        go back to Bun, Steinke and Ullman (2016).
 
         >>> BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5).distance() <= 141
         True

@@ -75,8 +75,8 @@ class StabilityTest(ThresholdMechanism):
     ) -> "StabilityTest":
         """Return a StabilityTest within (epsilon, delta).
 
-        calibration="paper" uses the constants of Algorithm 2 of Bassily, Thakkar and Thakurta (2018), which need the number of
-        `queries`; "tight" chooses the scales and the margin for the smallest distance that is answered 99 times in 100.
+        calibration="paper" uses the constants of Algorithm 2 of Bassily, Thakkar and Thakurta (2018), which need the
+        number of `queries`; "tight" chooses the scales and the margin for the smallest distance that is answered 99 times in 100.
 
         >>> paper = StabilityTest.calibrate(
         ...     epsilon=1.0, delta=1e-6, teachers=9000, no_quorums=5, queries=1000, calibration="paper")
