@@ -32,7 +32,7 @@ def gap_of_sensitivity_one(release: Release) -> Release:
 
 
 def raw_gap(release: Release) -> Release:
-    """As printed by Nandi and Bassily (2020): the distance is the gap, above 0 where one ballot changes the top label."""
+    """As printed by Nandi and Bassily (2020): the distance is the gap, positive where one ballot changes the label."""
     return misjudged(release, lambda votes: max(votes) - sorted(votes)[-2])
 
 

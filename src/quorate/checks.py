@@ -5,7 +5,16 @@ from numbers import Integral, Real
 
 from quorate.errors import InvalidInput
 
-__all__ = ["check_count", "check_delta", "check_divergence", "check_order", "check_positive", "check_rate", "keep"]
+__all__ = [
+    "check_count",
+    "check_delta",
+    "check_divergence",
+    "check_order",
+    "check_positive",
+    "check_rate",
+    "check_scale",
+    "keep",
+]
 
 
 def _real(name: str, value: object, expected: str) -> float:
@@ -24,6 +33,18 @@ def check_positive(name: str, value: object) -> float:
     number = _real(name, value, expected)
     if not 0 < number < math.inf:
         raise InvalidInput(f"{name} must be {expected}, not {value!r}")
+    return number
+
+
+def check_scale(name: str, value: object) -> float:
+    """Return `value` as a float if it is a scale of noise that can be drawn and accounted for: 1e-6 to 2**40.
+
+    >>> check_scale("scale", 40)
+    40.0
+    """
+    number = check_positive(name, value)
+    if not 1e-6 <= number <= 2.0**40:
+        raise InvalidInput(f"{name} must lie between 1e-6 and 2**40, not {value!r}")
     return number
 
 

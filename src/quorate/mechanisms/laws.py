@@ -125,4 +125,4 @@ def laplace_difference_tail(first: float, second: float, threshold: int) -> floa
     near = centre / (1 + f) * (plus + _geometric_part(first, second, threshold))
     # Y = -(threshold + 1 + j): X must reach -j, where its tail is 1 - f**(j + 1) / (1 + f)
     far = centre * math.exp(-(threshold + 1) / second) * (1 / -math.expm1(-1 / second) - f / (1 + f) / joint)
-    return min(1.0, (near + far) * (1 + 2.0**-20))
+    return min(1.0, (near + far) * (1 + 2.0**-20) + 1e-300)

@@ -68,7 +68,7 @@ def smallest_scale(cost: Callable[[float], float], *, target: float, guess: floa
     >>> 9.99 < smallest_scale(lambda scale: 1 / scale**2, target=0.01, guess=3.0) < 10.02
     True
     """
-    low, high, scale = 0.0, math.inf, guess
+    low, high, scale, grow = 0.0, math.inf, guess, 0.0005
     for _ in range(60):
         value = cost(scale)
         if value <= target:
@@ -83,7 +83,8 @@ def smallest_scale(cost: Callable[[float], float], *, target: float, guess: floa
         if not low < aim < high:
             aim = math.sqrt(max(low, high / 4) * min(high, 4 * low)) if low and high < math.inf else aim
         if math.isinf(high):
-            aim = min(max(aim, scale * 1.001), scale * 4)
+            grow *= 2  # a cost that hardly falls is not waited for
+            aim = min(max(aim, scale * (1 + grow)), scale * 4)
         elif low == 0:
             aim = max(min(aim, scale * 0.999), scale / 4)
         scale = aim

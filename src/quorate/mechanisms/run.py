@@ -270,14 +270,16 @@ class Run:
                         "the budget cannot pay for another no-quorum, which any answer may turn out to be"
                     )
                 reservation = self._budget.reserve(self._cost, times=min(payable, len(counts)))  # charge, then draw
-            left, self._left = self._left, 0  # whatever is interrupted while drawing ends the run
+            # Whatever is interrupted while drawing ends the run, and stays paid for.
+            left, before = self._left, self._paid
+            self._left, self._paid = 0, before + self._cost.times(min(payable, len(counts)))
             labels, met = self._collect(counts, payable + free)
             paid = min(met, payable)
             if reservation is not None:
                 reservation.settle(paid)
             self._left = 0 if met > payable else left - met
             spent = self._cost.times(paid)
-            self._paid = self._paid + spent
+            self._paid = before + spent
         return Answers(labels=labels, spent=spent, refused=len(counts) - len(labels))
 
     def _collect(self, counts: Counts, most: int) -> tuple[Labels, int]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
 from quorate.errors import InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
@@ -54,8 +54,8 @@ class BetweenThresholds(ThresholdMechanism):
             teachers=check_count("teachers", self.teachers),
             no_quorums=check_count("no_quorums", self.no_quorums),
             order=check_order(self.order),
-            threshold_scale=check_positive("threshold_scale", self.threshold_scale),
-            query_scale=check_positive("query_scale", self.query_scale),
+            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
+            query_scale=check_scale("query_scale", self.query_scale),
             margin=check_count("margin", self.margin, least=0),
             cap=check_count("cap", self.cap, least=0),
             slack=check_delta(self.slack),

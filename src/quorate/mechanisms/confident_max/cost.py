@@ -6,11 +6,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.errors import InvalidInput
 from quorate.mechanisms.moments import excess_of_logs
+from quorate.privacy import gaussian_renyi
 
 __all__ = ["joint_renyi", "pass_laws", "test_renyi"]
 
 _ROUNDING = 1 + 2.0**-20
+_LARGEST_REACH = 2**22  # integers on either side of 0
 
 Floats = NDArray[np.float64]
 
@@ -26,6 +29,11 @@ def pass_laws(teachers: int, classes: int, threshold: int, scale: float) -> tupl
     """
     needed = threshold + 1 - np.arange(-(-teachers // classes), teachers + 1)  # the noise must reach this
     reach = int(np.abs(needed).max()) + math.ceil(40 * scale) + 2
+    if reach > _LARGEST_REACH:
+        raise InvalidInput(
+            f"a threshold of {threshold} with noise of scale {scale:g} is too far from the counts to account for; "
+            f"keep threshold + 40 * test_scale below {_LARGEST_REACH}"
+        )
     points = np.arange(-reach, reach + 1, dtype=np.float64)
     log_law = -(points**2) / (2 * scale**2)
     above = np.logaddexp.accumulate(log_law[::-1])[::-1]
@@ -52,12 +60,12 @@ def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, ord
     >>> test_renyi(teachers=250, classes=10, threshold=200, scale=150.0, order=8.0) < 8.0 / (2 * 150.0**2)
     True
     """
-    plain = order / (2 * scale**2)
+    plain = gaussian_renyi(scale=scale, order=order)
     if (order - 1) * plain > 600:
         return plain
     passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, 0.0)
-    return min(plain, math.log1p(worst * _ROUNDING) / (order - 1))
+    return min(plain, math.log1p(worst * _ROUNDING + 1e-300) / (order - 1))
 
 
 def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, winner: float, order: float) -> float:
@@ -66,9 +74,9 @@ def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, wi
     >>> joint_renyi(teachers=250, classes=10, threshold=200, scale=150.0, winner=0.01, order=8.0) < 0.0102
     True
     """
-    plain = order / (2 * scale**2) + winner
+    plain = gaussian_renyi(scale=scale, order=order) + winner
     if (order - 1) * plain > 600:  # the moment would overflow
         return plain
     passes, fails = pass_laws(teachers, classes, threshold, scale)
     worst = _worst(passes, fails, order, math.expm1((order - 1) * winner))
-    return min(plain, math.log1p(worst * _ROUNDING) / (order - 1))
+    return min(plain, math.log1p(worst * _ROUNDING + 1e-300) / (order - 1))

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, keep
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
@@ -50,8 +50,8 @@ class ConfidentMax(QueryMechanism):
             teachers=check_count("teachers", self.teachers),
             classes=check_count("classes", self.classes, least=2),
             threshold=check_count("threshold", self.threshold, least=0),
-            test_scale=check_positive("test_scale", self.test_scale),
-            winner_scale=check_positive("winner_scale", self.winner_scale),
+            test_scale=check_scale("test_scale", self.test_scale),
+            winner_scale=check_scale("winner_scale", self.winner_scale),
         )
         if self.charge not in ("split", "joint"):
             raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")

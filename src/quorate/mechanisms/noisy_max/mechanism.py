@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
@@ -77,7 +77,7 @@ class NoisyMax(QueryMechanism):
             self,
             teachers=check_count("teachers", self.teachers),
             classes=check_count("classes", self.classes, least=2),
-            scale=check_positive("scale", self.scale),
+            scale=check_scale("scale", self.scale),
         )
 
     @classmethod

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.moments import excess
+from quorate.privacy import gaussian_renyi
 
 __all__ = ["binary_winner_renyi", "log_mass_bound", "winner_renyi"]
 
@@ -73,7 +74,7 @@ def binary_winner_renyi(scale: float, order: float) -> float:
     0.637
     """
     if _is_plain(scale, order):
-        return order / scale**2
+        return _plain(scale, order)
     if scale > _LARGEST_BINARY:
         return winner_renyi(scale, order)
     order = max(order, _LEAST_ORDER)
@@ -85,6 +86,11 @@ def binary_winner_renyi(scale: float, order: float) -> float:
     there = np.stack([above[3:], below[2:-1]])  # the same at t + 2: one ballot moved
     most = max(_largest_excess(here, there, scale, order), _largest_excess(there, here, scale, order))
     return _certified(most, radius=radius, scale=scale, order=order)
+
+
+def _plain(scale: float, order: float) -> float:
+    """Return the cost of the noisy counts themselves, rounded up."""
+    return gaussian_renyi(scale=scale, order=order, sensitivity=math.sqrt(2))
 
 
 def _is_plain(scale: float, order: float) -> bool:
@@ -105,7 +111,7 @@ def _certified(most: float, *, radius: int, scale: float, order: float) -> float
     shift = 2 * (order - 1) * rare
     rounding = max(2.0**-20, 200 * scale**2 * 2.0**-53)  # step 5
     moment_excess = most * (1 + rounding) * math.exp(shift) + math.expm1(shift) + addition
-    return min(order / scale**2, math.log1p(moment_excess) / (order - 1))
+    return min(_plain(scale, order), math.log1p(moment_excess) / (order - 1))
 
 
 class _Choice:
@@ -154,7 +160,7 @@ def winner_renyi(scale: float, order: float) -> float:
     0.64
     """
     if _is_plain(scale, order):
-        return order / scale**2
+        return _plain(scale, order)
     order = max(order, _LEAST_ORDER)
     radius = _reach(scale, order)
     choice = _Choice(scale, radius)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import gaussian_tail
@@ -58,7 +58,7 @@ class Quorum(ThresholdMechanism):
             order=check_order(self.order),
             price=check_positive("price", self.price),
             margin=check_count("margin", self.margin, least=0),
-            threshold_scale=check_positive("threshold_scale", self.threshold_scale),
+            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
             slack=check_delta(self.slack),
             table=tuple(check_count("a level of the table", level) for level in self.table),
         )

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
@@ -54,8 +54,8 @@ class StabilityTest(ThresholdMechanism):
             teachers=check_count("teachers", self.teachers),
             no_quorums=check_count("no_quorums", self.no_quorums),
             order=check_order(self.order),
-            threshold_scale=check_positive("threshold_scale", self.threshold_scale),
-            query_scale=check_positive("query_scale", self.query_scale),
+            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
+            query_scale=check_scale("query_scale", self.query_scale),
             margin=check_count("margin", self.margin, least=0),
             slack=check_delta(self.slack),
         )
@@ -76,7 +76,7 @@ class StabilityTest(ThresholdMechanism):
         """Return a StabilityTest within (epsilon, delta).
 
         calibration="paper" uses the constants of Algorithm 2 of Bassily, Thakkar and Thakurta (2018), which need the
-        number of `queries`; "tight" chooses the scales and the margin for the smallest distance that is answered 99 times in 100.
+        number of `queries`; "tight" chooses scales and margin for the smallest distance answered 99 times in 100.
 
         >>> paper = StabilityTest.calibrate(
         ...     epsilon=1.0, delta=1e-6, teachers=9000, no_quorums=5, queries=1000, calibration="paper")
