@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.audit import Mechanism, Release, claims_of, release_of
-from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SoftMajority, StabilityTest
+from quorate.mechanisms import BetweenThresholds, ConfidentMax, Dissent, NoisyMax, Quorum, SoftMajority, StabilityTest
 from quorate.mechanisms.quorum.table import build_table
 
 
@@ -44,6 +44,18 @@ def quorum(teachers: int, no_quorums: int, *, order: float, price: float, margin
         margin=margin,
         threshold_scale=scale,
         slack=gaussian_tail(scale, margin),
+        table=build_table(order=order, price=price),
+    )
+
+
+def dissent(teachers: int, dissents: int, *, order: float, price: float, margin: int, scale: float) -> Dissent:
+    return Dissent(
+        teachers=teachers,
+        no_quorums=dissents,
+        order=order,
+        price=price,
+        margin=margin,
+        threshold_scale=scale,
         table=build_table(order=order, price=price),
     )
 
@@ -117,6 +129,18 @@ INSTANCES = {
     "quorum, little noise": Instance(quorum(8, 2, order=3.0, price=8.9, margin=2, scale=0.67), 2, 4, (3.0, 6.0), 0.98),
     "quorum, three classes": Instance(quorum(10, 2, order=4.0, price=5.0, margin=1, scale=0.8), 3, 4, (4.0, 2.0), 0.75),
     "quorum, four classes": Instance(quorum(8, 1, order=4.0, price=5.0, margin=1, scale=0.8), 4, 3, (4.0,), 0.7),
+    "dissent, three dissents": Instance(
+        dissent(15, 3, order=2.0, price=3.0, margin=3, scale=1.5), 2, 5, (2.0, 8.0), 0.9
+    ),
+    "dissent, one dissent": Instance(dissent(21, 1, order=4.0, price=0.7, margin=4, scale=1.0), 2, 6, (4.0, 8.0), 0.6),
+    "dissent, little noise": Instance(
+        dissent(8, 2, order=3.0, price=8.9, margin=0, scale=0.67), 2, 4, (3.0, 6.0), 0.98
+    ),
+    "dissent, margin below 0": Instance(dissent(11, 2, order=4.0, price=2.0, margin=-2, scale=1.0), 2, 4, (4.0,), 0.8),
+    "dissent, three classes": Instance(
+        dissent(10, 2, order=4.0, price=5.0, margin=2, scale=0.8), 3, 4, (4.0, 2.0), 0.93
+    ),
+    "dissent, four classes": Instance(dissent(8, 1, order=4.0, price=5.0, margin=1, scale=0.8), 4, 3, (4.0,), 0.9),
     "stability": Instance(stability(15, 1, order=16.0, threshold=0.5, query=0.6, margin=3), 2, 6, (16.0, 4.0), 0.97),
     "stability, two epochs": Instance(
         stability(13, 2, order=8.0, threshold=1.0, query=1.2, margin=3), 2, 6, (8.0, 2.0), 0.65

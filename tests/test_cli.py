@@ -29,27 +29,41 @@ def test_version_and_help():
         assert "Usage" in shown.stdout
 
 
-def test_demo_answers_and_bills():
-    shown = quorate("demo")
+SMALL = ("--records", "20000", "--queries", "300", "--epsilon", "2")
+
+
+def test_demo_does_the_whole_job_and_names_its_report(tmp_path):
+    shown = quorate("demo", *SMALL, "--out", str(tmp_path / "page.html"), COLUMNS="200")
     assert shown.returncode == 0, shown.stderr
-    assert "epsilon spent" in shown.stdout
-    assert "no quorum" in shown.stdout
+    for text in ("teachers of", "epsilon spent", "no quorum", "non-private model", "student", "nothing was paid"):
+        assert text in shown.stdout, text
+    assert shown.stdout.strip().splitlines()[-1] == f"The report: {tmp_path / 'page.html'}"
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 5
 
 
-def test_demo_as_json():
-    bill = json.loads(quorate("demo", "--queries", "500", "--json").stdout)
-    assert bill["answered"] + bill["no_quorum"] + bill["refused"] == 500
-    assert 0 < bill["epsilon_spent"] <= bill["epsilon_allowed"] == 1.0
-    assert bill["agreement_with_plurality_percent"] > 99.9
+def test_demo_as_json(tmp_path):
+    """About 290 of 300 queries are answered and 94% of them rightly: both bars are ten standard deviations away."""
+    done = json.loads(quorate("demo", *SMALL, "--json", "--out", str(tmp_path / "page.html")).stdout)
+    assert done["report"] == str(tmp_path / "page.html")
+    results = done["results"]
+    assert results["answered"] + results["no quorum"] + results["refused, budget spent"] == 300
+    assert 0 < results["epsilon spent"] <= results["epsilon allowed"] == 2.0
+    assert [point[1] for point in done["spending"]] == sorted(point[1] for point in done["spending"])
+    assert done["spending"][-1][1] == results["epsilon spent"]
+    assert sum(done["label_counts"].values()) == results["answered"] > 150
+    assert float(results["answers that are right"].rstrip("%")) > 80
+    assert results["asked again, model loaded from disk"] == "100 of 100 answers the same, nothing was paid"
+    assert done["claim"]["unit"] == "person"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["demo", "--teachers", "10"], 1, "it takes at least"),
+        (["demo", "--records", "2000"], 1, "It would do to"),
         (["demo", "--epsilon", "-1"], 1, "epsilon must be a positive finite number"),
         (["demo", "--queries", "0"], 1, "queries must be a whole number of at least 1"),
-        (["demo", "--teachers", "many"], 2, "many"),
+        (["demo", "--out", "no such folder/page.html"], 1, "no such folder"),
+        (["demo", "--records", "many"], 2, "many"),
         (["bench", "nothing"], 2, "nothing"),
         (["unknown"], 2, "unknown"),
     ],

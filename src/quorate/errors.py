@@ -2,6 +2,7 @@
 
     QuorateError
     |-- BudgetSpent     the budget cannot pay for this; nothing was drawn and nothing was answered
+    |-- NoQuorum        the teachers did not agree, and the caller asked for an error then; it was paid for
     |-- RunEnded        a threshold run has used up its no-quorums
     |-- WrongProcess    a budget, a run or a noise source was carried into a forked process
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
@@ -15,7 +16,7 @@ with one text that repeats none of them.
 True
 """
 
-__all__ = ["BudgetSpent", "Infeasible", "InvalidInput", "QuorateError", "RunEnded", "WrongProcess"]
+__all__ = ["BudgetSpent", "Infeasible", "InvalidInput", "NoQuorum", "QuorateError", "RunEnded", "WrongProcess"]
 
 
 class QuorateError(Exception):
@@ -35,6 +36,18 @@ class BudgetSpent(QuorateError):
     ...
     quorate.errors.BudgetSpent: the budget has 1 left at order inf ...
     """
+
+
+class NoQuorum(QuorateError):
+    """At least one query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch.
+
+    >>> NoQuorum("1 of 2 queries found no quorum", predictions=["yes", None]).predictions
+    ['yes', None]
+    """
+
+    def __init__(self, text: str, *, predictions: object = None) -> None:
+        super().__init__(text)
+        self.predictions = predictions
 
 
 class RunEnded(QuorateError):

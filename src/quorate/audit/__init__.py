@@ -15,6 +15,7 @@ from quorate.audit.claims import Claim, DeltaClaim, Finding, Mechanism, RenyiCla
 from quorate.audit.enumeration import Outcomes, Query, enumerate_outcomes
 from quorate.audit.game import Game
 from quorate.audit.releases import Release, all_votes, neighbours, release_of
+from quorate.audit.sums import sum_outcomes
 from quorate.audit.worst_case import ascend, worst_cases
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "measured",
     "neighbours",
     "release_of",
+    "sum_outcomes",
     "worst_cases",
 ]

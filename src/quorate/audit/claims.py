@@ -19,16 +19,19 @@ from quorate.audit.releases import Floats
 from quorate.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
+    Dissent,
     NoisyMax,
+    NoisySum,
     Quorum,
     SoftMajority,
     StabilityTest,
 )
+from quorate.mechanisms.run import ThresholdMechanism
 
 __all__ = ["Claim", "DeltaClaim", "Finding", "Mechanism", "RenyiClaim", "SlackClaim", "claims_of", "measured"]
 
 Measure = Literal["whole", "covered", "neighbour"]
-Mechanism = Quorum | StabilityTest | BetweenThresholds | NoisyMax | ConfidentMax | SoftMajority
+Mechanism = Quorum | StabilityTest | BetweenThresholds | Dissent | NoisyMax | ConfidentMax | SoftMajority | NoisySum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +171,7 @@ class Finding:
 def claims_of(
     mechanism: Mechanism, *, queries: int, orders: Iterable[float], deltas: Iterable[float] = ()
 ) -> list[Claim]:
-    """Return what the mechanism claims about this many queries, at these orders and at these deltas.
+    """Return what the mechanism claims about this many queries (or releases), at these orders and at these deltas.
 
     For each order: the cost of the whole interaction, and the cost as it is charged from outcome to outcome.
 
@@ -177,22 +180,26 @@ def claims_of(
     """
     claims: list[Claim] = []
     for order in orders:
-        if isinstance(mechanism, Quorum | StabilityTest | BetweenThresholds):
+        if isinstance(mechanism, ThresholdMechanism):
             opening, each = mechanism.opening_cost(order), mechanism.no_quorum_cost(order)
             paid = mechanism.no_quorums - int(mechanism.redraws)
             claims += [
                 RenyiClaim(order=order, limit=mechanism.renyi(order)),
                 RenyiClaim(order=order, limit=opening.renyi, per_no_quorum=each.renyi, no_quorums_paid=paid),
             ]
+        elif isinstance(mechanism, NoisySum):
+            claims.append(RenyiClaim(order=order, limit=queries * mechanism.renyi(order)))
         else:
             asked, answer = queries * mechanism.query_cost(order).renyi, mechanism.answer_cost(order).renyi
             claims += [
                 RenyiClaim(order=order, limit=queries * mechanism.renyi(order)),
                 RenyiClaim(order=order, limit=asked, per_answer=answer),
             ]
-    if isinstance(mechanism, Quorum | StabilityTest | BetweenThresholds):
+    if isinstance(mechanism, ThresholdMechanism):
         claims.append(SlackClaim(limit=mechanism.run_cost(mechanism.order).slack))
-    claims += [DeltaClaim(epsilon=mechanism.epsilon(delta=delta, queries=queries), limit=delta) for delta in deltas]
+    for delta in deltas:
+        asked_for = {"releases" if isinstance(mechanism, NoisySum) else "queries": queries}
+        claims.append(DeltaClaim(epsilon=mechanism.epsilon(delta=delta, **asked_for), limit=delta))
     return claims
 
 

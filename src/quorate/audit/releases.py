@@ -19,6 +19,7 @@ from quorate.mechanisms import (
     NO_QUORUM,
     BetweenThresholds,
     ConfidentMax,
+    Dissent,
     NoisyMax,
     Quorum,
     SoftMajority,
@@ -191,6 +192,30 @@ def _quorum(mechanism: Quorum, *, classes: int) -> Release:
         outcomes=outcomes,
         law=law,
         covered_law=np.where(noise > mechanism.margin, 0.0, law),
+        no_quorums=mechanism.no_quorums,
+    )
+
+
+@release_of.register
+def _dissent(mechanism: Dissent, *, classes: int) -> Release:
+    noise, law = _hidden(gaussian, mechanism.threshold_scale)
+    one = 2**64
+    missed = np.array([level / one for level in mechanism.table])
+    stood = np.array([(one - level) / one for level in mechanism.table])
+
+    def outcomes(votes: Votes) -> Floats:
+        short = mechanism.margin + noise - math.ceil((max(votes[1:]) - votes[0]) / 2)
+        level = np.clip(-(-short // 2), 0, len(missed) - 1)  # level i at 2i - 1 and 2i short of the margin
+        rows = np.zeros((classes + 1, noise.size))
+        rows[0], rows[NO_QUORUM] = stood[level], missed[level]  # the student's label is label 0
+        return rows
+
+    return Release(
+        teachers=mechanism.teachers,
+        classes=classes,
+        outcomes=outcomes,
+        law=law,
+        covered_law=law,
         no_quorums=mechanism.no_quorums,
     )
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from cyclopts import App, CycloptsError
@@ -9,7 +10,7 @@ from cyclopts import App, CycloptsError
 from quorate import __version__
 from quorate.errors import QuorateError
 
-__all__ = ["app", "bench", "demo", "main"]
+__all__ = ["app", "bench", "demo", "fit", "main", "predict"]
 
 app = App(
     name="quorate",
@@ -58,6 +59,139 @@ def bench(name: Literal["mechanisms", "classifier"], *, quick: bool = False, jso
     from quorate.cli.bench import run_bench
 
     return run_bench(name, quick=quick, as_json=json)
+
+
+@app.command
+def fit(
+    table: Path,
+    *,
+    out: Path,
+    label: str | None = None,
+    classes: str | None = None,
+    public: Path | None = None,
+    schema: Path | None = None,
+    groups: str | None = None,
+    leave_out: str | None = None,
+    missing_texts: str | None = None,
+    learner: Literal[
+        "logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
+    ] = "logistic",
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    teachers: int | Literal["auto"] = "auto",
+    aggregator: Literal[
+        "auto", "quorum", "noisy_max", "confident_max", "soft_majority", "sharp_majority", "between_thresholds"
+    ] = "auto",
+    queries: int = 1000,
+    no_quorums: int | Literal["auto"] = "auto",
+    disagreement: float | None = None,
+    report: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Fit teachers on a table of private records and write a model that `quorate predict` can ask.
+
+    How columns become numbers is never learned from private records. It comes from a public table of the same columns
+    (--public), or from a schema (--schema); a table of numbers needs neither.
+
+    Parameters
+    ----------
+    table
+        The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
+    out
+        The folder for the model; it must be new or empty. It holds the budget.
+    label
+        The column to predict. May stand in the schema.
+    classes
+        All labels there are, separated by commas. Taken from the public table or the schema if they show them.
+    public
+        A table of public records: columns are encoded by it, and the plan may use it.
+    schema
+        A JSON file that says how each column is encoded.
+    groups
+        The column that says whose row it is. The person, not the row, is then protected.
+    leave_out
+        Columns not to use, separated by commas.
+    missing_texts
+        Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
+    learner
+        What each teacher is. The first five are fitted all at once and fast.
+    epsilon
+        The privacy loss allowed for all answers together.
+    delta
+        The probability with which epsilon may fail.
+    teachers
+        How many teachers the records are dealt to.
+    aggregator
+        The mechanism that counts the ballots.
+    queries
+        How many queries are planned for.
+    no_quorums
+        How many queries may end without a quorum, for mechanisms that pay for those alone.
+    disagreement
+        The mean share of teachers expected to vote against the plurality, if it is known.
+    report
+        An HTML page to write, with the guarantee and the plan.
+    json
+        Print one JSON object instead of a table.
+    """
+    from quorate.cli.fit import run_fit
+
+    return run_fit(
+        table,
+        label=label,
+        classes=classes,
+        public=public,
+        schema=schema,
+        groups=groups,
+        leave_out=leave_out,
+        missing_texts=missing_texts,
+        learner=learner,
+        epsilon=epsilon,
+        delta=delta,
+        teachers=teachers,
+        aggregator=aggregator,
+        queries=queries,
+        no_quorums=no_quorums,
+        disagreement=disagreement,
+        out=out,
+        report=report,
+        as_json=json,
+    )
+
+
+@app.command
+def predict(
+    folder: Path,
+    queries: Path,
+    *,
+    out: Path | None = None,
+    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
+    caller: str = "",
+    json: bool = False,
+) -> int:
+    """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
+
+    Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused). A query that this
+    caller asked before gets the same answer again, for nothing.
+
+    Parameters
+    ----------
+    folder
+        The model, as `quorate fit` wrote it.
+    queries
+        The queries: a table with the columns that the model was fitted on. A label column is ignored.
+    out
+        The CSV file for the answers. Without it they are printed.
+    on_no_quorum
+        What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
+    caller
+        Who asks: answers are kept apart for each caller.
+    json
+        Print one JSON object, with the answers if there is no --out.
+    """
+    from quorate.cli.predict import run_predict
+
+    return run_predict(folder, queries, out=out, on_no_quorum=on_no_quorum, caller=caller, as_json=json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

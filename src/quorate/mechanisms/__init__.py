@@ -3,8 +3,11 @@
 from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.between_thresholds import BetweenThresholds
 from quorate.mechanisms.confident_max import ConfidentMax
+from quorate.mechanisms.dissent import Dissent
 from quorate.mechanisms.noisy_max import NoisyMax
+from quorate.mechanisms.noisy_sum import NoisySum
 from quorate.mechanisms.quorum import Quorum
+from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority
 from quorate.mechanisms.stability import StabilityTest
 
@@ -13,8 +16,11 @@ __all__ = [
     "Answers",
     "BetweenThresholds",
     "ConfidentMax",
+    "Dissent",
     "NoisyMax",
+    "NoisySum",
     "Quorum",
+    "SharpMajority",
     "SoftMajority",
     "StabilityTest",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count
-from quorate.errors import BudgetSpent, Infeasible, RunEnded
+from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
 from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
@@ -110,6 +110,23 @@ class ThresholdMechanism(ABC):
         """
         return Run(self, budget=budget, noise=system_noise)
 
+    def resume(self, budget: Budget, *, threshold_noise: int) -> "Run":
+        """Go on with a run that was opened, and paid for, earlier: with its own secret noise and the budget that paid.
+
+        For a durable ledger, which kept both. A run that redraws its threshold cannot be resumed: open another.
+
+        >>> from quorate import Budget
+        >>> from quorate.mechanisms import Quorum
+        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+        >>> budget = Budget(epsilon=2.0, delta=1e-5, order=quorum.order, slack=quorum.slack)
+        >>> run = quorum.open(budget)
+        >>> quorum.resume(budget, threshold_noise=run.threshold_noise).answer([400, 0])
+        0
+        """
+        if self.redraws:
+            raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
+        return Run(self, budget=budget, noise=system_noise, threshold_noise=threshold_noise)
+
     def answer(self, votes: Any) -> int | None:
         """Answer one query: a class index, or None for no quorum.
 
@@ -190,16 +207,23 @@ class Run:
         "_threshold",
     )
 
-    def __init__(self, mechanism: ThresholdMechanism, *, budget: Budget | None, noise: NoiseSource) -> None:
+    def __init__(
+        self,
+        mechanism: ThresholdMechanism,
+        *,
+        budget: Budget | None,
+        noise: NoiseSource,
+        threshold_noise: int | None = None,
+    ) -> None:
         order = mechanism.order if budget is None else budget.order
         opening = mechanism.opening_cost(order)
-        if budget is not None:
+        if budget is not None and threshold_noise is None:
             budget.spend(opening)
         self._mechanism, self._budget, self._noise = mechanism, budget, noise
         self._cost = mechanism.no_quorum_cost(order)
         self._paid = opening
         self._left = mechanism.no_quorums
-        self._threshold = mechanism._threshold_noise(noise)
+        self._threshold = mechanism._threshold_noise(noise) if threshold_noise is None else int(threshold_noise)
         self._lock = threading.Lock()
         self._process = process_identity()
 
@@ -212,6 +236,16 @@ class Run:
         5
         """
         return self._left
+
+    @property
+    def threshold_noise(self) -> int:
+        """The secret noise of the run, for the owner's ledger and for nobody else: who knows it can undo the threshold.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> type(Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open().threshold_noise)
+        <class 'int'>
+        """
+        return self._threshold
 
     @property
     def spent(self) -> Cost:

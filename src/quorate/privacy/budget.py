@@ -7,7 +7,8 @@ Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import NoReturn
 
@@ -113,7 +114,8 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).spent()
         Cost(renyi=0.0, slack=0.0)
         """
-        return _cost((self._spent, self._spent_slack), float_up)
+        with self._held():
+            return _cost((self._spent, self._spent_slack), float_up)
 
     def remaining(self) -> Cost:
         """Return what is left, rounded down.
@@ -121,7 +123,8 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).remaining()
         Cost(renyi=1.0, slack=0.0)
         """
-        return _cost((self._capacity - self._spent, self._slack - self._spent_slack), float_down)
+        with self._held():
+            return self._left()
 
     def spent_epsilon(self) -> float:
         """Return the epsilon, at this budget's delta, of what has been charged so far. Never above `epsilon`.
@@ -142,7 +145,7 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).affordable(Cost(renyi=0.3))
         3
         """
-        with self._lock:
+        with self._held():
             return self._affordable([_quanta(cost) for cost in costs])
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
@@ -166,18 +169,27 @@ class Budget:
         check_process("this budget", self._process)
         times = check_count("times", times, least=0)
         each = [_quanta(cost) for cost in costs]
-        with self._lock:
+        with self._held():
             if self._affordable(each) < times:
                 asked = _cost(
                     (times * sum(renyi for renyi, _ in each), times * sum(slack for _, slack in each)), float_up
                 )
-                left = self.remaining()
+                left = self._left()
                 raise BudgetSpent(
                     f"the budget has {left.renyi:g} left at order {self.order:g} and {left.slack:g} of slack; "
                     f"this asks for {asked.renyi:g} and {asked.slack:g}"
                 )
             self._charge(each, [times] * len(each))
         return Reservation(self, each, times)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Keep everybody else out while the account is read or changed; a durable budget also reads and stores it."""
+        with self._lock:
+            yield
+
+    def _left(self) -> Cost:
+        return _cost((self._capacity - self._spent, self._slack - self._spent_slack), float_down)
 
     def _affordable(self, each: Sequence[Quanta]) -> int:
         renyi, slack = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
@@ -234,7 +246,7 @@ class Reservation:
                     f"a reservation for {self._times} can be settled at 0 to {self._times}, not {count!r}"
                 )
             unused.append(int(count) - self._times)
-        with self._budget._lock:
+        with self._budget._held():
             if self._settled:
                 raise InvalidInput("this reservation is settled already")
             self._settled = True

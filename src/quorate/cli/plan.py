@@ -1,0 +1,115 @@
+"""What is achievable, in tables: the plan, its alternatives, published bounds, and what would have to change."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from quorate.errors import InvalidInput
+from quorate.planner import Plan, plan
+
+__all__ = ["read_votes", "run_plan"]
+
+
+def read_votes(path: Path) -> NDArray[np.int64]:
+    r"""Return the counts in a .npy or .csv file, one row a public point and one column a class.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "votes.csv").write_text("90,10\n20,80\n")
+    ...     read_votes(Path(folder, "votes.csv"))
+    array([[90, 10],
+           [20, 80]])
+    """
+    if path.suffix not in (".npy", ".csv"):
+        raise InvalidInput(f"votes must be a .npy or a .csv file of whole numbers, not {path.name!r}")
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        return np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"votes could not be read from {path.name!r}: {error}") from None
+
+
+def run_plan(
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    records: int | None = None,
+    teachers: int | None = None,
+    classes: int | None = None,
+    disagreement: float | None = None,
+    votes: Path | None = None,
+    aggregator: str = "auto",
+    no_quorums: int | None = None,
+    answer_rate: float = 0.5,
+    as_json: bool = False,
+) -> int:
+    """Plan, print, and return 1 where the plan is not feasible.
+
+    >>> run_plan(epsilon=1.0, delta=0.0, queries=10, teachers=500, as_json=True)
+    {"aggregator": "soft_majority", "teachers": 500, ...
+    0
+    """
+    made = plan(
+        epsilon=epsilon,
+        delta=delta,
+        queries=queries,
+        records=records,
+        teachers=teachers,
+        classes=classes,
+        disagreement=disagreement,
+        votes=None if votes is None else read_votes(votes),
+        aggregator=aggregator,
+        no_quorums=no_quorums,
+        answer_rate=answer_rate,
+    )
+    if as_json:
+        print(json.dumps(made.as_dict()))
+    else:
+        _show(Console(), made)
+    return 0 if made.feasible else 1
+
+
+def _show(console: Console, made: Plan) -> None:
+    console.print(made.summary().split(" This falls short")[0] + "\n")
+    console.print(_comparison(made))
+    for sentence in made.assumptions:
+        console.print(f"Assumed: {sentence}.")
+    if made.published:
+        console.print("\n[bold]Beside it, as published[/bold]")
+        for bound in made.published:
+            console.print(f"{bound.citation}: {bound.sentence}.")
+    if made.feasible:
+        return
+    console.print(
+        f"\n[bold]Not feasible[/bold]: {made.right:.1%} of the queries would be answered with the plurality's label, "
+        f"and {made.answer_rate:.0%} are asked for."
+    )
+    if not made.nearest:
+        console.print("No change of one number alone would do.")
+        return
+    table = Table("any one of these would do", "answered and right", title="Nearest feasible")
+    for change in made.nearest:
+        table.add_row(change.sentence, f"{change.right:.1%}")
+    console.print(table)
+
+
+def _comparison(made: Plan) -> Table:
+    table = Table("aggregator", "answered", "agreeing", "answered and right", "no-quorums", "noise", title="Expected")
+    rows = [(made.aggregator, made.answered, made.agreement, made.right, made.no_quorums, made.noise)]
+    rows += [(c.aggregator, c.answered, c.agreement, c.right, c.no_quorums, c.noise) for c in made.candidates]
+    for place, (name, answered, agreement, right, no_quorums, noise) in enumerate(rows):
+        table.add_row(
+            f"[bold]{name}[/bold] (chosen)" if place == 0 else name,
+            f"{answered:.1%}",
+            f"{agreement:.1%}",
+            f"{right:.1%}",
+            "-" if no_quorums is None else f"{no_quorums:,}",
+            ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in noise.items()),
+        )
+    return table

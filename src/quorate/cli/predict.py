@@ -1,0 +1,152 @@
+"""Answers of a saved model to a table of queries: `quorate predict`."""
+
+import csv
+import io
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.cli.fit import SCHEMA_FILE, check_new_file, show_bill, steps
+from quorate.errors import BudgetSpent, InvalidInput
+from quorate.tables import Number, Schema, read_table
+
+if TYPE_CHECKING:
+    from quorate.predictors import PrivateClassifier
+
+__all__ = ["run_predict"]
+
+Answer = tuple[Any, str]  # a label or None, and what became of the query
+
+
+def run_predict(
+    folder: Path,
+    queries: Path,
+    *,
+    out: Path | None,
+    on_no_quorum: Literal["abstain", "random", "raise"],
+    caller: str,
+    as_json: bool,
+) -> int:
+    """Check the queries, ask the model, write the answers and the bill. Exit code 1 if a query was refused.
+
+    Everything that can be wrong with the queries is said before the ledger is opened. Answers that were paid for are
+    written even if the budget ends among them; asked again by the same caller, they are free.
+
+    >>> run_predict(Path("m"), Path("q.csv"), out=None, on_no_quorum="abstain", caller="", as_json=False)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: m is not a model: it has no manifest.json
+    """
+    if out is not None:
+        check_new_file(out, inputs=[queries])
+    with steps(["reading", "asking"], quiet=as_json) as step:
+        step()
+        encoded = _encoded(folder, queries)
+        step()
+        from quorate.predictors import load
+
+        classifier = load(folder)  # a file that was changed, the schema included, is refused here
+        answers = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller)
+    text = _written(answers)
+    if out is not None:
+        _write(out, text)
+    elif not as_json:
+        sys.stdout.write(text)
+    bill = _bill(classifier, answers)
+    if as_json and out is None:
+        bill["answers"] = [_plain(label) for label, _ in answers]
+        bill["outcomes"] = [outcome for _, outcome in answers]
+    show_bill("The bill", bill, as_json=as_json)
+    return _verdict(bill, on_no_quorum)
+
+
+def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:
+    """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+    except (OSError, ValueError):
+        raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
+    table = read_table(queries, role="query")
+    path = folder / SCHEMA_FILE
+    if path.is_file():
+        return Schema.load(path).encode(table, role="query")
+    names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
+    if len(names) != features:
+        raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")
+    return Schema({name: Number() for name in names}).encode(table, role="query")
+
+
+def _asked(
+    classifier: "PrivateClassifier", encoded: NDArray[np.float64], *, on_no_quorum: str, caller: str
+) -> list[Answer]:
+    # What "raise" means here is the exit code: answers that were paid for are not thrown away.
+    classifier.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
+    try:
+        made = classifier.predict(encoded, caller=caller)
+    except BudgetSpent as error:
+        print(f"quorate: {error}", file=sys.stderr)
+        return [(None, "refused")] * len(encoded)
+    outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
+    return list(zip(made.labels.tolist(), outcomes.tolist(), strict=True))
+
+
+def _written(answers: list[Answer]) -> str:
+    """Return the answers as CSV, one line a query, in the order of the queries."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["answer", "outcome"])
+    writer.writerows(["" if label is None else label, outcome] for label, outcome in answers)
+    return file.getvalue()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write all of it or nothing: the answers are kept in the ledger, and can be asked for again."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} could not be written: {error.strerror}; ask again elsewhere: what was answered is free"
+        ) from None
+
+
+def _bill(classifier: "PrivateClassifier", answers: list[Answer]) -> dict[str, Any]:
+    budget = classifier.budget_
+    outcomes = Counter(outcome for _, outcome in answers)
+    return {
+        "queries": len(answers),
+        "answered": outcomes["answered"],
+        "no_quorum": outcomes["no_quorum"],
+        "refused": outcomes["refused"],
+        "epsilon_allowed": float(classifier.epsilon),
+        "epsilon_spent": classifier.spent_epsilon(),
+        "delta": float(classifier.delta),
+        "budget_left_percent": 100 * budget.remaining().renyi / budget.capacity().renyi,
+    }
+
+
+def _verdict(bill: dict[str, Any], on_no_quorum: str) -> int:
+    if bill["refused"]:
+        print(
+            f"quorate: {bill['refused']} of {bill['queries']} queries were refused: the budget cannot pay for them",
+            file=sys.stderr,
+        )
+        return 1
+    if on_no_quorum == "raise" and bill["no_quorum"]:
+        print(
+            f"quorate: {bill['no_quorum']} of {bill['queries']} queries found no quorum; they were paid for",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label

@@ -1,0 +1,11 @@
+"""From records to ballots: units are dealt to teachers, teachers are fitted, their ballots are counted.
+
+A record enters here and leaves as part of one ballot. `Ballots` cannot be printed, logged or stored: only a mechanism
+gets to see the counts.
+"""
+
+from quorate.ensemble.ballots import Ballots
+from quorate.ensemble.ensemble import Ensemble
+from quorate.ensemble.units import deal_units, unit_numbers
+
+__all__ = ["Ballots", "Ensemble", "deal_units", "unit_numbers"]

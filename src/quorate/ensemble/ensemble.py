@@ -1,0 +1,101 @@
+"""The ensemble: what becomes of records before they meet noise."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count
+from quorate.ensemble.ballots import Ballots
+from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.ensemble.probe import probe
+from quorate.learners import Deal, Teachers, batched_equivalent
+
+__all__ = ["Ensemble"]
+
+
+class Ensemble:
+    """Teachers fitted on disjoint chunks, and their ballots.
+
+    Replacing the rows of one unit changes one teacher at most, and so at most one ballot of each query.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
+    >>> deal = Deal.of([[0, 1], [2, 3]])
+    >>> ensemble = Ensemble.fit(X, codes, deal, estimator=LogisticRegression(), classes=2)
+    >>> ensemble
+    Ensemble(teachers=2, classes=2)
+    >>> ensemble.count([[-3.0], [3.0]])
+    <sealed ballots>
+    """
+
+    def __init__(self, teachers: Teachers | EstimatorTeachers) -> None:
+        self._teachers = teachers
+
+    @classmethod
+    def fit(
+        cls,
+        X: Any,
+        codes: NDArray[np.int64],
+        deal: Deal,
+        *,
+        estimator: Any,
+        classes: int,
+        n_jobs: int | None = None,
+        backend: str | None = None,
+        public: Any = None,
+    ) -> "Ensemble":
+        """Fit one teacher for each chunk of the deal; `codes` are class numbers from 0 to `classes` - 1.
+
+        An estimator with a batched equivalent is fitted as one array; any other through joblib, on the backend that is
+        named. It is first tried on made-up rows, or on `public` ones: what it refuses there, it says.
+
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
+        >>> Ensemble.fit(X, codes, Deal.of([[0, 1], [2, 3]]), estimator=DecisionTreeClassifier(), classes=2).teachers
+        2
+        """
+        check_count("classes", classes, least=2)
+        learner = batched_equivalent(estimator)
+        if learner is not None:
+            return cls(learner.fit(X, codes, deal, classes=classes))
+        probe(estimator, X, rows=-(-deal.rows.size // deal.teachers), classes=classes, public=public)
+        return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))
+
+    @property
+    def teachers(self) -> int:
+        """The number of teachers.
+
+        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).teachers
+        3
+        """
+        return self._teachers.teachers
+
+    @property
+    def classes(self) -> int:
+        """The number of classes.
+
+        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).classes
+        2
+        """
+        return self._teachers.classes
+
+    @property
+    def fitted(self) -> Teachers | EstimatorTeachers:
+        """The fitted teachers, for the owner's model files. They are private.
+
+        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).fitted
+        EstimatorTeachers(teachers=3, classes=2)
+        """
+        return self._teachers
+
+    def count(self, X: Any) -> Ballots:
+        """Count the ballots of every teacher on these queries.
+
+        >>> len(Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).count(np.zeros((5, 1))))
+        5
+        """
+        return Ballots(self._teachers.votes(X))
+
+    def __repr__(self) -> str:
+        return f"Ensemble(teachers={self.teachers}, classes={self.classes})"

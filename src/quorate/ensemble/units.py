@@ -1,0 +1,87 @@
+"""Who is dealt to whom: the privacy unit is a row, or a person, and each goes to one teacher by a secret permutation.
+
+Positions are permuted, never contents, so that a neighbouring data set (one unit's rows replaced by others) differs
+in the rows of one teacher alone.
+"""
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count
+from quorate.errors import Infeasible, InvalidInput
+from quorate.learners import Deal
+
+__all__ = ["deal_units", "unit_numbers"]
+
+Integers = NDArray[np.int64]
+
+
+def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
+    """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
+
+    Without `groups` every row is a unit of its own.
+
+    >>> unit_numbers(3)
+    (array([0, 1, 2]), 3)
+    >>> unit_numbers(4, ["b", "a", "b", "c"])
+    (array([0, 1, 0, 2]), 3)
+    """
+    rows = check_count("rows", rows)
+    if groups is None:
+        return np.arange(rows), rows
+    given = np.asarray(groups)
+    if given.ndim != 1 or given.shape[0] != rows:
+        raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {given.shape}")
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise InvalidInput("groups must name a person for every row: some are missing")
+    if given.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        if any(_missing(name) for name in given.tolist()):
+            raise InvalidInput("groups must name a person for every row: some are missing")
+        return np.array([seen.setdefault(name, len(seen)) for name in given.tolist()], dtype=np.int64), len(seen)
+    _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
+    number = np.empty(first.size, dtype=np.int64)
+    number[np.argsort(first)] = np.arange(first.size)
+    return number[inverse], int(first.size)
+
+
+def _missing(name: Any) -> bool:
+    """Return whether this is None, a nan, or the missing value of a data frame."""
+    return (
+        name is None or (isinstance(name, float) and math.isnan(name)) or type(name).__name__ in ("NAType", "NaTType")
+    )
+
+
+def _secret_permutation(count: int) -> Integers:
+    """Return a random order from the operating system's randomness. It does not depend on any record."""
+    return np.argsort(np.frombuffer(os.urandom(8 * count), dtype=np.uint64), kind="stable")
+
+
+def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:
+    """Deal units to teachers evenly by a secret permutation, and return the deal and the rows that are held out.
+
+    The first `held_out` units of the permutation go to nobody; one row of each of them, its first, is returned.
+
+    >>> deal, rows = deal_units(np.array([0, 1, 0, 2]), 3, teachers=2, held_out=1)
+    >>> deal.teachers, rows.size
+    (2, 1)
+    """
+    teachers, held_out = check_count("teachers", teachers), check_count("held_out", held_out, least=0)
+    if teachers + held_out > count:
+        raise Infeasible(
+            f"{count} units cannot be dealt to teachers={teachers}"
+            + (f" with {held_out} held out" if held_out else "")
+            + ": each teacher needs at least one"
+        )
+    seat = np.empty(count, dtype=np.int64)
+    seat[_secret_permutation(count)] = np.arange(count)
+    owner = np.where(seat < held_out, -1, (seat - held_out) % teachers)
+    deal = Deal.by_assignment(owner[units], teachers=teachers)
+    if held_out == 0:
+        return deal, np.empty(0, dtype=np.int64)
+    _, first = np.unique(units, return_index=True)
+    return deal, first[seat < held_out]

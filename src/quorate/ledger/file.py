@@ -1,0 +1,212 @@
+"""A budget in a file. What is charged is on the disk before anything is drawn.
+
+Every change is one transaction that locks the file, reads the account, changes it and syncs it, so that several
+processes on one machine share one budget. The file also keeps the secret noise of an open run and the answers
+given: it is private, and only its owner may read it. Whoever restores an old copy of it gives budget back: no copy
+knows of that.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from quorate.errors import InvalidInput
+from quorate.privacy import Budget
+
+__all__ = ["Ledger", "StoredBudget"]
+
+_TABLES = """
+CREATE TABLE account (
+    name TEXT PRIMARY KEY, epsilon REAL, delta REAL, order_ REAL, slack REAL,
+    spent TEXT NOT NULL, spent_slack TEXT NOT NULL, fingerprint TEXT NOT NULL);
+CREATE TABLE run (name TEXT PRIMARY KEY, threshold_noise INTEGER NOT NULL);
+CREATE TABLE answer (caller TEXT, query BLOB, label INTEGER NOT NULL, PRIMARY KEY (caller, query)) WITHOUT ROWID;
+"""
+_PATIENCE = 60.0  # seconds to wait for another process that holds the file
+_NAMES = 500  # query digests looked up in one statement
+
+
+class Ledger:
+    """The file that a model's budget lives in.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "ledger.sqlite"
+    >>> ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="model 1")
+    >>> from quorate.privacy import Cost
+    >>> ledger.budget().spend(Cost(renyi=0.25))
+    >>> Ledger.open(path, fingerprint="model 1").budget().remaining().renyi
+    0.75
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, budget: Budget, *, fingerprint: str, name: str = "main") -> "Ledger":
+        """Make the file for a budget, with what it has spent so far. Refuses to overwrite one.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget()
+        Budget(epsilon=1, delta=0, order=inf, left=100.0%)
+        """
+        path = Path(path)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # for its owner's eyes
+        except FileExistsError:
+            raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
+        made = cls(path)
+        with made._transaction() as connection:
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+        made._add(name, budget, fingerprint)
+        return made
+
+    @classmethod
+    def open(cls, path: Path, *, fingerprint: str) -> "Ledger":
+        """Open a file that exists and belongs to the model of this fingerprint.
+
+        >>> Ledger.open(Path("no such file"), fingerprint="m")
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: no such file is missing: without its ledger a model has no budget ...
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise InvalidInput(f"{path} is missing: without its ledger a model has no budget and answers nothing")
+        made = cls(path)
+        try:
+            with made._transaction() as connection:
+                found = connection.execute("SELECT fingerprint FROM account WHERE name = 'main'").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise InvalidInput(f"{path} is not a ledger: {error}") from None
+        if found is None or found[0] != fingerprint:
+            raise InvalidInput(f"{path} belongs to another model; each model answers from the budget it was made with")
+        return made
+
+    def budget(self, name: str = "main") -> "StoredBudget":
+        """Return the budget kept here. It reads and writes the file at every use.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     round(ledger.budget().spent_epsilon(), 6)
+        0.0
+        """
+        return StoredBudget(self, name)
+
+    def keep_run(self, threshold_noise: int, *, name: str = "main") -> None:
+        """Keep the secret noise of an open run.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.keep_run(-3)
+        ...     ledger.run()
+        -3
+        """
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (name, int(threshold_noise)))
+
+    def run(self, *, name: str = "main") -> int | None:
+        """Return the secret noise of the open run, or None where none is open.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.run() is None
+        True
+        """
+        with self._transaction() as connection:
+            found = connection.execute("SELECT threshold_noise FROM run WHERE name = ?", (name,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
+        """Return the answers that this caller was given to these queries, where there are any.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.remember("", {b"query": 1})
+        ...     ledger.recall("", [b"query", b"other"]), ledger.recall("somebody else", [b"query"])
+        ({b'query': 1}, {})
+        """
+        asked, known = list(queries), dict[bytes, int]()
+        with self._transaction() as connection:
+            for start in range(0, len(asked), _NAMES):
+                part = asked[start : start + _NAMES]
+                marks = ",".join("?" * len(part))
+                statement = f"SELECT query, label FROM answer WHERE caller = ? AND query IN ({marks})"  # noqa: S608
+                known.update(connection.execute(statement, [caller, *part]).fetchall())
+        return known
+
+    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
+        """Keep answers, before they leave.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.remember("", {})
+        """
+        rows = [(caller, query, int(label)) for query, label in answers.items()]
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", rows)
+
+    def _add(self, name: str, budget: Budget, fingerprint: str) -> None:
+        with budget._held():
+            state = (budget.epsilon, budget.delta, budget.order, budget.slack)
+            spent = (str(budget._spent), str(budget._spent_slack))
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (name, *state, *spent, fingerprint)
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Hold the file for one change; it is synced when this ends, and unchanged if it fails."""
+        with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+
+class StoredBudget(Budget):
+    """A budget whose account is a row of a ledger. Made by `Ledger.budget`.
+
+    >>> issubclass(StoredBudget, Budget)
+    True
+    """
+
+    __slots__ = ("_ledger", "_name")
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        with ledger._transaction() as connection:
+            found = connection.execute(
+                "SELECT epsilon, delta, order_, slack FROM account WHERE name = ?", (name,)
+            ).fetchone()
+        if found is None:
+            raise InvalidInput(f"{ledger.path} has no account called {name!r}")
+        epsilon, delta, order, slack = found
+        super().__init__(epsilon=epsilon, delta=delta, order=order, slack=slack)
+        self._ledger, self._name = ledger, name
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with super()._held(), self._ledger._transaction() as connection:
+            row = connection.execute("SELECT spent, spent_slack FROM account WHERE name = ?", (self._name,)).fetchone()
+            before = self._spent, self._spent_slack = int(row[0]), int(row[1])
+            yield
+            if (self._spent, self._spent_slack) != before:
+                connection.execute(
+                    "UPDATE account SET spent = ?, spent_slack = ? WHERE name = ?",
+                    (str(self._spent), str(self._spent_slack), self._name),
+                )

@@ -1,0 +1,230 @@
+"""Dissent lets a published student's label stand until the ensemble clearly disagrees with it.
+
+Claim (replace-one units, one ballot a unit): a run of any number of adaptively chosen queries that stops after
+`no_quorums` dissents has Renyi divergence at most `renyi(order)` at every order, and no tail event is left out. A
+label that stands is free; opening the run and each dissent are paid. Proof: PROOF.md.
+"""
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.answers import NO_QUORUM
+from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
+from quorate.mechanisms.laws import gaussian_tail_quantile
+from quorate.mechanisms.quorum.table import ONE, build_table, table_price
+from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism
+from quorate.mechanisms.votes import Counts
+from quorate.noise import NoiseSource
+from quorate.privacy import Cost, gaussian_renyi
+
+__all__ = ["Dissent", "half_gaps", "proposed_first"]
+
+_WIDEST = 2**40  # a margin beyond any number of ballots
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dissent(ThresholdMechanism):
+    """One threshold noise a run, one table look-up a query. Make it with `Dissent.calibrate`.
+
+    Votes have the ballots for the student's label in column 0 and those for the other labels after it. An answer of 0
+    says that the student's label stands; `NO_QUORUM` (None for one query) says that the ensemble dissents.
+    The half-gap of a query is half of the lead of the best other label over the student's, rounded up: 0 or below
+    where no other label has more ballots.
+
+    `margin` is the half-gap from which a dissent is certain at threshold noise 0; `no_quorums` is the number of
+    dissents; `order`, `price`, `threshold_scale` and `table` are what they are for a Quorum.
+
+    >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, dissents=100)
+    >>> dissent.distance() < 540
+    True
+    >>> dissent.answers([[2000, 0, 0], [1000, 1000, 0], [100, 0, 1900]]).labels
+    array([ 0,  0, -1])
+    """
+
+    teachers: int
+    no_quorums: int
+    order: float
+    price: float
+    margin: int
+    threshold_scale: float
+    table: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            no_quorums=check_count("no_quorums", self.no_quorums),
+            order=check_order(self.order),
+            price=check_positive("price", self.price),
+            margin=check_count("margin", self.margin, least=-_WIDEST),
+            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
+            table=tuple(check_count("a level of the table", level) for level in self.table),
+        )
+        if self.margin > _WIDEST:
+            raise InvalidInput(f"margin must be at most 2**40, not {self.margin!r}")
+        table = self.table
+        if not table or table[0] != ONE or any(a <= b for a, b in itertools.pairwise(table)):
+            raise InvalidInput("table must fall strictly from 2**64 to a positive level")
+        if table_price(table, order=self.order) > self.price:  # proof: step 4
+            raise InvalidInput(
+                f"table costs more than price={self.price!r} at order {self.order!r}; build it with build_table"
+            )
+
+    @classmethod
+    def calibrate(
+        cls, *, epsilon: float, delta: float, teachers: int, dissents: int, standing: float = RATE
+    ) -> "Dissent":
+        """Return the Dissent that is reported from the smallest half-gap on, among those within (epsilon, delta).
+
+        Where no other label has more ballots than the student's, the student stands with probability at least
+        `standing`, in 99 runs of 100; where it leads by more, soon with near-certainty.
+
+        >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=20)
+        >>> dissent.distance() <= 109, dissent.standing_probability(0) > 0.99
+        (True, True)
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        teachers, dissents = check_count("teachers", teachers), check_count("dissents", dissents)
+        settings = best_settings(epsilon=epsilon, delta=delta, dissents=dissents, standing=_check_standing(standing))
+        return cls.from_settings(settings, teachers=teachers, dissents=dissents, standing=standing)
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, teachers: int, dissents: int, standing: float = RATE) -> "Dissent":
+        """Return the Dissent with these settings and the smallest margin at which the student stands at half-gap 0.
+
+        >>> settings = Settings(order=10.0, threshold_scale=5.0, price=1.0)
+        >>> Dissent.from_settings(settings, teachers=400, dissents=3).margin
+        59
+        """
+        table = build_table(order=settings.order, price=settings.price)
+        level = next((i for i, level in enumerate(table) if level <= (1 - _check_standing(standing)) * ONE), None)
+        if level is None:
+            raise Infeasible(f"standing={standing} is out of reach: the table ends at {1 - table[-1] / ONE}")
+        reach = gaussian_tail_quantile(settings.threshold_scale, 1 - RATE)
+        made = cls(
+            teachers=teachers,
+            no_quorums=dissents,
+            order=settings.order,
+            price=settings.price,
+            margin=2 * level - 1 + reach,
+            threshold_scale=settings.threshold_scale,
+            table=table,
+        )
+        if made.standing_probability((teachers + 1) // 2) > 0.5:
+            raise Infeasible(
+                f"with teachers={teachers} even a unanimous ballot against the student would mostly pass unnoticed; "
+                f"it takes at least {2 * made.distance() - 1} teachers for this target, or a larger epsilon, or fewer "
+                f"dissents than {dissents}"
+            )
+        return made
+
+    def opening_cost(self, order: float) -> Cost:
+        """Return the cost of the one threshold noise of a run.
+
+        >>> Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5).opening_cost(2.0).slack
+        0.0
+        """
+        self._check_finite(order)
+        return Cost(gaussian_renyi(scale=self.threshold_scale, order=order))  # proof: step 2
+
+    def no_quorum_cost(self, order: float) -> Cost:
+        """Return the cost of one dissent.
+
+        >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5)
+        >>> 0 < dissent.no_quorum_cost(dissent.order).renyi < 0.3
+        True
+        """
+        self._check_finite(order)
+        price = self.price if order == self.order else table_price(self.table, order=order)
+        return Cost(price / (order - 1))  # proof: step 5
+
+    def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:
+        """Return the probability that the student stands at this half-gap. For planning: depends on nothing private.
+
+        >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5)
+        >>> dissent.standing_probability(-150) > 0.999999, dissent.standing_probability(150)
+        (True, 0.0)
+        """
+        level = self._levels(np.array([half_gap], dtype=np.int64), threshold_noise)[0]
+        return (ONE - self.table[int(level)]) / ONE
+
+    def distance(self, *, dissent_rate: float = RATE, run_rate: float = RATE) -> int:
+        """Return the smallest half-gap from which a dissent is reported at this rate, in this share of runs.
+
+        A run_rate of 0.5 is threshold noise 0.
+
+        >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=400, dissents=5)
+        >>> dissent.standing_probability(dissent.distance()) <= 0.01
+        True
+        """
+        least = check_rate("dissent_rate", dissent_rate) * ONE
+        level = max(i for i, level in enumerate(self.table) if level >= least)
+        if check_rate("run_rate", run_rate) == 1:
+            raise Infeasible("run_rate=1 is out of reach: Gaussian noise has no bound")
+        return self.margin + gaussian_tail_quantile(self.threshold_scale, 1 - run_rate) - 2 * level
+
+    def _check_finite(self, order: float) -> None:
+        if check_order(order) == np.inf:
+            raise InvalidInput("a Dissent is charged at a finite order; open the budget with delta above 0")
+
+    def _threshold_noise(self, noise: NoiseSource) -> int:
+        return int(noise.gaussian(self.threshold_scale, 1)[0])
+
+    def _levels(self, half_gap: Labels, threshold_noise: int) -> Labels:
+        """Return the level of the table at each half-gap: level i where it is 2i - 1 or 2i short of the margin."""
+        short = self.margin + threshold_noise + 1 - half_gap
+        short >>= 1
+        return np.clip(short, 0, len(self.table) - 1, out=short)
+
+    @cached_property
+    def _last_words(self) -> NDArray[np.uint64]:
+        """The largest word that means a dissent at each level; level 0 is certain and needs all of them."""
+        return np.array([level - 1 for level in self.table], dtype=np.uint64)
+
+    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+        half_gap = half_gaps(counts)
+        words = noise.words(len(counts))
+
+        def decide(queries: slice, threshold_noise: int) -> Labels:
+            last = self._last_words.take(self._levels(half_gap[queries], threshold_noise))
+            return np.where(words[queries] > last, 0, NO_QUORUM)  # proof: step 1
+
+        return decide
+
+
+def half_gaps(counts: Counts) -> NDArray[np.int64]:
+    """Return ceil((largest count of another label - count of the student's label) / 2) for each query.
+
+    One ballot moves the lead by 2 at most, and the half-gap by 1 at most. It is at least 1 exactly where another label
+    has more ballots than the student's.
+
+    >>> half_gaps(np.array([[7, 3], [5, 5], [4, 6], [3, 4], [1, 2]]))
+    array([-2,  0,  1,  1,  1])
+    """
+    lead: NDArray[np.int64] = counts[:, 1:].max(axis=1) - counts[:, 0]
+    return (lead + 1) >> 1  # proof: step 0
+
+
+def proposed_first(votes: Counts, proposed: NDArray[np.int64]) -> Counts:
+    """Return the votes as a Dissent takes them: the column of each query's proposed class first, the others after it.
+
+    >>> proposed_first(np.array([[7, 2, 1], [4, 0, 6]]), np.array([1, 2]))
+    array([[2, 7, 1],
+           [6, 4, 0]])
+    """
+    chosen = proposed[:, np.newaxis] == np.arange(votes.shape[1])
+    others = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
+    return np.concatenate([votes[chosen][:, np.newaxis], others], axis=1)
+
+
+def _check_standing(standing: float) -> float:
+    rate = check_rate("standing", standing)
+    if rate == 1:
+        raise Infeasible("standing=1 is out of reach: a dissent must stay possible at every half-gap")
+    return rate

@@ -1,0 +1,166 @@
+"""SharpMajority answers between two classes with the label that leads, as surely as its price per query allows.
+
+Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most `renyi(order)`, for all votes. No
+mechanism that counts ballots for two classes and costs no more, at the order of the table, is right more often at any
+lead, whichever label leads. Proof: PROOF.md.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.orders import smallest_epsilon
+from quorate.mechanisms.query import QueryMechanism
+from quorate.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
+from quorate.mechanisms.votes import Counts
+from quorate.noise import NoiseSource
+from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
+
+__all__ = ["SharpMajority"]
+
+_FACTORS = (0.6, 0.8, 1.0, 1.3)  # of the usual order, tried where tables are short
+_SHORT = 400  # levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharpMajority(QueryMechanism):
+    """One table look-up and one random word a query. Make it with `SharpMajority.calibrate`.
+
+    `table` holds the probabilities of the wrong label in units of 2**-64, by lead; `order` and `price` are the Renyi
+    order it is best for and the most that a query costs there.
+
+    >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, queries=1000)
+    >>> sharp.distance() < 210
+    True
+    >>> sharp.answers([[2000, 0], [100, 1900]]).labels
+    array([0, 1])
+    """
+
+    teachers: int
+    order: float
+    price: float
+    table: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        keep(
+            self,
+            teachers=check_count("teachers", self.teachers),
+            order=check_order(self.order),
+            price=check_positive("price", self.price),
+        )
+        table = self.table
+        whole = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
+        if not whole or max(table) > HALF or min(table) < FLOOR:
+            raise InvalidInput("table must be a tuple of whole numbers from 2**24 to 2**63; build it with build_table")
+        if any(after > before for before, after in itertools.pairwise(table)):
+            raise InvalidInput("table must fall with the lead; build it with build_table")
+        if self.teachers % 2 == 0 and table[0] != HALF:  # proof: step 1
+            raise InvalidInput("table must start at 2**63, a fair coin, where an even number of teachers may tie")
+        if self.renyi(self.order) > self.price:  # proof: step 2
+            raise InvalidInput(f"table costs more than price={self.price!r} at order {self.order!r}")
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float, teachers: int, queries: int) -> "SharpMajority":
+        """Return the SharpMajority that may answer this many queries within (epsilon, delta). Delta may be 0.
+
+        >>> SharpMajority.calibrate(epsilon=1.0, delta=0.0, teachers=500, queries=10).order
+        inf
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
+        if delta == 0:
+            return cls._at(math.inf, epsilon, delta, teachers, queries)
+        usual = best_order(epsilon=epsilon, delta=delta)
+        best = cls._at(usual, epsilon, delta, teachers, queries)
+        if len(best.table) <= _SHORT:
+            for factor in _FACTORS:
+                order = 1 + (usual - 1) * factor
+                if to_capacity(epsilon, delta=delta, order=order) > queries / RENYI_QUANTA:
+                    best = min(best, cls._at(order, epsilon, delta, teachers, queries), key=lambda made: made._wrong())
+        return best
+
+    @classmethod
+    def _at(cls, order: float, epsilon: float, delta: float, teachers: int, queries: int) -> "SharpMajority":
+        each = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
+        if each <= 0:
+            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        return cls(
+            teachers=teachers, order=order, price=each, table=build_table(teachers=teachers, order=order, price=each)
+        )
+
+    def _wrong(self) -> float:
+        """Return the number of leads that are answered wrongly, each counted by its probability: to compare tables."""
+        return sum(level / ONE for level in self.table)
+
+    def query_cost(self, order: float) -> Cost:
+        """Return the cost of one answer.
+
+        >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100)
+        >>> sharp.query_cost(sharp.order).renyi <= sharp.price
+        True
+        """
+        return Cost(_cost(self.table, self.teachers, check_order(order)))
+
+    def epsilon(self, *, delta: float, queries: int = 1) -> float:
+        """Return the epsilon of this many adaptively chosen queries at `delta`.
+
+        >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100)
+        >>> sharp.epsilon(delta=1e-6, queries=100) <= 1.0
+        True
+        """
+        queries = check_count("queries", queries)
+        plain = queries * self.renyi(math.inf)
+        if check_delta(delta) == 0:
+            return plain
+        own = plain
+        if self.order < math.inf:
+            own = to_epsilon(queries * self.renyi(self.order), order=self.order, delta=delta)
+        return min(plain, own, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
+
+    def answer_probability(self, lead: int) -> float:
+        """Return the probability that the label which leads by this many votes is answered. Depends on nothing private.
+
+        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100).answer_probability(0)
+        0.5
+        """
+        lead = check_count("lead", lead, least=0)
+        if lead > self.teachers or lead % 2 != self.teachers % 2:
+            raise InvalidInput(f"with teachers={self.teachers} nobody leads by {lead}")
+        return 1.0 - self.table[min(lead // 2, len(self.table) - 1)] / ONE
+
+    def distance(self, *, answer_rate: float = 0.99) -> int:
+        """Return the smallest distance at which the leading label is answered at this rate.
+
+        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=900, queries=100).distance() < 80
+        True
+        """
+        miss = (1.0 - check_rate("answer_rate", answer_rate)) * ONE
+        level = next((i for i, wrong in enumerate(self.table) if wrong <= miss), None)
+        if level is None:
+            raise Infeasible(f"answer_rate={answer_rate} is out of reach with teachers={self.teachers}")
+        return max(0, math.ceil((2 * level + self.teachers % 2) / 2) - 1)
+
+    def _columns(self) -> int:
+        return 2
+
+    @cached_property
+    def _levels(self) -> NDArray[np.uint64]:
+        return np.array(self.table, dtype=np.uint64)
+
+    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        lead = counts[:, 1] - counts[:, 0]
+        wrong = self._levels.take(np.abs(lead) >> 1, mode="clip")
+        errs = noise.words(len(counts)) < wrong  # proof: step 1
+        labels: NDArray[np.int64] = ((lead > 0) ^ errs).astype(np.int64)
+        return labels
+
+
+@lru_cache(maxsize=4096)
+def _cost(table: tuple[int, ...], teachers: int, order: float) -> float:
+    return table_cost(table, teachers=teachers, order=order)

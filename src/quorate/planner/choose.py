@@ -1,0 +1,125 @@
+"""Choosing the aggregator, and the number of teachers."""
+
+from collections.abc import Callable
+
+from quorate.errors import Infeasible
+from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SoftMajority, StabilityTest
+from quorate.planner.maxima import (
+    draft_confident_max,
+    draft_noisy_max,
+    draft_soft_majority,
+    expect_confident_max,
+    expect_noisy_max,
+    expect_soft_majority,
+)
+from quorate.planner.outlook import Outlook
+from quorate.planner.quorum import draft_quorum, expect_quorum
+from quorate.planner.task import Draft, Expected, Made, Task
+from quorate.planner.thresholds import (
+    draft_between_thresholds,
+    draft_stability,
+    expect_between_thresholds,
+    expect_stability,
+)
+
+__all__ = ["AGGREGATORS", "LEAST_ROWS", "best_draft", "drafts", "exact", "smallest_teachers"]
+
+LEAST_ROWS = 20  # records a teacher learns from, at least
+_AIM = 0.95  # share answered and right, where the number of teachers is free
+_NEAR = 0.005  # of what the most teachers would reach
+_MOST_TEACHERS = 10**7
+
+Drafting = Callable[[Task, Outlook, int], Draft | None]
+AGGREGATORS: dict[str, Drafting] = {
+    "quorum": draft_quorum,
+    "noisy_max": draft_noisy_max,
+    "confident_max": draft_confident_max,
+    "soft_majority": draft_soft_majority,
+    "stability": draft_stability,
+    "between_thresholds": draft_between_thresholds,
+}
+_AUTO = ("quorum", "noisy_max", "confident_max", "soft_majority")  # Quorum is better than the other two by proof
+
+
+def drafts(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tuple[Draft, ...]:
+    """Return the drafts of this aggregator, or of all that "auto" chooses from, the most worthy first.
+
+    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
+    >>> [draft.aggregator for draft in drafts("auto", task, Outlook.from_disagreement(0.001, classes=2), 500)][0]
+    'quorum'
+    """
+    names: tuple[str, ...] = _AUTO if aggregator == "auto" else (aggregator,)
+    if task.delta == 0:
+        names = tuple(name for name in names if name == "soft_majority")
+        if not names:
+            raise Infeasible(f"delta = 0 allows soft_majority alone, not {aggregator}; allow a delta above 0")
+    if aggregator == "between_thresholds" and task.classes != 2:
+        raise Infeasible(f"between_thresholds is for 2 classes, not {task.classes}; use quorum")
+    made = [AGGREGATORS[name](task, outlook, teachers) for name in names]
+    found = [draft for draft in made if draft is not None]
+    if not found:
+        raise Infeasible(f"nothing is left for a no-quorum at epsilon={task.epsilon}, delta={task.delta}; raise either")
+    return tuple(sorted(found, key=lambda draft: -draft.expected.worth))
+
+
+def best_draft(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> Draft:
+    """Return the most worthy draft.
+
+    >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
+    >>> best_draft("auto", task, Outlook.from_disagreement(0.1, classes=2), 500).aggregator
+    'soft_majority'
+    """
+    return drafts(aggregator, task, outlook, teachers)[0]
+
+
+def exact(made: Made, task: Task, outlook: Outlook) -> Expected:
+    """Return what a mechanism gives, by its own certified noise.
+
+    >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
+    >>> outlook = Outlook.from_votes([[1, 0]])
+    >>> round(exact(best_draft("auto", task, outlook, 500).make(), task, outlook).right, 3)
+    1.0
+    """
+    mechanism = made.mechanism
+    if isinstance(mechanism, Quorum):
+        return expect_quorum(mechanism, task, outlook)
+    if isinstance(mechanism, StabilityTest):
+        return expect_stability(mechanism, task, outlook)
+    if isinstance(mechanism, BetweenThresholds):
+        return expect_between_thresholds(mechanism, task, outlook)
+    if isinstance(mechanism, NoisyMax):
+        return expect_noisy_max(mechanism.scale, outlook, mechanism.teachers)
+    if isinstance(mechanism, SoftMajority):
+        return expect_soft_majority(mechanism.epsilon_per_query, outlook, mechanism.teachers)
+    assert isinstance(mechanism, ConfidentMax)
+    tests = task.queries * mechanism.query_cost(made.order).renyi
+    allowed = (task.capacity - tests) / mechanism.answer_cost(made.order).renyi
+    return expect_confident_max(
+        mechanism, task, outlook, allowed=max(0.0, min(task.queries, allowed)), teachers=mechanism.teachers
+    )
+
+
+def smallest_teachers(aggregator: str, task: Task, outlook: Outlook, *, most: int | None) -> int:
+    """Return the fewest teachers that do nearly as well as `most` would, or that reach 95% where there is no limit.
+
+    Fewer teachers learn from more records each, so that they are better teachers.
+
+    >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
+    >>> smallest_teachers("noisy_max", task, Outlook.from_disagreement(0.1, classes=2), most=5000) < 5000
+    True
+    """
+
+    def right(teachers: int) -> float:
+        return best_draft(aggregator, task, outlook, teachers).expected.worth
+
+    limit = most or _MOST_TEACHERS
+    target = right(limit) - _NEAR
+    if most is None:
+        target = min(_AIM, target)
+    low, high = 0, min(limit, 64)
+    while high < limit and right(high) < target:
+        low, high = high, min(limit, 2 * high)
+    while high - low > max(1, high // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if right(middle) >= target else (middle, high)
+    return high

@@ -1,0 +1,83 @@
+"""What published bounds would ask for or state, beside what is planned here."""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["PublishedBound", "pate_epsilon", "published_bounds", "stability_teachers"]
+
+_FAILURE = 0.05  # the probability beta with which the published guarantee of accuracy may fail
+
+
+@dataclass(frozen=True)
+class PublishedBound:
+    """One bound from the literature: what is named, what it would be, and whose it is.
+
+    >>> PublishedBound("teachers", 10_000.0, "Bassily, Thakkar and Thakurta 2018", "needs 10,000 teachers").name
+    'teachers'
+    """
+
+    name: str
+    value: float
+    citation: str
+    sentence: str
+
+
+def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreement: float) -> tuple[int, int]:
+    """Return (teachers, no-quorums) that Bassily, Thakkar and Thakurta (2018, Section 3) ask for.
+
+    T = 3 (g m + sqrt(g m log(m / b) / 2)) no-quorums for m queries, an error g of a teacher and b = 0.05;
+    lambda = sqrt(32 T log(2 / delta)) / epsilon; k = 34 sqrt(2) lambda log(4 m T / min(delta, b / 2)).
+
+    >>> stability_teachers(epsilon=1.0, delta=1e-6, queries=1000, disagreement=0.01)
+    (194703, 52)
+    """
+    expected = disagreement * queries
+    cutoff = max(1, math.ceil(3 * (expected + math.sqrt(expected * math.log(queries / _FAILURE) / 2))))
+    scale = math.sqrt(32 * cutoff * math.log(2 / delta)) / epsilon
+    smallest = min(delta, _FAILURE / 2)
+    return math.ceil(34 * math.sqrt(2) * scale * math.log(4 * queries * cutoff / smallest)), cutoff
+
+
+def pate_epsilon(*, scale: float, queries: int, delta: float) -> float:
+    """Return the epsilon of the plain cost order / scale**2 a query, at the best order (Papernot et al. 2018).
+
+    >>> round(pate_epsilon(scale=161.8, queries=1000, delta=1e-6), 2)
+    1.49
+    """
+    each = queries / scale**2
+    return each + 2 * math.sqrt(each * math.log(1 / delta))
+
+
+def published_bounds(
+    *, epsilon: float, delta: float, queries: int, disagreement: float, rows: int, scale: float | None
+) -> tuple[PublishedBound, ...]:
+    """Return the bounds that apply; `rows` is the least a teacher learns from, `scale` the noise of a noisy maximum.
+
+    >>> bounds = published_bounds(epsilon=1.0, delta=1e-6, queries=1000, disagreement=0.01, rows=20, scale=161.8)
+    >>> [bound.name for bound in bounds]
+    ['teachers', 'epsilon']
+    """
+    if delta == 0:
+        return ()
+    teachers, cutoff = stability_teachers(epsilon=epsilon, delta=delta, queries=queries, disagreement=disagreement)
+    bounds = [
+        PublishedBound(
+            "teachers",
+            float(teachers),
+            "Bassily, Thakkar and Thakurta 2018",
+            f"the stability test with the published constants needs {teachers:,} teachers ({teachers * rows:,} records "
+            f"at {rows} each) and {cutoff:,} no-quorums for these queries and this disagreement",
+        )
+    ]
+    if scale is not None:
+        stated = pate_epsilon(scale=scale, queries=queries, delta=delta)
+        bounds.append(
+            PublishedBound(
+                "epsilon",
+                stated,
+                "Papernot et al. 2018",
+                f"plain accounting of a noisy maximum (order / scale**2 a query) would state epsilon = {stated:.3g} "
+                f"for the noise of scale {scale:.4g} that keeps epsilon = {epsilon:g} here",
+            )
+        )
+    return tuple(bounds)

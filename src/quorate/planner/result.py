@@ -1,0 +1,140 @@
+"""The plan: what to run, what to expect of it, and what would have to change."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from quorate.mechanisms.query import QueryMechanism
+from quorate.mechanisms.run import ThresholdMechanism
+from quorate.planner.published import PublishedBound
+from quorate.privacy import Budget
+
+__all__ = ["NAMES", "Candidate", "Change", "Plan"]
+
+_BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess to go without a warning
+NAMES = {
+    "quorum": "Quorum",
+    "noisy_max": "a noisy maximum",
+    "confident_max": "a confident noisy maximum",
+    "soft_majority": "a soft majority",
+    "stability": "the stability test",
+    "between_thresholds": "two thresholds",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One aggregator and what it is expected to give.
+
+    >>> Candidate("noisy_max", {"scale": 40.0}, None, 1.0, 0.9, 0.9).right
+    0.9
+    """
+
+    aggregator: str
+    noise: Mapping[str, float]
+    no_quorums: int | None
+    answered: float
+    agreement: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change that would make a plan feasible.
+
+    >>> Change("epsilon", 2.0, 0.6, "raise epsilon to 2").parameter
+    'epsilon'
+    """
+
+    parameter: str
+    value: float
+    right: float
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to run and what to expect. Made by `quorate.plan` from public numbers alone.
+
+    `answered` is the expected share of all queries that get an answer, `agreement` the share of those equal to the
+    teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
+    of the budget that pays for it. `nearest` names changes that would lift `right` to the rate asked for, where it is
+    below (`feasible` is False).
+
+    >>> from quorate.planner import plan
+    >>> planned = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=2000, disagreement=0.1)
+    >>> planned.aggregator, planned.right > 0.9
+    ('noisy_max', True)
+    """
+
+    aggregator: str
+    teachers: int
+    rows_per_teacher: int | None
+    epsilon: float
+    delta: float
+    queries: int
+    classes: int
+    no_quorums: int | None
+    mechanism: QueryMechanism | ThresholdMechanism
+    order: float
+    slack: float
+    noise: Mapping[str, float]
+    answered: float
+    agreement: float
+    right: float
+    answer_rate: float
+    feasible: bool
+    candidates: tuple[Candidate, ...]
+    published: tuple[PublishedBound, ...]
+    assumptions: tuple[str, ...]
+    nearest: tuple[Change, ...]
+
+    def open_budget(self) -> Budget:
+        """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism.
+
+        >>> from quorate.planner import plan
+        >>> planned = plan(epsilon=2.0, delta=1e-5, queries=100, teachers=500, aggregator="quorum", no_quorums=5)
+        >>> run = planned.mechanism.open(planned.open_budget())
+        >>> run.no_quorums_left
+        5
+        """
+        return Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values that JSON can hold; an infinite order becomes None.
+
+        >>> from quorate.planner import plan
+        >>> plan(epsilon=1.0, delta=0.0, queries=10, teachers=500).as_dict()["aggregator"]
+        'soft_majority'
+        """
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "mechanism"}
+        plain["order"] = self.order if math.isfinite(self.order) else None
+        plain["noise"] = dict(self.noise)
+        for name in ("candidates", "published", "nearest"):
+            plain[name] = [asdict(entry) for entry in plain[name]]
+        plain["assumptions"] = list(self.assumptions)
+        return plain
+
+    def summary(self) -> str:
+        """Return the plan in a few sentences.
+
+        >>> from quorate.planner import plan
+        >>> print(plan(epsilon=1.0, delta=0.0, queries=10, teachers=500).summary())
+        500 teachers vote through a soft majority. Of 10 queries about 100.0% are expected to be answered, ...
+        """
+        rows = f" of {self.rows_per_teacher:,} records each" if self.rows_per_teacher is not None else ""
+        parts = [
+            f"{self.teachers:,} teachers{rows} vote through {NAMES[self.aggregator]}.",
+            f"Of {self.queries:,} queries about {self.answered:.1%} are expected to be answered, "
+            f"{self.agreement:.1%} of those with the teachers' plurality label.",
+            f"All of it together keeps epsilon = {self.epsilon:g}, delta = {self.delta:g}.",
+        ]
+        if self.agreement < (1 / self.classes) + _BETTER_THAN_CHANCE:
+            parts.append(f"That is hardly better than guessing, which would agree {1 / self.classes:.0%} of the time.")
+        if self.no_quorums is not None:
+            parts.append(f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}.")
+        if not self.feasible:
+            parts.append(f"This falls short of the {self.answer_rate:.0%} asked for.")
+            parts += [f"It would do to {change.sentence}." for change in self.nearest]
+        return " ".join(parts)

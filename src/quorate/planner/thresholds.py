@@ -1,0 +1,135 @@
+"""StabilityTest and BetweenThresholds. Quorum needs a smaller distance than either; they stand here for comparison."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from quorate.errors import Infeasible
+from quorate.mechanisms import BetweenThresholds, StabilityTest
+from quorate.mechanisms.laws import laplace_tail
+from quorate.planner.laws import Floats
+from quorate.planner.outlook import Outlook
+from quorate.planner.quorum import best_no_quorums, run_expected
+from quorate.planner.redraws import answered_with_redraws
+from quorate.planner.task import Draft, Expected, Made, Task
+
+__all__ = ["draft_between_thresholds", "draft_stability", "expect_between_thresholds", "expect_stability"]
+
+_ANY_TEACHERS = 10**9  # calibrations do not depend on the number, except to refuse a small one
+_NODES = 41  # quantiles of a Laplace threshold noise
+_GAUSSIAN_NODES = 15
+_FACTORS = (1.0, 2.0)  # around Quorum's number of no-quorums
+
+Threshold = StabilityTest | BetweenThresholds
+
+
+@lru_cache(maxsize=64)
+def _calibrated(kind: type[Threshold], epsilon: float, delta: float, count: int) -> Threshold:
+    return kind.calibrate(epsilon=epsilon, delta=delta, teachers=_ANY_TEACHERS, no_quorums=count)
+
+
+def expect_stability(mechanism: StabilityTest, task: Task, outlook: Outlook) -> Expected:
+    """Return what this StabilityTest gives.
+
+    >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
+    >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
+    >>> round(expect_stability(stability, task, Outlook.from_votes([[1, 0]])).right, 2)
+    1.0
+    """
+    middles = (np.arange(_NODES) + 0.5) / _NODES
+    tails = np.log(2 * np.minimum(middles, 1 - middles))
+    noises = np.round(np.where(middles < 0.5, tails, -tails) * mechanism.threshold_scale).astype(np.int64)
+    distances = outlook.distances(mechanism.teachers)
+    passes = laplace_tail(mechanism.query_scale, mechanism.margin + noises[:, np.newaxis] + 1 - distances)
+    weights = np.full(_NODES, 1 / _NODES)
+    answered = answered_with_redraws(task.queries, mechanism.no_quorums, 1 - passes @ outlook.weights, weights)
+    return Expected(answered, 1.0, answered)
+
+
+def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, outlook: Outlook) -> Expected:
+    """Return what this BetweenThresholds gives.
+
+    >>> between = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5)
+    >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
+    >>> round(expect_between_thresholds(between, task, Outlook.from_votes([[1, 0]])).right, 2)
+    1.0
+    """
+    votes = np.round(outlook.top * mechanism.teachers).astype(np.int64)
+
+    def passes(noise: int, top: bool) -> Floats:
+        favourable = votes if top else mechanism.teachers - votes
+        needed = mechanism.teachers // 2 + mechanism.margin - noise + 1
+        return laplace_tail(mechanism.query_scale, needed - favourable)
+
+    expected = run_expected(
+        lambda noise: np.clip(1 - passes(noise, True) - passes(noise, False), 0.0, 1.0),
+        mechanism.threshold_scale,
+        outlook,
+        task,
+        count=mechanism.no_quorums,
+        nodes=_GAUSSIAN_NODES,
+    )
+    right, wrong = outlook.mean(passes(0, True)), outlook.mean(passes(0, False))
+    agreement = right / max(right + wrong, 1e-300)
+    return Expected(expected.answered, agreement, expected.worth * agreement)
+
+
+def _best(
+    name: str,
+    kind: type[Threshold],
+    expect: Callable[[Any], Expected],
+    *,
+    counts: list[int],
+    task: Task,
+    teachers: int,
+) -> Draft | None:
+    best: tuple[Expected, Threshold] | None = None
+    for count in counts:
+        try:
+            made = replace(_calibrated(kind, task.epsilon, task.delta, count), teachers=teachers)
+        except Infeasible:
+            continue
+        expected = expect(made)
+        if best is None or expected.worth > best[0].worth:
+            best = expected, made
+    if best is None:
+        return None
+    made = best[1]
+    noise = {
+        "threshold_scale": made.threshold_scale,
+        "query_scale": made.query_scale,
+        "margin": float(made.margin),
+        "order": made.order,
+    }
+    return Draft(name, best[0], made.no_quorums, noise, lambda: Made(made, made.order, made.run_cost(made.order).slack))
+
+
+def draft_stability(task: Task, outlook: Outlook, teachers: int) -> Draft | None:
+    """Return the draft of a StabilityTest, or None where there is nothing to spend.
+
+    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2, no_quorums=20)
+    >>> draft_stability(task, Outlook.from_disagreement(0.01, classes=2), 8000).no_quorums
+    20
+    """
+    counts = [best_no_quorums(task, outlook, teachers)]
+    if task.no_quorums is None:
+        counts = sorted({min(task.queries, max(1, round(counts[0] * factor))) for factor in _FACTORS})
+    expect = partial(expect_stability, task=task, outlook=outlook)
+    return _best("stability", StabilityTest, expect, counts=counts, task=task, teachers=teachers)
+
+
+def draft_between_thresholds(task: Task, outlook: Outlook, teachers: int) -> Draft | None:
+    """Return the draft of a BetweenThresholds with as many no-quorums as suit a Quorum; None for more than two classes.
+
+    >>> task = Task(epsilon=2.0, delta=1e-5, queries=1000, classes=2, no_quorums=5)
+    >>> draft_between_thresholds(task, Outlook.from_disagreement(0.001, classes=2), 2000).expected.right > 0.9
+    True
+    """
+    if task.classes != 2:
+        return None
+    expect = partial(expect_between_thresholds, task=task, outlook=outlook)
+    counts = [best_no_quorums(task, outlook, teachers)]
+    return _best("between_thresholds", BetweenThresholds, expect, counts=counts, task=task, teachers=teachers)

@@ -1,0 +1,7 @@
+"""Classifiers that answer from private records: scikit-learn manners, a budget inside."""
+
+from quorate.predictors.files import load, save
+from quorate.predictors.predictions import Predictions
+from quorate.predictors.subsample import PrivateClassifier
+
+__all__ = ["Predictions", "PrivateClassifier", "load", "save"]

@@ -1,0 +1,71 @@
+"""How often teachers err and disagree on units that none of them saw, estimated privately, to plan no-quorums by.
+
+The idea is Remark 1 of Bassily, Thakkar and Thakurta (2018): set units aside and measure the rate on them under noise.
+The rate of what has to be chosen with care. The share of mistakes of the *majority* may jump from 0 to 1 with one
+teacher. The mean over teachers does not: with k teachers and H units held out, a unit that a teacher was fitted on
+moves each sum below by at most H (one ballot a query), and a unit held out by at most k (its own query).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.ensemble import Ballots
+from quorate.errors import InvalidInput
+from quorate.mechanisms import NoisySum
+
+__all__ = ["ESTIMATE_SHARE", "Estimate", "estimate_rates"]
+
+ESTIMATE_SHARE = 0.1  # of epsilon and of delta, where units are held out
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Released rates, with the standard deviation of their noise, and what they cost.
+
+    `error` is the mean share of teachers that are wrong on a unit held out, `disagreement` the mean share that vote
+    against the plurality.
+
+    >>> Estimate(error=0.1, disagreement=0.05, deviation=0.01, held_out=200, epsilon=0.1, delta=1e-7).held_out
+    200
+    """
+
+    error: float
+    disagreement: float
+    deviation: float
+    held_out: int
+    epsilon: float
+    delta: float
+
+
+def estimate_rates(
+    ballots: Ballots, codes: NDArray[np.int64], *, teachers: int, epsilon: float, delta: float
+) -> Estimate:
+    """Release both rates within (epsilon, delta), as one account of its own.
+
+    >>> ballots = Ballots(np.array([[900, 100]] * 1000))
+    >>> made = estimate_rates(ballots, np.zeros(1000, dtype=np.int64), teachers=1000, epsilon=1.0, delta=1e-6)
+    >>> abs(made.error - 0.1) < 0.1
+    True
+    """
+    held_out = len(ballots)
+    if held_out != len(codes):
+        raise InvalidInput("every unit held out needs its own ballot")
+    noisy = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=max(held_out, teachers), releases=2)
+
+    def release(votes: NDArray[np.int64]) -> tuple[int, int]:
+        wrong = teachers * held_out - int(votes[np.arange(held_out), codes].sum())
+        minority = teachers * held_out - int(votes.max(axis=1).sum())
+        return noisy.release(wrong), noisy.release(minority)
+
+    wrong, minority = ballots.put_to(release)
+    cast = teachers * held_out
+    return Estimate(
+        error=min(1.0, max(0.0, wrong / cast)),
+        disagreement=min(1.0, max(0.0, minority / cast)),
+        deviation=noisy.scale / cast,
+        held_out=held_out,
+        epsilon=epsilon,
+        delta=delta,
+    )

@@ -1,0 +1,218 @@
+"""A fitted classifier in a folder, without pickle.
+
+    manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
+    teachers.npz      plain arrays, where the teachers were fitted as one; or
+    teachers.skops    scikit-learn estimators, of types that skops trusts
+    estimator.skops   the estimator as it was given
+    ledger.sqlite     what has been spent, a run's secret noise, the answers given
+
+The ledger is bound to the manifest by a fingerprint: a file that was changed, or exchanged, is refused. The folder
+holds private models: it is made for its owner's eyes alone.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import skops.io
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from quorate import mechanisms
+from quorate.ensemble import Ensemble
+from quorate.ensemble.estimators import EstimatorTeachers
+from quorate.errors import InvalidInput
+from quorate.learners import Teachers, teachers_from_arrays
+from quorate.ledger import Ledger
+from quorate.mechanisms.run import ThresholdMechanism
+from quorate.predictors.estimate import Estimate
+from quorate.predictors.subsample import PrivateClassifier
+from quorate.session import Session
+
+__all__ = ["load", "save"]
+
+_FORMAT = 1
+_TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays with an index over them
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+)
+_SETTINGS = (
+    "epsilon",
+    "delta",
+    "teachers",
+    "aggregator",
+    "queries",
+    "no_quorums",
+    "disagreement",
+    "holdout",
+    "on_no_quorum",
+    "n_jobs",
+    "backend",
+)
+
+
+def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on.
+
+    The classifier in memory and every copy that is loaded share one budget: the folder's. `extra` files travel with
+    the model and are covered by its hashes.
+
+    >>> import tempfile
+    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     folder = save(classifier, Path(home) / "model")
+    ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
+    ([1], ['estimator.skops', 'ledger.sqlite', 'manifest.json', 'teachers.npz'])
+    """
+    check_is_fitted(classifier)
+    if isinstance(classifier.mechanism_, ThresholdMechanism) and classifier.mechanism_.redraws:
+        raise InvalidInput(
+            f"a run of {type(classifier.mechanism_).__name__} redraws its threshold and cannot be kept in a file; "
+            "use aggregator='quorum'"
+        )
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
+    contents = _teacher_files(classifier.session_.ensemble.fitted)
+    contents["estimator.skops"] = skops.io.dumps(classifier._estimator())
+    contents |= extra or {}
+    manifest = _manifest(classifier) | {
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    }
+    text = json.dumps(manifest, indent=1).encode()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    session = classifier.session_
+    ledger = Ledger.create(folder / "ledger.sqlite", session.budget, fingerprint=_fingerprint(text))
+    if session.run is not None:
+        ledger.keep_run(session.run.threshold_noise)
+    (folder / "manifest.json").write_bytes(text)  # last: a folder without it is no model
+    classifier.session_ = Session(
+        session.ensemble, session.mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run()
+    )
+    return folder
+
+
+def load(folder: str | Path, *, trusted: list[str] | None = None) -> PrivateClassifier:
+    """Return the classifier of a folder. It spends from the folder's ledger.
+
+    Files whose hash is wrong are refused, and so are estimators of a type that skops does not know, unless
+    `trusted` names it: only name what you would also import.
+
+    >>> load("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    folder = Path(folder)
+    try:
+        text = (folder / "manifest.json").read_bytes()
+    except OSError:
+        raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
+    ledger = Ledger.open(folder / "ledger.sqlite", fingerprint=_fingerprint(text))
+    manifest = json.loads(text)
+    if manifest.get("format") != _FORMAT:
+        raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
+    contents = {name: _checked(folder / name, digest) for name, digest in manifest["files"].items()}
+    classifier = PrivateClassifier(
+        _from_skops(contents["estimator.skops"], trusted),
+        classes=None if manifest["classes_public"] else _array(manifest["classes"]),
+        **manifest["settings"],
+    )
+    _restore(classifier, manifest)
+    ensemble = Ensemble(_teachers(contents, trusted))
+    mechanism = _mechanism(manifest["mechanism"])
+    classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
+    classifier.session_ = Session(ensemble, mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run())
+    return classifier
+
+
+def _fingerprint(manifest: bytes) -> str:
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def _checked(path: Path, digest: str) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise InvalidInput(f"{path} is missing from the model") from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InvalidInput(f"{path} was changed after the model was saved; it is not loaded")
+    return content
+
+
+def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
+    mechanism: Any = classifier.mechanism_
+    estimate = classifier.estimate_
+    return {
+        "format": _FORMAT,
+        "settings": {name: getattr(classifier, name) for name in _SETTINGS},
+        "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
+        "classes_public": classifier.classes is None,
+        "unit": classifier.unit_,
+        "features": classifier.n_features_in_,
+        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
+        "mechanism": {"name": type(mechanism).__name__}
+        | {f.name: getattr(mechanism, f.name) for f in fields(mechanism)},
+        "plan": classifier.plan_.as_dict(),
+        "estimate": None if estimate is None else asdict(estimate),
+    }
+
+
+def _restore(classifier: PrivateClassifier, manifest: dict[str, Any]) -> None:
+    classifier.classes_ = _array(manifest["classes"])
+    classifier.unit_, classifier.n_features_in_ = manifest["unit"], int(manifest["features"])
+    if manifest["feature_names"]:
+        classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+    classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
+    classifier.plan_ = manifest["plan"]
+
+
+def _array(described: dict[str, Any]) -> NDArray[Any]:
+    return np.array(described["values"], dtype=np.dtype(described["type"]))
+
+
+def _mechanism(described: dict[str, Any]) -> Any:
+    kind = getattr(mechanisms, described.pop("name"))
+    if kind is mechanisms.SoftMajority:
+        return kind(teachers=described["teachers"], epsilon=described["epsilon_per_query"])
+    if "table" in described:
+        described["table"] = tuple(described["table"])
+    return kind(**described)
+
+
+def _teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
+    if isinstance(teachers, EstimatorTeachers):
+        models, majorities = zip(*teachers.fitted, strict=True)
+        kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
+        return {"teachers.skops": skops.io.dumps(kept, compression=zipfile.ZIP_DEFLATED)}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **teachers.arrays())
+    return {"teachers.npz": file.getvalue()}
+
+
+def _teachers(contents: dict[str, bytes], trusted: list[str] | None) -> Teachers | EstimatorTeachers:
+    if "teachers.npz" in contents:
+        with np.load(io.BytesIO(contents["teachers.npz"]), allow_pickle=False) as arrays:
+            return teachers_from_arrays(dict(arrays))
+    kept = _from_skops(contents["teachers.skops"], trusted)
+    return EstimatorTeachers(list(zip(kept["models"], kept["majorities"], strict=True)), classes=kept["classes"])
+
+
+def _from_skops(content: bytes, trusted: list[str] | None) -> Any:
+    allowed = [*_TRUSTED, *(trusted or ())]
+    unknown = set(skops.io.get_untrusted_types(data=content)) - set(allowed)
+    if unknown:
+        raise InvalidInput(
+            f"the model holds types that are not known to be safe: {', '.join(sorted(unknown))}; if you know them, "
+            "name them in trusted="
+        )
+    return skops.io.loads(content, trusted=allowed)

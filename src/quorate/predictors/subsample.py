@@ -1,0 +1,289 @@
+"""Subsample and aggregate: any learner on disjoint chunks, any mechanism on their ballots.
+
+Claim: with every unit (a row, or a person where `groups` are given) dealt to one chunk by position, all that `predict`
+and `stream` ever return is (epsilon, delta)-differentially private under replacement of one unit's rows by others. The
+number of units, the number of features and their names, and the classes are public. PROOF.md says why.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from quorate.checks import check_count, check_delta, check_positive
+from quorate.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.ensemble.estimators import take_rows
+from quorate.errors import Infeasible, InvalidInput, NoQuorum
+from quorate.planner import Plan, plan
+from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
+from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
+from quorate.predictors.predictions import Predictions
+from quorate.rounding import float_down
+from quorate.session import Session
+
+__all__ = ["PrivateClassifier"]
+
+_ON_NO_QUORUM = ("abstain", "random", "raise")
+_PUBLISHED = "the label set was read from y and counts as public"
+
+
+class PrivateClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier whose every answer is differentially private, and whose total is never overdrawn.
+
+    Parameters
+    ----------
+    estimator
+        Any scikit-learn classifier; `LogisticRegression()` unless given. Each teacher is a clone of it.
+    epsilon, delta
+        The privacy loss allowed in all, for every answer that will ever be given together.
+    teachers
+        How many, or "auto": planned from the number of units.
+    aggregator
+        "quorum", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds", or "auto": the one
+        that is expected to answer most queries rightly, chosen without a look at the records.
+    queries
+        How many queries are planned for. A threshold mechanism may answer more.
+    classes
+        All labels that may occur. Where they are not declared, the labels of `y` are taken and are public.
+    no_quorums
+        How many queries may end without a quorum (threshold mechanisms), or "auto".
+    disagreement
+        The mean share of teachers expected to vote against the plurality, if known: it guides the plan.
+    holdout
+        The share of units, 0 to 0.5, kept from all teachers to estimate their disagreement privately, for a tenth of
+        the budget; the estimate then guides the plan.
+    on_no_quorum
+        "abstain" (None in the labels), "random" (a label out of the hat) or "raise".
+    n_jobs, backend
+        For joblib, where teachers are not fitted as one array: "loky", "dask", "ray", "threading".
+
+    Fitting opens the budget. Fitting again, here or in a copy, opens another: who answers from both pays for both.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> classifier = PrivateClassifier(epsilon=2.0, delta=1e-6, teachers=400, queries=100, classes=["no", "yes"])
+    >>> answers = classifier.fit(X, y).predict([[3.0, 0.0], [-3.0, 0.0]])
+    >>> answers.labels, answers.answered
+    (array(['yes', 'no'], dtype='<U3'), array([ True,  True]))
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        teachers: int | Literal["auto"] = "auto",
+        aggregator: str = "auto",
+        queries: int = 1000,
+        classes: Any = None,
+        no_quorums: int | Literal["auto"] = "auto",
+        disagreement: float | None = None,
+        holdout: float = 0.0,
+        on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
+        n_jobs: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.delta = delta
+        self.teachers = teachers
+        self.aggregator = aggregator
+        self.queries = queries
+        self.classes = classes
+        self.no_quorums = no_quorums
+        self.disagreement = disagreement
+        self.holdout = holdout
+        self.on_no_quorum = on_no_quorum
+        self.n_jobs = n_jobs
+        self.backend = backend
+
+    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "PrivateClassifier":
+        """Deal the units, fit the teachers, plan the mechanism, open the budget.
+
+        `groups` names the person of each row and makes the person the privacy unit. `public` rows, which are not
+        private, serve to try an estimator that takes data frames before it sees a private row.
+
+        >>> PrivateClassifier(teachers=50).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.Infeasible: ...
+        """
+        self._check_settings()
+        X = check_records(self, X, estimator=self._estimator(), reset=True)
+        self.classes_, labels = declared_classes(self.classes, y)
+        check_consistent_length(X, labels)
+        codes = class_codes(self.classes_, labels)
+        units, count = unit_numbers(len(codes), groups)
+        held_out = int(count * self.holdout)
+        made = self._plan(held_out, records=count - held_out)
+        deal, held = deal_units(units, count, teachers=made.teachers, held_out=held_out)
+        ensemble = Ensemble.fit(
+            X,
+            codes,
+            deal,
+            estimator=self._estimator(),
+            classes=len(self.classes_),
+            n_jobs=self.n_jobs,
+            backend=self.backend,
+            public=public,
+        )
+        self.estimate_: Estimate | None = None
+        if held_out:
+            self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
+            made = self._plan(held_out, teachers=made.teachers, disagreement=self.estimate_.disagreement)
+        self.unit_ = "row" if groups is None else "person"
+        self._open(ensemble, made)
+        return self
+
+    def _check_settings(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta)
+        check_count("queries", self.queries)
+        for name in ("teachers", "no_quorums"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        if self.on_no_quorum not in _ON_NO_QUORUM:
+            raise InvalidInput(f"on_no_quorum must be one of {', '.join(_ON_NO_QUORUM)}, not {self.on_no_quorum!r}")
+        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
+            raise InvalidInput(f"holdout must be a share from 0 to 0.5, not {self.holdout!r}")
+
+    def _estimator(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return (epsilon, delta) of the estimate and of the answers; together they are at most what was allowed."""
+        first = ESTIMATE_SHARE * self.epsilon, ESTIMATE_SHARE * self.delta
+        rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
+        return first, (float_down(rest[0]), float_down(rest[1]))
+
+    def _plan(self, held_out: int, **known: Any) -> Plan:
+        epsilon, delta = self._shares()[1] if held_out else (self.epsilon, self.delta)
+        asked: dict[str, Any] = {"disagreement": self.disagreement}
+        if self.teachers != "auto":
+            asked["teachers"] = self.teachers
+        if self.no_quorums != "auto":
+            asked["no_quorums"] = self.no_quorums
+        made = plan(
+            epsilon=epsilon,
+            delta=delta,
+            queries=self.queries,
+            classes=len(self.classes_),
+            aggregator=self.aggregator,
+            **(asked | known),
+        )
+        if not made.feasible and self.aggregator == "auto":
+            raise Infeasible(made.summary())
+        return made
+
+    def _estimate(self, ensemble: Ensemble, X: Any, codes: NDArray[np.int64]) -> Estimate:
+        epsilon, delta = self._shares()[0]
+        return estimate_rates(ensemble.count(X), codes, teachers=ensemble.teachers, epsilon=epsilon, delta=delta)
+
+    def _open(self, ensemble: Ensemble, made: Plan) -> None:
+        self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers
+        self.session_ = Session(ensemble, made.mechanism, made.open_budget())
+
+    @property
+    def budget_(self) -> Any:
+        """The budget that answers are paid from.
+
+        >>> hasattr(PrivateClassifier(), "budget_")
+        False
+        """
+        return self.session_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence.
+
+        >>> hasattr(PrivateClassifier(), "claim_")
+        False
+        """
+        unit = "one row" if self.unit_ == "row" else "all rows of one person"
+        text = f"({self.epsilon:g}, {self.delta:g})-differentially private under replacement of {unit}"
+        return text if self.classes is not None else f"{text}; {_PUBLISHED}"
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon of everything released so far, at this classifier's delta.
+
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> classifier.spent_epsilon()
+        0.0
+        """
+        check_is_fitted(self)
+        estimate = 0.0 if self.estimate_ is None else self.estimate_.epsilon
+        return estimate + float(self.budget_.spent_epsilon())
+
+    def predict(self, X: Any, caller: str = "") -> Predictions:
+        """Answer a batch of queries, in order, each paid for by the budget as its mechanism says.
+
+        A query that this `caller` asked before gets the same answer again, for nothing. Where the budget ends within
+        the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query is
+        said before anything is spent.
+
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> classifier.predict([[1.0], [0.0]]).labels
+        array([1, 0])
+        """
+        check_is_fitted(self)
+        self._check_settings()
+        X = check_records(self, X, estimator=self._estimator(), reset=False)
+        replies = self.session_.ask(X, caller=caller)
+        filled = None
+        if self.on_no_quorum == "random":
+            words = np.frombuffer(os.urandom(8 * len(replies.labels)), dtype=np.uint64)
+            filled = (words % len(self.classes_)).astype(np.int64)
+        made = Predictions.of(
+            replies.labels, classes=self.classes_, refused=replies.refused, spent=replies.spent, filled=filled
+        )
+        if self.on_no_quorum == "raise" and made.no_quorum.any():
+            text = f"{int(made.no_quorum.sum())} of {made.size} queries found no quorum; they were paid for"
+            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=made)
+        return made
+
+    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
+        """Answer queries one by one as they come, each a row of features: a label, or None for no quorum.
+
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> list(classifier.stream([[1.0], [0.0]]))
+        [1, 0]
+        """
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row, caller=caller).tolist()[0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of queries that are answered, and answered with `y`. They are asked, and paid for.
+
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> classifier.score([[1.0], [0.0]], [1, 0])
+        1.0
+        """
+        right = self.predict(X).labels == np.asarray(y)
+        return float(np.average(right, weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = allows_missing(self._estimator())
+        tags.non_deterministic = True
+        return tags
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "session_"):
+            raise TypeError(
+                "a fitted PrivateClassifier cannot be copied or pickled: the copy would spend the budget a second "
+                "time. It can be saved with quorate.save, which keeps one budget for all"
+            )
+        return super().__getstate__()

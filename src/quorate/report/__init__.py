@@ -1,0 +1,22 @@
+"""One page about what was promised, planned, asked, answered and paid: public or released values only.
+
+    ReportData      what a page may show
+    write_report    the page: one HTML file that loads nothing
+
+The page is made with matplotlib and jinja2, the optional extra `quorate[report]`.
+"""
+
+from quorate.report.data import Accuracy, Agreement, Claim, ReportData
+from quorate.report.page import check_installed, write_report
+from quorate.report.sources import proofs_for, software_versions
+
+__all__ = [
+    "Accuracy",
+    "Agreement",
+    "Claim",
+    "ReportData",
+    "check_installed",
+    "proofs_for",
+    "software_versions",
+    "write_report",
+]

@@ -1,0 +1,158 @@
+"""What a report may show."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from quorate.errors import InvalidInput
+
+__all__ = ["Accuracy", "Agreement", "Claim", "ReportData"]
+
+Points = tuple[tuple[float, float], ...]
+_BINS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The guarantee, as it was fixed before any private record was read.
+
+    `unit` is who is protected, `neighbours` what may change between the data sets that are compared, and
+    `labels` says whether the set of labels was declared, or read from y and so not covered by the guarantee.
+
+    >>> Claim(epsilon=1.0, delta=1e-6, unit="person").labels
+    'declared'
+    """
+
+    epsilon: float
+    delta: float
+    unit: str = "row"
+    neighbours: str = "all records of one unit replaced by any others"
+    labels: str = "declared"
+
+    def __post_init__(self) -> None:
+        if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):
+            raise InvalidInput(
+                f"a claim needs a positive finite epsilon and a delta from 0 to below 1, "
+                f"not {self.epsilon!r} and {self.delta!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Accuracy against epsilon: points of (epsilon, accuracy of the answers, share answered), and how they were had.
+
+    The points must come from public labelled points or from a simulation; `source` says which, and is shown.
+
+    >>> Accuracy(points=((1.0, 0.94, 0.98),), source="simulated from a public pilot").points[0][1]
+    0.94
+    """
+
+    points: tuple[tuple[float, float, float], ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        _numbers("accuracy.points", self.points, 3, shares=(1, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often teachers agree on public points: a histogram of the plurality's share, in equal steps from 0 to 1.
+
+    The votes of teachers that were fitted on private records are private, whatever the query: they must not stand
+    here. Fit teachers on public records, or simulate. `source` says which, and is shown.
+
+    >>> Agreement.of([0.97, 1.0, 0.62], source="teachers fitted on a public pilot").counts[-1]
+    2
+    """
+
+    counts: tuple[int, ...]
+    source: str
+
+    @classmethod
+    def of(cls, shares: Iterable[float], *, source: str) -> "Agreement":
+        """Return the histogram of these shares.
+
+        >>> len(Agreement.of([0.5], source="simulated").counts)
+        20
+        """
+        counts = [0] * _BINS
+        for share in shares:
+            if not 0 <= share <= 1:
+                raise InvalidInput(f"agreement must be of shares from 0 to 1, not {share!r}")
+            counts[min(int(share * _BINS), _BINS - 1)] += 1
+        return cls(counts=tuple(counts), source=source)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """What a report may show: *public or released values only*.
+
+    Whoever fills this in vouches for it. May stand here: parameters and plans made without private records; released
+    answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
+    long as the no-quorums themselves were released; figures measured on public points with public models, or simulated.
+    May not stand here: votes, margins or agreement of teachers that saw private records, accuracy on private records,
+    counts of private labels, and any epsilon computed from private votes.
+
+    A section that is None is left out of the page.
+
+    `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
+    one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `results` any
+    further figures by name; `notes` what a reader must know to judge them.
+
+    >>> data = ReportData(title="A report", claim=Claim(epsilon=1.0, delta=1e-6), spending=((100, 0.3), (200, 0.4)))
+    >>> data.as_dict()["claim"]["epsilon"]
+    1.0
+    """
+
+    title: str
+    claim: Claim
+    plan: Mapping[str, Any] | None = None
+    results: Mapping[str, float | int | str] | None = None
+    spending: Points | None = None
+    answer_rate: Points | None = None
+    label_counts: Mapping[str, int] | None = None
+    accuracy: Accuracy | None = None
+    agreement: Agreement | None = None
+    proofs: Mapping[str, str] | None = None
+    software: Mapping[str, str] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.spending is not None:
+            _numbers("spending", self.spending, 2)
+        if self.answer_rate is not None:
+            _numbers("answer_rate", self.answer_rate, 2, shares=(1,))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same as plain dictionaries, lists, texts and numbers, for JSON.
+
+        >>> sorted(ReportData(title="A report", claim=Claim(epsilon=1.0, delta=0.0)).as_dict())[:3]
+        ['accuracy', 'agreement', 'answer_rate']
+        """
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "item"):
+        value = value.item()  # a NumPy scalar
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no word for it
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:
+    rows = [tuple(point) for point in points]
+    right = bool(rows) and all(len(row) == width and all(math.isfinite(value) for value in row) for row in rows)
+    if not right or any(not 0 <= row[place] <= 1 for row in rows for place in shares):
+        raise InvalidInput(
+            f"{name} must hold at least one point of {width} finite numbers, with shares from 0 to 1; "
+            "pass None to leave the section out"
+        )

@@ -1,0 +1,177 @@
+"""From report data to one HTML file that loads nothing: no script, no picture, no style sheet, no font."""
+
+import math
+import os
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from quorate.errors import InvalidInput
+from quorate.report.data import ReportData
+from quorate.report.plots import (
+    Plot,
+    plot_accuracy,
+    plot_agreement,
+    plot_answer_rate,
+    plot_candidates,
+    plot_spending,
+)
+
+__all__ = ["check_installed", "render_report", "write_report"]
+
+_SHARES = {"answered", "agreement", "right", "answer_rate"}
+_PLAN_WORDS = {
+    "rows_per_teacher": "units for each teacher",
+    "no_quorums": "no-quorums allowed",
+    "answered": "expected to be answered",
+    "agreement": "of those, with the plurality's label",
+    "right": "answered with the plurality's label",
+    "answer_rate": "least share asked for",
+    "published": "published bounds",
+    "nearest": "what would do",
+}
+
+
+def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
+    """Write the page to `path` and return that path. A file that stands there is replaced.
+
+    >>> import tempfile
+    >>> from quorate.report import Claim
+    >>> data = ReportData(title="A report", claim=Claim(epsilon=1.0, delta=1e-6))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(data, Path(folder) / "report.html").name
+    'report.html'
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")
+    if target.is_dir():
+        raise InvalidInput(f"{str(target)!r} is a folder; name a file for the report, such as report.html")
+    target.write_text(render_report(data), encoding="utf-8")
+    return target
+
+
+def check_installed() -> None:
+    """Refuse, before any work is done for a report, if the packages that make it are not installed.
+
+    >>> check_installed()
+    """
+    try:
+        import jinja2  # noqa: F401, PLC0415
+        import matplotlib  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise InvalidInput(
+            "a report needs matplotlib and jinja2; install them: pip install 'quorate[report]'"
+        ) from error
+
+
+def render_report(data: ReportData) -> str:
+    """Return the page as text.
+
+    >>> from quorate.report import Claim
+    >>> page = render_report(ReportData(title="Wards & labels", claim=Claim(epsilon=1.0, delta=1e-6)))
+    >>> "<h1>Wards &amp; labels</h1>" in page
+    True
+    """
+    check_installed()
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["figure"] = _figure
+    environment.filters["words"] = _words
+    template = environment.from_string(resources.files("quorate.report").joinpath("page.html").read_text("utf-8"))
+    return template.render(
+        data=data,
+        plan=_plan_rows(data.plan),
+        plots=_plots(data),
+        cards=_cards(data),
+        labels=_label_rows(data.label_counts),
+        growth=f"{math.exp(min(data.claim.epsilon, 700.0)):.3g}",
+    )
+
+
+def _plots(data: ReportData) -> dict[str, Plot | None]:
+    bars, chosen = _candidates(data.plan)
+    return {
+        "spending": plot_spending(data.spending, data.claim) if data.spending else None,
+        "answer_rate": plot_answer_rate(data.answer_rate) if data.answer_rate else None,
+        "accuracy": plot_accuracy(data.accuracy) if data.accuracy else None,
+        "agreement": plot_agreement(data.agreement) if data.agreement else None,
+        "candidates": plot_candidates(bars, chosen) if bars else None,
+    }
+
+
+def _cards(data: ReportData) -> dict[str, str]:
+    """Return the few figures that stand on top."""
+    cards = {}
+    if data.spending:
+        asked, spent = data.spending[-1]
+        cards["queries asked"] = _figure(asked)
+        cards["epsilon spent"] = f"{spent:.3g} of {data.claim.epsilon:g}"
+    if data.label_counts and data.spending:
+        answered = sum(data.label_counts.values())
+        cards["answered"] = _percent(answered / max(1.0, data.spending[-1][0]))
+    if data.plan and data.plan.get("teachers") is not None:
+        cards["teachers"] = _figure(data.plan["teachers"])
+    return cards
+
+
+def _plan_rows(plan: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the plan as it is tabled: shares as percentages; what is empty, plotted or said above is left out."""
+    rows: dict[str, Any] = {}
+    for name, value in (plan or {}).items():
+        if name in {"candidates", "epsilon", "delta"} or value is None or value in ("", [], {}, ()):
+            continue
+        shown: Any = _percent(value) if name in _SHARES and _is_share(value) else value
+        if isinstance(value, bool):
+            shown = "yes" if value else "no"
+        if isinstance(value, list | tuple):
+            shown = [_sentence(entry) for entry in value]
+        rows[_PLAN_WORDS.get(name, _words(name))] = shown
+    return rows
+
+
+def _sentence(entry: Any) -> Any:
+    if not isinstance(entry, Mapping) or "sentence" not in entry:
+        return entry
+    return f"{entry['citation']}: {entry['sentence']}" if entry.get("citation") else entry["sentence"]
+
+
+def _candidates(plan: Mapping[str, Any] | None) -> tuple[list[dict[str, Any]], str]:
+    """Return the bars of the plan and of its alternatives, best first, and the name of the chosen one."""
+    if not plan or not plan.get("candidates"):
+        return [], ""
+    bars: dict[str, dict[str, Any]] = {}
+    for candidate in (plan, *plan["candidates"]):
+        name, answered, right = _words(candidate.get("aggregator")), candidate.get("answered"), candidate.get("right")
+        if _is_share(answered) and _is_share(right):
+            bars.setdefault(name, {"name": name, "answered": answered, "right": right})
+    best = sorted(bars.values(), key=lambda bar: -bar["right"])
+    return best, _words(plan.get("aggregator"))
+
+
+def _label_rows(counts: Mapping[str, int] | None) -> list[tuple[str, int, float]]:
+    total = max(1, sum((counts or {}).values()))
+    return [(str(name), count, 100 * count / total) for name, count in (counts or {}).items()]
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _words(name: Any) -> str:
+    return str(name).replace("_", " ")
+
+
+def _figure(value: Any) -> str:
+    """Return a number as people read it; anything else as its text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.4g}".replace("e-0", "e-")
+    return f"{int(value):,}" if abs(value) < 1e15 else f"{value:.4g}"

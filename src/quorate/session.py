@@ -1,0 +1,189 @@
+"""The join: ballots into a mechanism, answers out of it, and the budget charged in between. Read this first.
+
+    query -> recalled? -> counted by the ensemble -> [ charged -> drawn -> settled ] by the mechanism -> kept -> answer
+
+Both arrows that cross the trust line stand in `Session._release`: sealed ballots go into a mechanism, and what it
+releases comes out. The mechanism charges before it draws. A query is checked before it comes here, and is refused, if
+at all, because of the budget alone.
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.ensemble import Ensemble
+from quorate.ensemble.estimators import take_rows
+from quorate.errors import BudgetSpent, RunEnded
+from quorate.mechanisms import NO_QUORUM, Answers
+from quorate.mechanisms.query import QueryMechanism
+from quorate.mechanisms.run import ThresholdMechanism
+from quorate.privacy import Budget, Cost
+
+__all__ = ["Memory", "Replies", "Session", "query_digests"]
+
+_BLOCK = 8192  # queries counted together: a budget that ends does not leave a million ballots counted in vain
+_KEPT = 2**20  # answers kept in memory; a query whose answer was dropped is asked, and paid for, again
+
+
+class Memory(Protocol):
+    """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`.
+
+    >>> from quorate.ledger import Ledger
+    >>> {"recall", "remember"} <= set(vars(Ledger))
+    True
+    """
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
+        """Return the answers known."""
+
+    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
+        """Keep answers, before they leave."""
+
+
+class _Kept:
+    """Answers kept in this process, the oldest dropped first."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[str, bytes], int] = {}
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
+        known = self._answers
+        return {query: known[caller, query] for query in queries if (caller, query) in known}
+
+    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
+        self._answers.update(((caller, query), label) for query, label in answers.items())
+        while len(self._answers) > _KEPT:
+            del self._answers[next(iter(self._answers))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replies:
+    """What a batch was answered: class numbers, `NO_QUORUM` where there was none; `refused` marks what was not asked.
+
+    >>> Replies(labels=np.array([1, NO_QUORUM]), refused=np.array([False, True]), spent=Cost(0.0)).refused
+    array([False,  True])
+    """
+
+    labels: NDArray[np.int64]
+    refused: NDArray[np.bool_]
+    spent: Cost
+
+
+def query_digests(X: Any) -> list[bytes]:
+    """Return what tells one query from another: 16 bytes for each row in canonical form.
+
+    Numbers count as 64-bit floats, so that 1 and 1.0 are one query, and 0.0 and -0.0; rows of a data frame with text
+    count by their values.
+
+    >>> query_digests(np.array([[1, 0]])) == query_digests(np.array([[1.0, -0.0]]))
+    True
+    """
+    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
+        rows = (np.ascontiguousarray(X, dtype=np.float64) + 0.0).view(np.uint8).reshape(len(X), -1)
+        named: Iterable[bytes] = (row.tobytes() for row in rows)
+    else:
+        listed = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
+        named = (repr(row).encode() for row in listed)
+    return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
+
+
+class Session:
+    """An ensemble, the mechanism that counts for it, and the budget that pays.
+
+    >>> from quorate.ensemble.estimators import EstimatorTeachers
+    >>> from quorate.mechanisms import NoisyMax
+    >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 100, classes=2))
+    >>> budget = Budget(epsilon=1.0, delta=1e-6)
+    >>> session = Session(ensemble, NoisyMax(teachers=100, classes=2, scale=10.0), budget)
+    >>> replies = session.ask(np.zeros((3, 1)))
+    >>> replies.labels, replies.spent == session.mechanism.query_cost(budget.order)  # asked once, answered three times
+    (array([1, 1, 1]), True)
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        mechanism: QueryMechanism | ThresholdMechanism,
+        budget: Budget,
+        *,
+        memory: Memory | None = None,
+        threshold_noise: int | None = None,
+    ) -> None:
+        self.ensemble, self.mechanism, self.budget = ensemble, mechanism, budget
+        self._memory = _Kept() if memory is None else memory
+        self._lock = threading.Lock()
+        self.run = None
+        if isinstance(mechanism, ThresholdMechanism):
+            opened = threshold_noise is not None and not mechanism.redraws
+            self.run = (
+                mechanism.resume(budget, threshold_noise=int(threshold_noise or 0))
+                if opened
+                else mechanism.open(budget)
+            )
+
+    def ask(self, X: Any, *, caller: str = "") -> Replies:
+        """Answer a batch of checked queries. What this caller was answered before, it is answered again, for nothing.
+
+        Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part.
+
+        >>> from quorate.ensemble.estimators import EstimatorTeachers
+        >>> from quorate.mechanisms import SoftMajority
+        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
+        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
+        >>> session.ask(np.arange(3.0)[:, None]).refused
+        array([False, False,  True])
+        """
+        digests = query_digests(X)
+        with self._lock:
+            known = self._memory.recall(caller, digests)
+            places = {digest: place for place, digest in enumerate(digests) if digest not in known}
+            spent, ended = self._ask_new(X, places, known, caller)
+        labels = np.array([known.get(digest, NO_QUORUM) for digest in digests], dtype=np.int64)
+        refused = np.array([digest not in known for digest in digests], dtype=np.bool_)
+        if ended is not None and refused.all():
+            raise ended
+        return Replies(labels=labels, refused=refused, spent=spent)
+
+    def _ask_new(
+        self, X: Any, places: dict[bytes, int], known: dict[bytes, int], caller: str
+    ) -> tuple[Cost, BudgetSpent | None]:
+        """Put new queries to the vote, block by block, and add their answers to `known`."""
+        spent, new, rows = Cost(0.0), list(places), list(places.values())
+        for start in range(0, len(new), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            try:
+                answers = self._release(take_rows(X, rows[block][: self._affordable()]))
+            except (BudgetSpent, RunEnded) as error:
+                return spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
+            fresh = dict(zip(new[block], answers.labels.tolist(), strict=False))  # the rest was refused
+            self._memory.remember(caller, fresh)
+            known.update(fresh)
+            spent = spent + (answers.spent or Cost(0.0))
+            if len(fresh) < len(new[block]):
+                break
+        return spent, None
+
+    def _affordable(self) -> int:
+        """Return how many queries may be counted, so that no ballot is counted in vain, or raise where none may."""
+        if isinstance(self.mechanism, ThresholdMechanism):
+            if self.run is not None and self.run.no_quorums_left == 0:
+                raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
+            return _BLOCK
+        order = self.budget.order
+        paid = self.mechanism.query_cost(order) + self.mechanism.answer_cost(order)
+        if self.budget.affordable(paid) == 0:
+            raise BudgetSpent("the budget cannot pay for another query")
+        return self.budget.affordable(paid)
+
+    def _release(self, X: Any) -> Answers:
+        ballots = self.ensemble.count(X)
+        if self.run is not None:
+            return ballots.put_to(self.run.answers)
+        assert isinstance(self.mechanism, QueryMechanism)
+        mechanism = self.mechanism
+        return ballots.put_to(lambda votes: mechanism.answers(votes, budget=self.budget))

@@ -1,0 +1,284 @@
+"""Knowledge transfer (Bassily, Thakkar and Thakurta 2018): private teachers label public points, a student learns them.
+
+Claim, mode="transfer": the fitted object, `student_` and `labelled_` included, is (epsilon, delta)-differentially
+private under replacement of one unit's rows (a row, or a person where `groups` are given). The public points are not
+protected. Once fitted, nothing more is spent, whatever is predicted.
+
+Claim, mode="label-private": no public points are needed. The units are split in halves by a secret permutation. The
+first half trains the teachers. The second lends its features as public points, and its labels are never read. Then
+- the labels of every unit are protected: replacing one unit's labels is (epsilon, delta)-differentially private;
+- the features of a unit in the first half are protected just as its labels are;
+- the features of a unit in the second half are not protected: the student and `labelled_` may show them.
+
+PROOF.md says why.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from quorate.checks import check_count
+from quorate.ensemble.estimators import take_rows
+from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.predictors import PrivateClassifier
+from quorate.predictors.inputs import allows_missing, check_records, declared_classes
+from quorate.students.halves import labels_of, split_units
+from quorate.students.labelled import Labelled
+from quorate.students.points import k_centre_points, margins, random_points
+from quorate.students.training import train, try_student
+
+__all__ = ["StudentClassifier"]
+
+_POINTS = ("random", "margin", "k-centre")
+_MODES = ("transfer", "label-private")
+_ROUNDS = 5  # batches of points="margin": one at random, the others where the student so far is least sure
+
+Points = NDArray[np.int64]
+Method = TypeVar("Method")
+
+
+def _student_has(method: str) -> Callable[[Method], Method]:
+    has: Callable[[Method], Method] = available_if(
+        lambda self: hasattr(getattr(self, "student_", None) or self._student(), method)
+    )
+    return has
+
+
+class StudentClassifier(ClassifierMixin, BaseEstimator):
+    """An ordinary classifier that may be published, trained on public points that private teachers have labelled.
+
+    Parameters
+    ----------
+    estimator
+        What each teacher is: any scikit-learn classifier; `LogisticRegression()` unless given.
+    student
+        What is trained on the answered points and published: any scikit-learn classifier; a copy of `estimator` unless
+        given.
+    epsilon, delta, teachers, aggregator, classes, no_quorums, disagreement, holdout, n_jobs, backend
+        As for `PrivateClassifier`.
+    queries
+        How many points are put to the vote; all of them where there are fewer.
+    points
+        Which points: "random"; "margin", in five batches, the first at random and the others where the student so
+        far is least sure; "k-centre", each as far as can be from those before it (for matrices of numbers).
+    mode
+        "transfer" asks for `public` points; "label-private" makes them of one half of the records. What is protected
+        then is said at the top of this module.
+
+    `student_` is the fitted student, `labelled_` the points that were asked and their answers, `plan_` the plan,
+    `spent_epsilon_` what it cost, `claim_` the guarantee. No teacher, ballot or private row is kept. If the answered
+    points show one label, the student always says it. If no point is answered, `NoQuorum` is raised.
+
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> public = np.random.default_rng(1).normal(size=(300, 2))
+    >>> made = StudentClassifier(epsilon=2.0, teachers=400, queries=200, aggregator="noisy_max", classes=["no", "yes"])
+    >>> made.fit(X, y, public=public).predict([[3.0, 0.0], [-3.0, 0.0]])
+    array(['yes', 'no'], dtype='<U3')
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        student: Any = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        teachers: int | Literal["auto"] = "auto",
+        aggregator: str = "auto",
+        queries: int = 1000,
+        classes: Any = None,
+        points: Literal["random", "margin", "k-centre"] = "random",
+        mode: Literal["transfer", "label-private"] = "transfer",
+        no_quorums: int | Literal["auto"] = "auto",
+        disagreement: float | None = None,
+        holdout: float = 0.0,
+        n_jobs: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.student = student
+        self.epsilon = epsilon
+        self.delta = delta
+        self.teachers = teachers
+        self.aggregator = aggregator
+        self.queries = queries
+        self.classes = classes
+        self.points = points
+        self.mode = mode
+        self.no_quorums = no_quorums
+        self.disagreement = disagreement
+        self.holdout = holdout
+        self.n_jobs = n_jobs
+        self.backend = backend
+
+    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "StudentClassifier":
+        """Fit teachers on the records, have them label points, train the student, and forget the teachers.
+
+        >>> StudentClassifier().fit([[0.0], [1.0]], [0, 1])
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: mode='transfer' needs public points: fit(X, y, public=...), or mode='label-private'
+        """
+        self._check_settings(public)
+        for name in ("student_", "labelled_", "spent_epsilon_", "plan_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        X = self._rows(X, reset=True)
+        if self.mode == "transfer":
+            return self._transfer(X, y, groups, self._rows(public, reset=False))
+        check_consistent_length(X, y)
+        kept, lent = split_units(len(X), groups)
+        people = None if groups is None else labels_of(groups, kept)
+        return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
+
+    def _transfer(self, X: Any, y: Any, groups: Any, public: Any, places: Points | None = None) -> "StudentClassifier":
+        """Label the public points and train the student; `places` are the row numbers that they are known by."""
+        number = min(self.queries, len(public))
+        self.classes_, labels = declared_classes(self.classes, y)
+        check_records(self, public, estimator=self._estimator(), reset=False)
+        tried = try_student(self._student(), public, self.classes_)
+        if self.points == "margin":
+            margins(tried, take_rows(public, np.arange(1)))
+        chosen = k_centre_points(public, number) if self.points == "k-centre" else None
+        teachers = self._teachers(number).fit(X, labels, groups=groups, public=public)
+        self.plan_, self.unit_ = teachers.plan_, teachers.unit_
+        labelled = self._ask_by_margin(teachers, public, number) if self.points == "margin" else None
+        if labelled is None:
+            labelled = self._ask(teachers, public, self._random(public, number) if chosen is None else chosen)
+        self.spent_epsilon_ = teachers.spent_epsilon()
+        self.labelled_ = labelled if places is None else replace(labelled, asked=places[labelled.asked])
+        if labelled.labels.size == 0:
+            raise NoQuorum(
+                f"none of the {labelled.asked.size} points asked found a quorum: nothing is there to learn, and it "
+                "was paid for. Ask for more teachers, a larger epsilon or fewer queries, or for aggregator='noisy_max'"
+            )
+        self.student_ = self._train(public, labelled)
+        return self
+
+    def _train(self, public: Any, labelled: Labelled) -> Any:
+        """Train a student on the answered points, in the order of the rows: the order of asking does not matter."""
+        order = np.argsort(labelled.points, kind="stable")
+        return train(self._student(), take_rows(public, labelled.points[order]), labelled.labels[order])
+
+    def _check_settings(self, public: Any) -> None:
+        check_count("queries", self.queries)
+        for name, known in (("points", _POINTS), ("mode", _MODES)):
+            if getattr(self, name) not in known:
+                raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        if self.mode == "transfer" and public is None:
+            raise InvalidInput("mode='transfer' needs public points: fit(X, y, public=...), or mode='label-private'")
+        if self.mode == "label-private" and public is not None:
+            raise InvalidInput("mode='label-private' makes its own public points; leave public out, or mode='transfer'")
+
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        """Return rows as the student takes them: a data frame stays one, anything else becomes a matrix of numbers."""
+        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if len(X) < 1:
+                raise InvalidInput("there are no rows; at least 1 is needed")
+            return X
+        finite: Any = "allow-nan" if allows_missing(self._student()) else True
+        return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=finite)
+
+    def _estimator(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _student(self) -> Any:
+        return self._estimator() if self.student is None else self.student
+
+    def _teachers(self, number: int) -> PrivateClassifier:
+        return PrivateClassifier(
+            self._estimator(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            teachers=self.teachers,
+            aggregator=self.aggregator,
+            queries=number,
+            classes=self.classes_,
+            no_quorums=self.no_quorums,
+            disagreement=self.disagreement,
+            holdout=self.holdout,
+            n_jobs=self.n_jobs,
+            backend=self.backend,
+        )
+
+    def _random(self, public: Any, number: int) -> Points:
+        return random_points(np.arange(len(public)), number)
+
+    def _ask(self, teachers: PrivateClassifier, public: Any, points: Points) -> Labelled:
+        """Put these points to the vote. What leaves the teachers leaves here."""
+        try:
+            replies = teachers.predict(take_rows(public, points))  # proof: step 1
+        except BudgetSpent:
+            return Labelled(np.empty(0, np.int64), np.empty(0, np.bool_), self.classes_[:0])
+        return Labelled.of(points, replies, kind=self.classes_.dtype)
+
+    def _ask_by_margin(self, teachers: PrivateClassifier, public: Any, number: int) -> Labelled:
+        """Ask in batches, each where a student of all released labels so far is least sure."""
+        labelled = self._ask(teachers, public, self._random(public, -(-number // _ROUNDS)))
+        while labelled.asked.size < number:
+            left = np.setdiff1d(np.arange(len(public)), labelled.asked)
+            batch = min(-(-number // _ROUNDS), number - labelled.asked.size)
+            if np.unique(labelled.labels).size < 2:
+                chosen = random_points(left, batch)
+            else:  # proof: step 2
+                student = self._train(public, labelled)
+                chosen = left[np.argsort(margins(student, take_rows(public, left)), kind="stable")[:batch]]
+            more = self._ask(teachers, public, chosen)
+            if more.asked.size == 0:
+                break
+            labelled = labelled + more
+        return labelled
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence.
+
+        >>> hasattr(StudentClassifier(), "claim_")
+        False
+        """
+        target = f"({self.epsilon:g}, {self.delta:g})-differentially private"
+        if self.mode == "transfer":
+            text = f"{target}, replacing the rows of one {self.unit_}; the public points are not protected"
+        else:
+            text = (
+                f"{target}, replacing the labels of one {self.unit_}; the features of the half that served as public "
+                "points are not protected"
+            )
+        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the student's labels. Nothing is spent.
+
+        >>> hasattr(StudentClassifier(), "student_")
+        False
+        """
+        check_is_fitted(self, "student_")
+        return np.asarray(self.student_.predict(self._rows(X, reset=False)))
+
+    @_student_has("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's probabilities, one column for each of `classes_`. Nothing is spent.
+
+        >>> from sklearn.svm import LinearSVC
+        >>> hasattr(StudentClassifier(student=LinearSVC()), "predict_proba")
+        False
+        """
+        check_is_fitted(self, "student_")
+        rows = self._rows(X, reset=False)
+        shares = np.zeros((len(rows), len(self.classes_)))
+        shares[:, np.searchsorted(self.classes_, self.student_.classes_)] = self.student_.predict_proba(rows)
+        return shares
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = allows_missing(self._student())
+        tags.non_deterministic = True
+        return tags

@@ -1,0 +1,54 @@
+"""Training the student, which sees public rows and released labels alone."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+
+from quorate.ensemble.estimators import take_rows
+from quorate.errors import InvalidInput
+
+__all__ = ["train", "try_student"]
+
+_TRIED = 200  # rows of a trial, and at least this many for each class
+
+
+def try_student(student: Any, public: Any, classes: NDArray[Any]) -> Any:
+    """Fit a copy on public rows with made-up labels, so that what it refuses is said before anything is spent.
+
+    >>> from sklearn.svm import LinearSVC
+    >>> try_student(LinearSVC(C=-1.0), np.zeros((9, 1)), np.array([0, 1]))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the student does not take the public points (tried with made-up labels) - ...
+    """
+    rows = take_rows(public, np.arange(min(len(public), _TRIED * len(classes))))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            tried = clone(student).fit(rows, classes[np.arange(len(rows)) % len(classes)])
+            tried.predict(take_rows(rows, np.arange(1)))
+        except Exception as error:
+            kind = f"{type(error).__name__}: {error}"
+            raise InvalidInput(
+                f"the student does not take the public points (tried with made-up labels) - {kind}"
+            ) from error
+    return tried
+
+
+def train(student: Any, rows: Any, labels: NDArray[Any]) -> Any:
+    """Return a copy of the student fitted on these rows; where they show one label, one that always says it.
+
+    >>> train(DummyClassifier(), np.zeros((3, 1)), np.array(["yes"] * 3)).predict([[7.0]])
+    array(['yes'], dtype='<U3')
+    """
+    if (labels == labels[0]).all():
+        return DummyClassifier(strategy="most_frequent").fit(rows, labels)
+    try:
+        return clone(student).fit(rows, labels)
+    except Exception as error:
+        error.add_note("The labels are paid for and are kept in `labelled_`: another student can be fitted on them.")
+        raise

@@ -1,0 +1,115 @@
+"""A schema as a JSON document that can be written by hand."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from quorate.errors import InvalidInput
+from quorate.tables.kinds import Category, Kind, Label, Number
+
+__all__ = ["EXAMPLE", "check_keys", "kind_from_document", "kind_to_document", "label_from_document", "read_document"]
+
+EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
+             "hours": {"kind": "number", "low": 0, "high": 100},
+             "sex": {"kind": "category", "categories": ["female", "male"], "missing": "indicator"}},
+ "label": {"column": "income", "classes": ["low", "high"]},
+ "leave_out": ["name"]}"""
+
+_KEYS = {"number": ("centre", "spread", "low", "high", "missing"), "category": ("categories", "missing")}
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    >>> read_document("nowhere.json")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: nowhere.json: there is no such file
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInput(f"{path}: there is no such file")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_twins)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"{path}: this is no JSON: {error.msg} in line {error.lineno}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    if not isinstance(document, dict):
+        raise InvalidInput(f"{path}: a schema must be a JSON object; for example:\n{EXAMPLE}")
+    return document
+
+
+def kind_from_document(column: str, document: object) -> Kind:
+    """Return the kind of a column as the document describes it.
+
+    >>> kind_from_document("age", {"kind": "number", "low": 0, "high": 100})
+    Number(centre=None, spread=None, low=0.0, high=100.0, missing='refuse')
+    >>> kind_from_document("age", {"kind": "date"})
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: column 'age': kind must be "number" or "category", not 'date'
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidInput(f'column {column!r}: expected an object such as {{"kind": "number"}}, not {document!r}')
+    kind = document.get("kind")
+    if kind not in ("number", "category"):
+        raise InvalidInput(f'column {column!r}: kind must be "number" or "category", not {kind!r}')
+    given = {key: value for key, value in document.items() if key != "kind"}
+    check_keys(f"column {column!r}", given, _KEYS[kind])
+    if kind == "category" and "categories" not in given:
+        raise InvalidInput(f"column {column!r}: a category needs its list of categories")
+    try:
+        return Number(**given) if kind == "number" else Category(**given)
+    except InvalidInput as error:
+        raise InvalidInput(f"column {column!r}: {error}") from None
+
+
+def kind_to_document(kind: Kind) -> dict[str, Any]:
+    """Return the description of a kind, without what has its default.
+
+    >>> kind_to_document(Category(["a", "b"]))
+    {'kind': 'category', 'categories': ['a', 'b']}
+    """
+    name = "number" if isinstance(kind, Number) else "category"
+    document: dict[str, Any] = {"kind": name}
+    for key in _KEYS[name]:
+        value = getattr(kind, key)
+        if value is not None and (key, value) != ("missing", "refuse"):
+            document[key] = list(value) if isinstance(value, tuple) else value
+    return document
+
+
+def label_from_document(document: object) -> Label:
+    """Return the label as the document describes it.
+
+    >>> label_from_document({"column": "income", "classes": ["low", "high"]})
+    Label(column='income', classes=('low', 'high'))
+    """
+    if not isinstance(document, Mapping) or set(document) != {"column", "classes"}:
+        raise InvalidInput('label must be an object such as {"column": "income", "classes": ["low", "high"]}')
+    return Label(document["column"], document["classes"])
+
+
+def check_keys(subject: str, document: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuse keys that mean nothing: a mistyped one would be a setting that is silently not made.
+
+    >>> check_keys("a schema", {"colums": {}}, ["columns", "label"])
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: a schema: 'colums' means nothing here; the keys are columns, label
+    """
+    for key in document:
+        if key not in known:
+            raise InvalidInput(f"{subject}: {key!r} means nothing here; the keys are {', '.join(known)}")
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise InvalidInput(f"{name!r} stands twice in one object")
+    return dict(pairs)

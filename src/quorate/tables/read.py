@@ -1,0 +1,129 @@
+"""Tables from files, by suffix. A CSV file is read as texts: what they mean is for the schema to say.
+
+So the type of a column does not hang on the values of all rows, and a row means the same in any file.
+"""
+
+import contextlib
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+
+from quorate.errors import InvalidInput
+from quorate.tables.frames import check_names
+from quorate.tables.roles import Role, check_role
+
+__all__ = ["SUFFIXES", "read_table"]
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
+
+
+def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
+    """Read a CSV, gzipped CSV, Parquet, Arrow or Feather file. `role="private"` keeps line numbers out of errors.
+
+    >>> read_table("patients.xlsx")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: patients.xlsx: the suffix must be one of .csv, .csv.gz, .parquet, .arrow, .feather
+    """
+    role, path = check_role(role), Path(path)
+    readers: dict[str, Callable[[Path, Role], pa.Table]] = dict.fromkeys((".csv", ".csv.gz"), _read_csv)
+    readers[".parquet"] = lambda file, _: pyarrow.parquet.read_table(file, partitioning=None)
+    readers[".arrow"] = readers[".feather"] = lambda file, _: pyarrow.feather.read_table(file)
+    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
+    if suffix is None:
+        raise InvalidInput(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise InvalidInput(f"{path}: there is no such file")
+    try:
+        table = readers[suffix](path, role)
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error):
+        # The text of these errors may hold values of private rows.
+        raise InvalidInput(f"{path}: this is no readable {suffix} file; it may be damaged or misnamed") from None
+    try:
+        check_names(table)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    if table.num_rows == 0:
+        raise InvalidInput(f"{path}: the table has no rows")
+    indices = [name for name in table.column_names if name.startswith("__index_level_")]
+    return table.drop_columns(indices)
+
+
+def _read_csv(path: Path, role: Role) -> pa.Table:
+    names = _header(path)
+    try:
+        table = _parse(path, names, threads=True)
+        if table.num_columns == 1:  # an empty line is a missing value there, not a line to skip
+            table = _parse(path, names, threads=True, skip_empty=False)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
+        raise _malformed(path, names, role) from None
+    return table.rename_columns([name.strip() for name in names])
+
+
+def _header(path: Path) -> list[str]:
+    with _opened(path) as file:
+        try:
+            names = next((line for line in csv.reader(file) if line), [])
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
+    if not names:
+        raise InvalidInput(f"{path}: the file is empty; its first line must name the columns")
+    for separator, called in ((";", "semicolons"), ("\t", "tabs")):
+        if len(names) == 1 and separator in names[0]:
+            raise InvalidInput(f"{path}: values must be separated by commas; the first line has {called}")
+    return names
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _parse(
+    path: Path,
+    names: list[str],
+    *,
+    threads: bool,
+    skip_empty: bool = True,
+    at_wrong_line: Callable[[pyarrow.csv.InvalidRow], str] | None = None,
+) -> pa.Table:
+    compression = "gzip" if path.name.lower().endswith(".gz") else None
+    with pa.input_stream(path, compression=compression) as stream:
+        return pyarrow.csv.read_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(use_threads=threads),
+            parse_options=pyarrow.csv.ParseOptions(
+                newlines_in_values=True, ignore_empty_lines=skip_empty, invalid_row_handler=at_wrong_line
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
+
+
+def _malformed(path: Path, names: list[str], role: Role) -> InvalidInput:
+    """Read once more, line after line, to say which line is wrong. Of private records not even that is said."""
+    expected = f"each line must have {len(names)} values, as many as the first line has names"
+    if role == "private":
+        return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
+    wrong: list[pyarrow.csv.InvalidRow] = []
+
+    def note(line: pyarrow.csv.InvalidRow) -> str:
+        wrong.append(line)
+        return "error"
+
+    with contextlib.suppress(pa.ArrowInvalid):
+        _parse(path, names, threads=False, at_wrong_line=note)
+    if not wrong or wrong[0].number is None:
+        return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
+    return InvalidInput(f"{path}: {expected}, but line {wrong[0].number} has {wrong[0].actual_columns}")

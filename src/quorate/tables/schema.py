@@ -1,0 +1,371 @@
+"""What is known in public about a table: its columns, their kinds, the label and the privacy unit."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from quorate.checks import keep
+from quorate.errors import InvalidInput
+from quorate.tables.document import check_keys, kind_from_document, kind_to_document, label_from_document, read_document
+from quorate.tables.frames import as_table
+from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
+from quorate.tables.kinds import Category, Kind, Label, Number
+from quorate.tables.roles import Role, check_role, refusal, subject
+from quorate.tables.values import is_readable, texts, whole_array
+
+__all__ = ["MISSING_TEXTS", "Schema"]
+
+MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
+
+_BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
+_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How a table becomes numbers. The numbers of a row depend on the schema and on that row alone.
+
+    columns
+        The kind of each feature column, in the order of the features.
+    label
+        The column with the label, and all its classes.
+    groups
+        The column that says which rows belong to one person (or other unit of privacy).
+    leave_out
+        Columns that may be there and are not used.
+    missing_texts
+        Texts that mean that there is no value, unless a column declares one of them as a category.
+
+    >>> from quorate.tables import Category, Number
+    >>> schema = Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])})
+    >>> schema.encode(pa.table({"sex": ["m", "f"], "age": [50, 100]}), role="query").tolist()
+    [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    """
+
+    columns: Mapping[str, Kind]
+    label: Label | None = None
+    groups: str | None = None
+    leave_out: Sequence[str] = ()
+    missing_texts: Sequence[str] = field(default=MISSING_TEXTS, repr=False)
+
+    def __post_init__(self) -> None:
+        keep(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
+        keep(self, missing_texts=_names("missing_texts", self.missing_texts))
+        for name, kind in self.columns.items():
+            if not isinstance(name, str) or not isinstance(kind, Number | Category):
+                raise InvalidInput(f"columns must map names to Number(...) or Category(...), not {name!r} to {kind!r}")
+        if not self.columns:
+            raise InvalidInput("a schema must have at least 1 column to encode")
+        if self.groups is not None and not isinstance(self.groups, str):
+            raise InvalidInput(f"groups must be a column name, not {self.groups!r}")
+        uses = [*self.columns, *self.leave_out, *self._special()]
+        for name in uses:
+            if uses.count(name) > 1:
+                raise InvalidInput(f"column {name!r} has two uses; it is a feature, the label, the groups or left out")
+
+    @classmethod
+    def from_public(
+        cls,
+        table: Any,
+        *,
+        label: str | None = None,
+        classes: Sequence[Any] | None = None,
+        groups: str | None = None,
+        leave_out: Sequence[str] = (),
+        missing_texts: Sequence[str] = MISSING_TEXTS,
+    ) -> "Schema":
+        """Return a schema learned from a table of *public* rows. Never pass private records: nothing is charged.
+
+        A column of numbers gets its mean as centre and its standard deviation as spread, a column of texts its
+        different texts as categories, and one with missing values an indicator. The label and the groups need not be
+        there; classes that are not given are those that the label shows.
+
+        >>> public = pa.table({"age": [30, 50], "sex": ["f", "m"], "income": ["low", "high"]})
+        >>> Schema.from_public(public, label="income").feature_names
+        ['age', 'sex=f', 'sex=m']
+        """
+        table, leave_out = as_table(table), _names("leave_out", leave_out)
+        missing = _names("missing_texts", missing_texts)
+        without = {*leave_out, *([label] if label else []), *([groups] if groups else [])}
+        kinds = kinds_from_public(table, without=without, missing=missing)
+        if label is not None and classes is None:
+            classes = classes_from_public(table, label, missing=missing)
+        named = Label(label, classes) if label is not None and classes is not None else None
+        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
+
+    @classmethod
+    def numbers(
+        cls,
+        table: Any,
+        *,
+        label: str | None = None,
+        classes: Sequence[Any] | None = None,
+        groups: str | None = None,
+        leave_out: Sequence[str] = (),
+        missing_texts: Sequence[str] = MISSING_TEXTS,
+    ) -> "Schema":
+        """Return a schema that takes every column as it is, for tables of numbers: nothing is centred or scaled.
+
+        Of the table, only the names and the types of its columns are used, so it may be the private one. (A CSV file
+        has no types: a column there is one of numbers if all its texts are.) A column of texts is refused: it needs a
+        public table or a schema.
+
+        >>> Schema.numbers(pa.table({"age": [30, 50], "ill": [0, 1]}), label="ill", classes=[0, 1]).feature_names
+        ['age']
+        """
+        table, leave_out = as_table(table), _names("leave_out", leave_out)
+        if label is not None and classes is None:
+            raise InvalidInput(
+                f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
+                "from private records"
+            )
+        without = {*leave_out, *([label] if label else []), *([groups] if groups else [])}
+        missing = _names("missing_texts", missing_texts)
+        kinds = kinds_from_header(table, without=without, missing=missing)
+        named = Label(label, classes) if label is not None and classes is not None else None
+        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Schema":
+        """Return the schema that a JSON object describes.
+
+        >>> Schema.from_document({"columns": {"age": {"kind": "number"}}}).feature_names
+        ['age']
+        """
+        check_keys("a schema", document, _KEYS)
+        columns = document.get("columns")
+        if not isinstance(columns, Mapping):
+            raise InvalidInput('a schema needs "columns", an object with one entry for each column to encode')
+        label = document.get("label")
+        return cls(
+            {name: kind_from_document(name, described) for name, described in columns.items()},
+            label=None if label is None else label_from_document(label),
+            groups=document.get("groups"),
+            leave_out=document.get("leave_out", ()),
+            missing_texts=document.get("missing_texts", MISSING_TEXTS),
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that describes this schema.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number()}, groups="person").to_document()["groups"]
+        'person'
+        """
+        document: dict[str, Any] = {"columns": {name: kind_to_document(kind) for name, kind in self.columns.items()}}
+        if self.label is not None:
+            document["label"] = {"column": self.label.column, "classes": list(self.label.classes)}
+        if self.groups is not None:
+            document["groups"] = self.groups
+        return document | {"leave_out": list(self.leave_out), "missing_texts": list(self.missing_texts)}
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Schema":
+        """Read a schema from a JSON file.
+
+        >>> Schema.load("nowhere.json")
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: nowhere.json: there is no such file
+        """
+        document = read_document(path)
+        try:
+            return cls.from_document(document)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from None
+
+    def to_json(self) -> str:
+        """Return the schema as the text of a JSON file.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number()}).to_json().splitlines()[1]
+        '  "columns": {'
+        """
+        return json.dumps(self.to_document(), indent=2, ensure_ascii=False) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a JSON file, to be read and changed by hand.
+
+        >>> import tempfile
+        >>> from quorate.tables import Number
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Schema({"age": Number()}).save(f"{folder}/schema.json")
+        ...     Schema.load(f"{folder}/schema.json") == Schema({"age": Number()})
+        True
+        """
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    def with_label(self, column: str, classes: Sequence[Any] | None = None) -> "Schema":
+        """Return the same schema with another label, which is then no feature. Classes stay if they are declared.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number(), "ill": Number()}).with_label("ill", [0, 1]).feature_names
+        ['age']
+        """
+        if classes is None:
+            if self.label is None or self.label.column != column:
+                raise InvalidInput(
+                    f"the classes of the label {column!r} must be declared (classes=..., --classes, or in the schema)"
+                )
+            return self
+        return replace(self, **self._without(column), label=Label(column, classes))
+
+    def with_groups(self, column: str) -> "Schema":
+        """Return the same schema with this column as the privacy unit, which is then no feature.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number(), "person": Number()}).with_groups("person").feature_names
+        ['age']
+        """
+        return replace(self, **self._without(column), groups=column)
+
+    def with_missing_texts(self, more: Sequence[str]) -> "Schema":
+        """Return the same schema with more texts that mean that there is no value.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number()}).with_missing_texts(["?"]).missing_texts[-1]
+        '?'
+        """
+        return replace(self, missing_texts=(*self.missing_texts, *_names("missing_texts", more)))
+
+    def without(self, columns: Sequence[str]) -> "Schema":
+        """Return the same schema with these columns left out: they may be there and are not used.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number(), "name": Number()}).without(["name"]).leave_out
+        ('name',)
+        """
+        named = _names("leave_out", columns)
+        return replace(
+            self,
+            columns={name: kind for name, kind in self.columns.items() if name not in named},
+            leave_out=tuple(dict.fromkeys([*self.leave_out, *named])),
+        )
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the encoded columns.
+
+        >>> from quorate.tables import Category
+        >>> Schema({"sex": Category(["f", "m"], missing="indicator")}).feature_names
+        ['sex=f', 'sex=m', 'sex is missing']
+        """
+        return [feature for name, kind in self.columns.items() for feature in kind.feature_names(name)]
+
+    def encode(self, table: Any, *, role: Role = "private") -> NDArray[np.float64]:
+        """Return one row of numbers for each row of the table.
+
+        `role` says whose rows they are. In a query or a public table an error names the column and the first row; of
+        private records it names the column and nothing else.
+
+        >>> from quorate.tables import Number
+        >>> Schema({"age": Number()}).encode(pa.table({"age": [1, None]}), role="query")
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: the queries, column 'age', row 2 ...: a value is missing; ...
+        """
+        role, table = check_role(role), as_table(table)
+        self._check_columns(table, role)
+        widths = [kind.width for kind in self.columns.values()]
+        encoded = np.empty((table.num_rows, sum(widths)))
+        offsets = np.cumsum([0, *widths])
+        for start, block in _blocks(table.select(list(self.columns))):
+            for place, (name, kind) in enumerate(self.columns.items()):
+                rows = kind.encode(
+                    whole_array(block.column(name)), name, role=role, missing=self.missing_texts, start=start
+                )
+                encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
+        return encoded
+
+    def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
+        """Return the label of each row, as one of the declared classes: whole numbers if all of them are, else texts.
+
+        >>> schema = Schema.numbers(pa.table({"age": [30], "ill": ["yes"]}), label="ill", classes=["no", "yes"])
+        >>> schema.labels(pa.table({"ill": [" yes", "no"]})).tolist()
+        ['yes', 'no']
+        """
+        if self.label is None:
+            raise InvalidInput("the schema has no label: declare its column and classes")
+        column = self._special_column(as_table(table), self.label.column, check_role(role))
+        codes = self.label.codes(column, role=role, missing=self.missing_texts)
+        return np.asarray(self.label.classes)[codes]
+
+    def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
+        """Return a number for each row, the same for rows of one person, or None if the schema has no groups.
+
+        >>> from quorate.tables import Number
+        >>> schema = Schema({"age": Number()}, groups="person")
+        >>> schema.units(pa.table({"person": ["ann", "bob", "ann"]}))
+        array([0, 1, 0])
+        """
+        if self.groups is None:
+            return None
+        column = self._special_column(as_table(table), self.groups, check_role(role))
+        written = texts(column, missing=self.missing_texts)
+        if written.null_count:
+            first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
+            raise refusal(role, self.groups, "it is not said whose row it is", row=first)
+        units: NDArray[np.int64] = written.dictionary_encode().indices.to_numpy().astype(np.int64)
+        return units
+
+    def _special(self) -> list[str]:
+        return [*([self.label.column] if self.label else []), *([self.groups] if self.groups else [])]
+
+    def _without(self, column: str) -> dict[str, Any]:
+        return {
+            "columns": {name: kind for name, kind in self.columns.items() if name != column},
+            "leave_out": tuple(name for name in self.leave_out if name != column),
+        }
+
+    def _special_column(self, table: pa.Table, name: str, role: Role) -> pa.Array:
+        if name not in table.column_names:
+            raise InvalidInput(
+                f"{subject(role)} must have the column {name!r}; the columns are {_shown(table.column_names)}"
+            )
+        _check_type(name, table.schema.field(name).type, role)
+        return whole_array(table.column(name))
+
+    def _check_columns(self, table: pa.Table, role: Role) -> None:
+        known = {*self.columns, *self.leave_out, *self._special()}
+        lacking = [name for name in self.columns if name not in table.column_names]
+        unknown = [name for name in table.column_names if name not in known]
+        if lacking:
+            found = f"; the columns are {_shown(table.column_names)}"
+            raise InvalidInput(f"{subject(role)} must have the columns {_shown(lacking)}{found}")
+        if unknown:
+            raise InvalidInput(
+                f"the schema does not know these columns of {subject(role)}: {_shown(unknown)}; take them away, or "
+                'name them under "leave_out" in the schema (--leave-out)'
+            )
+        for name in self.columns:
+            _check_type(name, table.schema.field(name).type, role)
+
+
+def _check_type(name: str, kind: pa.DataType, role: Role) -> None:
+    if not is_readable(kind):
+        raise InvalidInput(
+            f"{subject(role)}, column {name!r}: values must be numbers, texts or truth values, not {kind}"
+        )
+
+
+def _blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    for start in range(0, table.num_rows, _BLOCK):
+        yield start, table.slice(start, _BLOCK)
+
+
+def _names(name: str, values: object) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
+        raise InvalidInput(f"{name} must be a list of texts, not {values!r}")
+    return tuple(values)
+
+
+def _shown(names: Sequence[str]) -> str:
+    listed = ", ".join(repr(name) for name in names[:20])
+    return listed + (", ..." if len(names) > 20 else "")

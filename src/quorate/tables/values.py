@@ -1,0 +1,142 @@
+"""Columns of any type as texts or as numbers. Each value is turned by itself: no other row has a say."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = ["NotANumber", "canonical_text", "is_readable", "numbers", "texts", "whole_array"]
+
+_EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
+
+
+class NotANumber(Exception):
+    """A text that is no number stands in this row. Whoever catches it decides what may be said.
+
+    >>> NotANumber(3).row
+    3
+    """
+
+    def __init__(self, row: int) -> None:
+        super().__init__()
+        self.row = row
+
+
+def is_readable(kind: pa.DataType) -> bool:
+    """Say whether values of this Arrow type can be read: numbers, texts, truth values, and dictionaries of them.
+
+    >>> is_readable(pa.int8()), is_readable(pa.timestamp("s"))
+    (True, False)
+    """
+    if pa.types.is_dictionary(kind):
+        return is_readable(kind.value_type)
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return numeric or pa.types.is_boolean(kind) or pa.types.is_null(kind) or _is_text(kind)
+
+
+def whole_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, with dictionaries and views turned into plain values.
+
+    >>> whole_array(pa.chunked_array([pa.array(["a", "b"]).dictionary_encode()])).to_pylist()
+    ['a', 'b']
+    """
+    if pa.types.is_dictionary(column.type):
+        plain = column.type.value_type
+        parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
+        column = pa.chunked_array(parts, type=pa.large_string() if _is_textual(plain) else plain)
+    column = _plain(column)
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
+    """Return values as texts without blanks around them, and null where a value is missing.
+
+    A whole number is written as one whatever its type: 5 and 5.0 are the same text.
+
+    >>> texts(pa.array([" a", "?", None]), missing=["?"]).to_pylist()
+    ['a', None, None]
+    >>> texts(pa.array([5.0, 0.5, float("nan")])).to_pylist()
+    ['5', '0.5', None]
+    """
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        written = _written(column.cast(pa.float64()))
+    elif _is_text(column.type):
+        written = pc.utf8_trim_whitespace(column)
+    else:
+        written = column.cast(pa.large_string())
+    values = pa.array(list(missing), type=written.type)
+    return pc.if_else(pc.is_in(written, value_set=values), pa.scalar(None, written.type), written)
+
+
+def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
+    """Return values as 64-bit floats, and NaN where a value is missing. A text that is no number is `NotANumber`.
+
+    >>> numbers(pa.array([" 1.5", "", "2e3"]), missing=[""])
+    array([1.5e+00,     nan, 2.0e+03])
+    """
+    if _is_text(column.type):
+        column = _parsed(texts(column, missing=missing))
+    elif pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    plain: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return plain
+
+
+def canonical_text(value: object) -> str:
+    """Return how `texts` would write a value, so that what a schema declares meets what a table holds.
+
+    >>> canonical_text(" a "), canonical_text(5.0), canonical_text(True)
+    ('a', '5', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    return str(value).strip()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_textual(kind: pa.DataType) -> bool:
+    return _is_text(kind) or bool(pa.types.is_null(kind))
+
+
+def _plain(column: Any) -> Any:
+    """Return texts in the one layout that all functions of Arrow know; other values as they are."""
+    return column.cast(pa.large_string()) if _is_textual(column.type) else column
+
+
+def _written(column: pa.Array) -> pa.Array:
+    plain = column.to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        whole = (np.floor(plain) == plain) & (np.abs(plain) < _EXACT)
+    integers = pa.array(np.where(whole, plain, 0.0).astype(np.int64)).cast(pa.large_string())
+    decimals = pa.array(plain, mask=np.isnan(plain)).cast(pa.large_string())
+    return pc.if_else(pa.array(whole), integers, decimals)
+
+
+def _parsed(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        raise NotANumber(_first_wrong(column)) from None
+
+
+def _first_wrong(column: pa.Array) -> int:
+    """Return the first row whose text is no number, knowing that there is one: by halving."""
+    start, stop = 0, len(column)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            column.slice(start, middle - start).cast(pa.float64())
+        except pa.ArrowInvalid:
+            stop = middle
+        else:
+            start = middle
+    return start

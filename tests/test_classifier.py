@@ -1,0 +1,389 @@
+"""PrivateClassifier: scikit-learn manners, a budget inside, and answers that are paid for once."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
+from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
+from quorate.predictors import PrivateClassifier, load, save
+from quorate.session import query_digests
+
+# One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.
+PLAIN = PrivateClassifier(epsilon=1e6, delta=1e-6, teachers=1, aggregator="noisy_max", queries=1000)
+PICKLED = "a fitted classifier holds a budget and is not copied or pickled: the copy would spend it a second time"
+NOT_APPLICABLE = {
+    "check_estimators_pickle": PICKLED,
+}
+
+
+@parametrize_with_checks([PLAIN], expected_failed_checks=lambda estimator: NOT_APPLICABLE)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def records():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(20_000, 2))
+    return X, np.where(X[:, 0] + 0.2 * X[:, 1] > 0, "yes", "no")
+
+
+EASY, HARD = [[3.0, 0.0], [-3.0, 0.0]], [[0.0, 0.0]]
+
+
+def _quorum(**settings):
+    known = {"epsilon": 2.0, "delta": 1e-6, "teachers": 400, "aggregator": "quorum", "no_quorums": 5, "queries": 100}
+    return PrivateClassifier(**(known | {"classes": ["no", "yes"]} | settings))
+
+
+@pytest.fixture
+def asked(records):
+    return _quorum().fit(*records)
+
+
+# Answers
+
+
+def test_answers_are_labels_with_a_mask(asked):
+    answers = asked.predict(EASY + HARD)
+    assert answers.labels.tolist() == ["yes", "no", None]
+    assert answers.answered.tolist() == [True, True, False]
+    assert answers.no_quorum.tolist() == [False, False, True]
+    assert answers.refused == 0
+    assert answers.spent == asked.mechanism_.no_quorum_cost(asked.mechanism_.order)
+    assert isinstance(answers, np.ndarray)
+    assert (answers == np.array(["yes", "no", "no"])).tolist() == [True, True, False]
+
+
+def test_only_answers_cost_nothing(asked):
+    before = asked.budget_.spent()
+    asked.predict(np.array(EASY).repeat(50, axis=0) + np.arange(100)[:, None] / 1000)
+    assert asked.budget_.spent() == before
+
+
+def test_no_quorum_may_be_filled_or_raised(records):
+    X = np.array(EASY + HARD)
+    guessing = _quorum(on_no_quorum="random").fit(*records)
+    seen = {guessing.predict(HARD).tolist()[0] for _ in range(60)}  # remembered as no quorum, drawn anew each time
+    assert seen == {"yes", "no"}
+    assert guessing.predict(X).answered.tolist() == [True, True, False]
+    strict = _quorum(on_no_quorum="raise").fit(*records)
+    with pytest.raises(NoQuorum, match="1 of 3 queries found no quorum; they were paid for") as caught:
+        strict.predict(X)
+    assert caught.value.predictions.tolist() == ["yes", "no", None]
+
+
+def test_once_spent_it_refuses(asked):
+    hard = np.array(HARD).repeat(8, axis=0) + np.arange(8)[:, None] * 1e-6
+    answers = asked.predict(np.concatenate([hard, EASY]))
+    assert answers.refused == 5  # five no-quorums were met; the other three and both easy ones were not asked
+    assert answers.labels.tolist() == [None] * 10
+    with pytest.raises(BudgetSpent, match="Queries answered before can be asked again"):
+        asked.predict(EASY)
+    again = asked.predict(np.concatenate([hard[:5], EASY]))
+    assert again.refused == 2
+    assert asked.spent_epsilon() <= 2.0
+
+
+def test_a_stream_is_answered_one_by_one(asked):
+    def queries():
+        yield EASY[0]
+        yield np.array(EASY[1])
+        yield from ([0.0, shift * 1e-6] for shift in range(9))
+
+    stream = asked.stream(queries())
+    assert [next(stream) for _ in range(7)] == ["yes", "no", *[None] * 5]
+    with pytest.raises(BudgetSpent):
+        next(stream)
+
+
+def test_a_caller_is_answered_the_same_again_for_nothing(asked):
+    def left():
+        return asked.session_.run.no_quorums_left
+
+    asked.predict(HARD * 3, caller="a")
+    assert left() == 4
+    asked.predict(np.array(HARD) * -1.0, caller="a")  # -0.0 is 0.0
+    asked.predict(np.array(HARD, dtype=np.float32), caller="a")
+    assert left() == 4
+    asked.predict(HARD, caller="b")
+    assert left() == 3
+
+
+def test_repeats_do_not_recover_the_votes(records):
+    """A noisy maximum asked again and again would give its noise away."""
+    near = [[0.05, 0.0]]
+    classifier = PrivateClassifier(
+        epsilon=1.0, teachers=300, aggregator="noisy_max", queries=2000, classes=["no", "yes"]
+    ).fit(*records)
+    assert len({classifier.predict(near).tolist()[0] for _ in range(200)}) == 1
+
+
+def test_digests_tell_queries_apart():
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    assert len(set(query_digests(X))) == 500
+    frame = pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["x", "y", "x"]})
+    first, second, third = query_digests(frame)
+    assert first == third != second
+    assert query_digests(pl.DataFrame({"a": [1.0], "b": ["x"]})) == [first]
+
+
+# Frames
+
+
+def test_pandas_and_polars_are_taken_by_name(records):
+    X, y = records
+    frame = pd.DataFrame(X, columns=["age", "dose"])
+    classifier = _quorum().fit(frame, y)
+    assert classifier.feature_names_in_.tolist() == ["age", "dose"]
+    assert classifier.predict(pd.DataFrame(EASY, columns=["age", "dose"])).tolist() == ["yes", "no"]
+    assert classifier.predict(pl.DataFrame({"age": [3.0], "dose": [0.0]})).tolist() == ["yes"]
+    with pytest.raises(ValueError, match="feature names"):
+        classifier.predict(pd.DataFrame(EASY, columns=["dose", "age"]))
+
+
+def _mixed(rows):
+    generator = np.random.default_rng(1)
+    frame = pd.DataFrame({"ward": generator.choice(["east", "west"], rows), "age": generator.normal(size=rows)})
+    frame.loc[generator.random(rows) < 0.1, "age"] = np.nan
+    return frame, (frame["ward"] == "east").to_numpy()
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
+def test_each_teacher_may_prepare_its_own_columns(kind):
+    frame, y = _mixed(3000)
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["ward"]),
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age"]),
+    )
+    columns.set_output(transform="default")
+    estimator = make_pipeline(columns, LogisticRegression())
+    classifier = PrivateClassifier(
+        estimator, epsilon=8.0, teachers=60, aggregator="noisy_max", queries=10, classes=[False, True]
+    )
+    public = kind(frame[:50])
+    assert classifier.fit(kind(frame), y, public=public).predict(kind(frame[:4])).tolist() == y[:4].tolist()
+    broken = clone(classifier).set_params(estimator=make_pipeline(StandardScaler(), LogisticRegression()))
+    with pytest.raises(InvalidInput, match=r"missing values|tried on rows that are not private"):
+        broken.fit(kind(frame), y, public=public)
+
+
+def test_missing_values_where_the_estimator_takes_them():
+    frame, y = _mixed(2000)
+    X = frame[["age"]].to_numpy()
+    settings = {"epsilon": 8.0, "teachers": 40, "aggregator": "noisy_max", "queries": 10}
+    PrivateClassifier(DecisionTreeClassifier(), **settings).fit(X, y).predict([[np.nan]])
+    with pytest.raises(ValueError, match="NaN"):
+        PrivateClassifier(KNeighborsClassifier(), **settings).fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        PrivateClassifier(**settings).fit(X, y)
+
+
+# Bad input, before anything is spent
+
+
+def _bad_queries():
+    return {
+        "a missing value": ([[np.nan, 0.0]], "NaN"),
+        "a column too many": ([[1.0, 2.0, 3.0]], "expecting 2 features"),
+        "one row without brackets": ([1.0, 2.0], "2D array"),
+        "no rows": (np.empty((0, 2)), "0 sample"),
+        "text": ([["a", "b"]], "could not convert|dtype|numeric"),
+    }
+
+
+@pytest.mark.parametrize("kind", _bad_queries())
+def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
+    queries, text = _bad_queries()[kind]
+    before = asked.budget_.spent()
+    with pytest.raises(ValueError, match=text):
+        asked.predict(queries)
+    assert asked.budget_.spent() == before
+    assert asked.session_.run.no_quorums_left == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"epsilon": 0}, InvalidInput, "epsilon must be a positive finite number"),
+        ({"delta": 1.5}, InvalidInput, "delta must be at least 0 and below 1"),
+        ({"teachers": 0}, InvalidInput, "teachers must be a whole number of at least 1"),
+        ({"teachers": 50_000}, InvalidInput, "teachers must be at most records=20000"),
+        ({"aggregator": "loudest"}, InvalidInput, "aggregator"),
+        ({"on_no_quorum": "shrug"}, InvalidInput, "on_no_quorum must be one of abstain, random, raise"),
+        ({"holdout": 0.9}, InvalidInput, "holdout must be a share from 0 to 0.5"),
+        ({"classes": ["yes"]}, InvalidInput, "at least 2 classes"),
+        ({"classes": ["yes", "yes"]}, InvalidInput, "declared once"),
+        ({"classes": ["no", "perhaps"]}, InvalidInput, "labels that were not declared"),
+        ({"classes": [0, 1]}, InvalidInput, "labels that were not declared"),
+        ({"queries": 1.5}, InvalidInput, "queries must be a whole number"),
+    ],
+)
+def test_bad_settings(records, settings, error, text):
+    with pytest.raises(error, match=text):
+        _quorum(**settings).fit(*records)
+
+
+def test_errors_of_fit_repeat_no_value(records):
+    X, y = records[0], records[1].astype(object)
+    y[7] = "secret diagnosis"
+    with pytest.raises(InvalidInput) as caught:
+        _quorum().fit(X, y)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_infeasible_request_says_what_would_do(records):
+    with pytest.raises(Infeasible, match=r"epsilon|teachers|records"):
+        PrivateClassifier(epsilon=0.01, teachers=20, queries=10_000).fit(*records)
+
+
+# The budget is not copied
+
+
+def test_no_copies(asked):
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="spend the budget a second time"):
+            copied(asked)
+    assert clone(asked).get_params()["teachers"] == 400
+    assert not hasattr(clone(asked), "session_")
+
+
+# Remark 1
+
+
+def test_the_estimate_guides_the_plan(records):
+    X, y = records
+    classifier = _quorum(holdout=0.25, no_quorums="auto", teachers=600, epsilon=4.0).fit(X, y)
+    estimate = classifier.estimate_
+    assert estimate.held_out == 5000
+    assert abs(estimate.error - 0.03) < 6 * estimate.deviation + 0.05
+    assert estimate.epsilon + classifier.budget_.epsilon <= 4.0
+    assert estimate.delta + classifier.budget_.delta <= 1e-6
+    assert classifier.spent_epsilon() > estimate.epsilon
+    assert classifier.predict(EASY).tolist() == ["yes", "no"]
+
+
+# Files
+
+
+@pytest.mark.parametrize("estimator", [None, DecisionTreeClassifier(max_depth=2), KNeighborsClassifier(3)], ids=str)
+@pytest.mark.parametrize("aggregator", ["quorum", "noisy_max", "confident_max", "soft_majority"])
+def test_a_saved_classifier_goes_on_with_its_budget(records, tmp_path, estimator, aggregator):
+    if estimator is not None and aggregator not in ("quorum", "noisy_max"):
+        pytest.skip("one of each kind is enough")
+    X, y = records[0][:4000], records[1][:4000]
+    settings = {"aggregator": aggregator, "epsilon": 20.0, "teachers": 150, "queries": 20, "no_quorums": 5}
+    if aggregator in ("noisy_max", "confident_max", "soft_majority"):
+        settings["no_quorums"] = "auto"
+    classifier = _quorum(estimator=estimator, **settings).fit(X, y)
+    first = classifier.predict(EASY)
+    folder = save(classifier, tmp_path / "model")
+    loaded = load(folder)
+    assert loaded.mechanism_ == classifier.mechanism_
+    assert loaded.budget_.spent() == classifier.budget_.spent()
+    assert first.tolist() == ["yes", "no"] == loaded.predict(EASY).tolist()
+    loaded.predict(HARD)
+    assert classifier.budget_.spent() == loaded.budget_.spent()  # one budget for both
+    spent = load(folder).budget_.spent()
+    load(folder).predict(HARD)  # remembered
+    assert load(folder).budget_.spent() == spent
+
+
+def test_a_run_that_redraws_its_threshold_is_not_kept(records, tmp_path):
+    classifier = _quorum(aggregator="stability", epsilon=20.0).fit(*records)
+    with pytest.raises(
+        InvalidInput, match="redraws its threshold and cannot be kept in a file; use aggregator='quorum'"
+    ):
+        save(classifier, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_resumed_run_keeps_its_noise(asked, tmp_path):
+    folder = save(asked, tmp_path / "model")
+    assert load(folder).session_.run.threshold_noise == asked.session_.run.threshold_noise
+
+
+def test_tampered_models_are_refused(asked, tmp_path):
+    def changed(name, change):
+        folder = save(_copy(), tmp_path / name)
+        change(folder)
+        return folder
+
+    made = iter(range(100))
+
+    def _copy():
+        next(made)
+        X = np.random.default_rng(0).normal(size=(4000, 2))
+        return _quorum(epsilon=20.0, teachers=100).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+
+    def edit_manifest(folder):
+        text = json.loads((folder / "manifest.json").read_text())
+        text["settings"]["epsilon"] = 99.0
+        (folder / "manifest.json").write_text(json.dumps(text))
+
+    def flip_a_bit(folder):
+        content = bytearray((folder / "teachers.npz").read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / "teachers.npz").write_bytes(content)
+
+    cases = {
+        "manifest": (edit_manifest, "belongs to another model"),
+        "teachers": (flip_a_bit, "was changed after the model was saved"),
+        "gone": (lambda folder: (folder / "estimator.skops").unlink(), "is missing from the model"),
+        "ledger": (lambda folder: (folder / "ledger.sqlite").unlink(), "without its ledger"),
+        "nothing": (lambda folder: (folder / "manifest.json").unlink(), "is not a model"),
+    }
+    for name, (change, text) in cases.items():
+        with pytest.raises(InvalidInput, match=text):
+            load(changed(name, change))
+    with pytest.raises(InvalidInput, match="never overwritten"):
+        save(_copy(), tmp_path / "manifest")
+    first, second = (save(_copy(), tmp_path / name) for name in ("first", "second"))
+    (first / "ledger.sqlite").write_bytes((second / "ledger.sqlite").read_bytes())
+    with pytest.raises(InvalidInput, match="belongs to another model"):
+        load(first)
+
+
+def test_a_model_folder_is_for_its_owner(asked, tmp_path):
+    assert save(asked, tmp_path / "model").stat().st_mode & 0o077 == 0
+
+
+# The mechanism is what the plan says
+
+
+def test_the_mechanism_is_calibrated_for_the_budget(asked):
+    assert isinstance(asked.mechanism_, Quorum)
+    assert asked.mechanism_.epsilon(delta=1e-6) <= 2.0
+    assert "(2, 1e-06)-differentially private under replacement of one row" in asked.claim_
+
+
+def test_undeclared_classes_are_said_to_be_public(records):
+    classifier = _quorum(classes=None).fit(*records)
+    assert "the label set was read from y and counts as public" in classifier.claim_
+
+
+def test_answers_have_the_law_of_the_mechanism(records):
+    """A noisy maximum on a split vote: both labels come up. False alarm 2 * 0.75**200 or less."""
+    X = np.zeros((400, 1))
+    y = np.arange(400) % 2
+    classifier = PrivateClassifier(epsilon=1.0, teachers=400, aggregator="noisy_max", queries=300).fit(X, y)
+    assert isinstance(classifier.mechanism_, NoisyMax)
+    answers = classifier.predict(np.arange(200.0)[:, None] * 1e-9)
+    assert set(answers.tolist()) == {0, 1}
+    assert NO_QUORUM not in answers.tolist()

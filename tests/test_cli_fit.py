@@ -1,0 +1,437 @@
+"""`quorate fit` and `quorate predict`, end to end, and what they refuse before anything is spent."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from quorate.cli import main
+from quorate.cli.fit import LEARNERS
+from quorate.tables import Category, Label, Number, Schema
+
+TOWNS = np.array(["north", "south", "west"])
+
+
+def people(rows, seed):
+    """Rows whose label follows from dose and town, but for a few; the ids repeat, four rows a person."""
+    chance = np.random.default_rng(seed)
+    dose, town = chance.normal(50, 10, rows).round(3), chance.integers(0, 3, rows)
+    score = (dose - 50) / 10 + (town == 0) * 1.5 - 0.5
+    return pa.table(
+        {
+            "dose": dose,
+            "age": chance.integers(20, 90, rows),
+            "town": np.char.add(" ", TOWNS[town]),
+            "ill": np.where(score + chance.normal(0, 0.1, rows) > 0, "yes", "no"),
+            "person": np.arange(rows) // 4,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    pyarrow.csv.write_csv(people(8000, 1), folder / "records.csv")
+    pyarrow.csv.write_csv(people(400, 2).drop_columns(["person"]), folder / "public.csv")
+    pyarrow.csv.write_csv(people(60, 3).drop_columns(["person", "ill"]), folder / "queries.csv")
+    pyarrow.parquet.write_table(people(60, 3).drop_columns(["person"]), folder / "queries.parquet")
+    pyarrow.parquet.write_table(people(4000, 4).select(["dose", "age", "ill"]), folder / "numbers.parquet")
+    Schema(
+        {"dose": Number(low=0, high=100), "age": Number(centre=50, spread=20), "town": Category(TOWNS.tolist())},
+        label=Label("ill", ["no", "yes"]),
+        leave_out=["person"],
+    ).save(folder / "schema.json")
+    return folder
+
+
+SETTINGS = ["--epsilon", "2", "--delta", "1e-5", "--teachers", "200"]
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    """A model that answers 40 queries and no more."""
+    folder = data / "model"
+    arguments = [
+        data / "records.csv",
+        "--label",
+        "ill",
+        "--public",
+        data / "public.csv",
+        "--groups",
+        "person",
+        *SETTINGS,
+    ]
+    assert quorate("fit", *arguments, "--aggregator", "noisy_max", "--queries", "40", "--out", folder, "--json") == 0
+    return folder
+
+
+def quorate(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def spent(folder):
+    """What is on the disk, not what a process remembers."""
+    return (folder / "ledger.sqlite").read_bytes()
+
+
+def table(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def first(data, rows, name="few.csv", start=0):
+    path = data / name
+    lines = (data / "queries.csv").read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], *lines[1 + start : 1 + start + rows]]))
+    return path
+
+
+def test_fit_says_what_it_made(data, tmp_path, capsys):
+    arguments = [data / "records.csv", "--schema", data / "schema.json", "--groups", "person", *SETTINGS]
+    page = tmp_path / "page.html"
+    assert quorate("fit", *arguments, "--out", tmp_path / "m", "--report", page, "--queries", "40", "--json") == 0
+    shown = capsys.readouterr()
+    made = json.loads(shown.out)
+    assert (made["teachers"], made["privacy_unit"], made["label"], made["classes"]) == (
+        200,
+        "person",
+        "ill",
+        ["no", "yes"],
+    )
+    assert made["features"] == 5
+    assert made["claim"].startswith("(2, 1e-05)-differentially private")
+    assert made["plan"]["epsilon"] == 2.0
+    assert shown.err == ""
+    assert "<html" in page.read_text()
+    assert Schema.load(tmp_path / "m" / "schema.json").groups == "person"
+
+
+def test_fit_on_paper_and_without_a_terminal(data, tmp_path, capsys):
+    arguments = [data / "numbers.parquet", "--label", "ill", "--classes", "no, yes", *SETTINGS]
+    assert quorate("fit", *arguments, "--out", tmp_path / "a" / "m", "--queries", "20") == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "privacy unit" in shown.err
+    assert "\x1b" not in shown.err
+
+
+def test_answers_as_csv_and_the_bill(data, tmp_path, capsys):
+    folder = tmp_path / "m"
+    arguments = [data / "records.csv", "--label", "ill", "--public", data / "public.csv", "--leave-out", "person"]
+    assert quorate("fit", *arguments, *SETTINGS, "--queries", "100", "--aggregator", "quorum", "--out", folder) == 0
+    capsys.readouterr()
+    out = tmp_path / "answers.csv"
+    assert quorate("predict", folder, data / "queries.csv", "--out", out, "--json") == 0
+    bill = json.loads(capsys.readouterr().out)
+    rows = table(out.read_text())
+    assert len(rows) == bill["queries"] == 60
+    assert bill["answered"] == sum(row["outcome"] == "answered" for row in rows)
+    assert bill["answered"] + bill["no_quorum"] == 60
+    assert bill["answered"] > 30
+    assert 0 < bill["epsilon_spent"] <= bill["epsilon_allowed"] == 2.0
+    assert 0 <= bill["budget_left_percent"] < 100
+    truth = people(60, 3)["ill"].to_pylist()
+    pairs = [(row["answer"], right) for row, right in zip(rows, truth, strict=True) if row["outcome"] == "answered"]
+    assert sum(answer == right for answer, right in pairs) > 0.9 * len(pairs)
+    assert all(row["answer"] == "" for row in rows if row["outcome"] == "no_quorum")
+    # Printed, from another kind of file, with the label in it: the same queries, so the same answers, for nothing.
+    before = spent(folder)
+    assert quorate("predict", folder, data / "queries.parquet") == 0
+    shown = capsys.readouterr()
+    assert shown.out == out.read_text()
+    assert "epsilon spent" in shown.err
+    assert spent(folder) == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_callers_are_kept_apart(data, model, capsys):
+    queries = first(data, 3)
+    assert quorate("predict", model, queries, "--caller", "ann", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["outcomes"] == ["answered"] * 3
+    assert set(made["answers"]) <= {"no", "yes"}
+    assert quorate("predict", model, queries, "--caller", "ann", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == made
+    assert quorate("predict", model, queries, "--caller", "bob", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["epsilon_spent"] > made["epsilon_spent"]
+
+
+def test_no_quorum(data, tmp_path, capsys):
+    """Teachers with nothing to go by: most queries find no quorum."""
+    chance = np.random.default_rng(5)
+    noise = pa.table({"x": chance.normal(size=4000), "y": chance.integers(0, 2, 4000)})
+    pyarrow.parquet.write_table(noise, tmp_path / "noise.parquet")
+    pyarrow.parquet.write_table(pa.table({"x": [0.1, 0.2, 0.3]}), tmp_path / "queries.parquet")
+    arguments = [tmp_path / "noise.parquet", "--label", "y", "--classes", "0,1", *SETTINGS, "--aggregator", "quorum"]
+    assert quorate("fit", *arguments, "--no-quorums", "3", "--queries", "50", "--out", tmp_path / "m") == 0
+    asked = ["predict", tmp_path / "m", tmp_path / "queries.parquet", "--on-no-quorum"]
+    capsys.readouterr()
+    assert quorate(*asked, "raise") == 1
+    shown = capsys.readouterr()
+    rows = table(shown.out)
+    missed = sum(row["outcome"] == "no_quorum" for row in rows)
+    assert missed > 0
+    assert f"{missed} of 3 queries found no quorum; they were paid for" in shown.err
+    assert quorate(*asked, "abstain") == 0
+    assert table(capsys.readouterr().out) == rows
+    assert quorate(*asked, "random") == 0
+    drawn = table(capsys.readouterr().out)
+    assert {row["answer"] for row in drawn} <= {"0", "1"}
+    assert [row["outcome"] for row in drawn] == [row["outcome"] for row in rows]
+
+
+def test_the_end_of_the_budget(data, tmp_path, capsys):
+    folder = tmp_path / "m"
+    arguments = [data / "records.csv", "--schema", data / "schema.json", *SETTINGS, "--aggregator", "noisy_max"]
+    assert quorate("fit", *arguments, "--queries", "10", "--out", folder) == 0
+    capsys.readouterr()
+    assert quorate("predict", folder, data / "queries.csv", "--out", tmp_path / "a.csv", "--json") == 1
+    shown = capsys.readouterr()
+    bill = json.loads(shown.out)
+    answered = bill["answered"]
+    assert 10 <= answered < 60
+    assert bill["refused"] == 60 - answered
+    assert f"{60 - answered} of 60 queries were refused: the budget cannot pay for them" in shown.err
+    rows = table((tmp_path / "a.csv").read_text())
+    assert [row["outcome"] for row in rows] == ["answered"] * answered + ["refused"] * (60 - answered)
+    # All of a new batch is refused; what was answered before is still there.
+    assert quorate("predict", folder, first(data, 5, start=50), "--json") == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["refused"] == 5
+    assert "quorate: " in shown.err
+    assert quorate("predict", folder, first(data, answered), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["answered"] == answered
+    assert bill["epsilon_spent"] <= 2.0
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_every_learner_is_fitted_saved_and_asked(data, tmp_path, capsys, learner):
+    arguments = [data / "numbers.parquet", "--label", "ill", "--classes", "no,yes", "--learner", learner]
+    arguments += ["--teachers", "20", "--epsilon", "20", "--aggregator", "noisy_max", "--queries", "10"]
+    assert quorate("fit", *arguments, "--out", tmp_path / "m") == 0, capsys.readouterr().err
+    pyarrow.parquet.write_table(pa.table({"dose": [90.0, 10.0], "age": [50, 50]}), tmp_path / "queries.parquet")
+    capsys.readouterr()
+    assert quorate("predict", tmp_path / "m", tmp_path / "queries.parquet", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == ["yes", "no"]
+
+
+def test_a_model_without_a_schema_takes_numbers(data, tmp_path, capsys):
+    from quorate.predictors import PrivateClassifier, save
+
+    X = np.random.default_rng(0).normal(size=(4000, 2))
+    classifier = PrivateClassifier(epsilon=2.0, teachers=200, aggregator="noisy_max", queries=10, classes=[0, 1])
+    save(classifier.fit(X, (X[:, 0] > 0).astype(int)), tmp_path / "m")
+    (tmp_path / "q.csv").write_text("a,b\n3,0\n-3,0\n")
+    assert quorate("predict", tmp_path / "m", tmp_path / "q.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == [1, 0]
+    before = spent(tmp_path / "m")
+    for text in ("a,b\n3,x\n", "a\n3\n", "a,b,c\n3,4,5\n", "a,b\n3,\n"):
+        (tmp_path / "q.csv").write_text(text)
+        assert quorate("predict", tmp_path / "m", tmp_path / "q.csv") == 1
+        assert "Traceback" not in capsys.readouterr().err
+    assert spent(tmp_path / "m") == before
+
+
+# Refusals: nothing is made, nothing is spent, and nothing of a private row is told
+
+
+SECRETS = ("secret", "987654")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        (None, [], "there is no such file"),
+        ("dose,ill\n", [], "the table has no rows"),
+        ("dose,ill\n1,yes\n987654\n", [], "each line must have 2 values"),
+        ("dose,dose,ill\n1,1,yes\n", [], "column names must differ: 'dose' stands twice"),
+        ("dose,ill\n1,yes\n2,secret\n", [], "column 'ill': a label is not among the declared classes 'no', 'yes'"),
+        ("dose,ill\n1,yes\n2,\n", [], "column 'ill': a label is missing"),
+        (
+            "dose,ill\n1,yes\n,no\n",
+            [],
+            "column 'dose': a value is missing; leave such records out, or declare \"missing\"",
+        ),
+        ("dose,ill\nsecret,yes\n2,no\n", [], "column 'dose' holds texts"),
+        ("dose,town\n1,secret\n", [], "column 'town' holds texts"),
+        ("dose,sick\n1,1\n", [], "the private records must have the column 'ill'; the columns are 'dose', 'sick'"),
+        ("ill\nyes\n", [], "a schema must have at least 1 column to encode"),
+        ("dose,ill\n1,yes\n", ["--groups", "person"], "the private records must have the column 'person'"),
+        ("dose,ill,person\n1,yes,987654\n2,no,\n", ["--groups", "person"], "column 'person': it is not said whose row"),
+        ("dose,age,town,ill\nsecret,1,north,yes\n", ["--schema", "schema.json"], "column 'dose': a number is expected"),
+        ("dose,age,ill\n1,1,yes\n", ["--schema", "schema.json"], "must have the columns 'town'"),
+        (
+            "dose,age,town,x,ill\n1,1,north,1,yes\n",
+            ["--schema", "schema.json"],
+            "of the private records: 'x'; take them away",
+        ),
+        ("dose,ill\n1,yes\n", ["--schema", "nowhere.json"], "nowhere.json: there is no such file"),
+        ("dose,ill\n1,yes\n", ["--public", "nowhere.csv"], "nowhere.csv: there is no such file"),
+        ("dose,ill\n1,yes\n", ["--public", "public.csv"], "must have the columns 'age', 'town'"),
+        ("dose,ill\n1,yes\n", ["--report", "nowhere/page.html"], "cannot be written: there is no folder"),
+        ("dose,ill\n1,yes\n", ["--epsilon", "-1"], "epsilon must be a positive finite number"),
+        ("dose,ill\n1,yes\n2,no\n", ["--teachers", "0"], "teachers must be a whole number of at least 1"),
+        ("dose,ill\n1,yes\n2,no\n", ["--aggregator", "quorum", "--delta", "0"], "delta"),
+    ],
+)
+def test_bad_input_of_fit(data, tmp_path, capsys, text, options, told):
+    path = tmp_path / "records.csv"
+    if text is not None:
+        path.write_text(text)
+    options = [data / option if "." in option and not option.startswith("-") else option for option in options]
+    assert quorate("fit", path, "--label", "ill", "--classes", "no,yes", "--out", tmp_path / "m", *options) == 1
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert shown.out == ""
+    assert not (tmp_path / "m").exists()
+    assert not any(secret in shown.err for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--label", "ill"], "the classes of the label 'ill' must be declared"),
+        (["--classes", "no,yes"], "which column holds the label must be said"),
+        (["--label", "ill", "--classes", "no"], "classes must be a list of at least 2"),
+        (["--label", "ill", "--classes", "no,no"], "classes must differ: 'no' stands twice"),
+    ],
+)
+def test_labels_must_be_declared(data, tmp_path, capsys, options, told):
+    assert (
+        quorate(
+            "fit",
+            data / "numbers.parquet",
+            "--leave-out",
+            "ill" * ("--label" not in options),
+            *options,
+            "--out",
+            tmp_path / "m",
+        )
+        == 1
+    )
+    assert told in capsys.readouterr().err
+
+
+def test_a_model_is_never_overwritten(data, model, capsys):
+    before = spent(model)
+    assert quorate("fit", data / "records.csv", "--schema", data / "schema.json", "--out", model) == 1
+    assert "exists and is not an empty folder: a model is never overwritten" in capsys.readouterr().err
+    assert quorate("fit", data / "records.csv", "--out", data / "records.csv" / "m") == 1
+    assert "is no folder that can be written to" in capsys.readouterr().err
+    assert spent(model) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["fit"], "table"),
+        (["fit", "t.csv"], "out"),
+        (["fit", "t.csv", "--out", "m", "--learner", "psychic"], "psychic"),
+        (["fit", "t.csv", "--out", "m", "--teachers", "many"], "many"),
+        (["predict", "m"], "queries"),
+        (["predict", "m", "q.csv", "--on-no-quorum", "guess"], "guess"),
+    ],
+)
+def test_wrong_usage(arguments, told, capsys):
+    assert quorate(*arguments) == 2
+    assert told in capsys.readouterr().err.lower()
+
+
+QUERIES = {
+    "no such file": (None, "there is no such file"),
+    "no rows": ("dose,age,town\n", "the table has no rows"),
+    "a short line": ("dose,age,town\n1,2,north\n1,2\n", "but line 3 has 2"),
+    "a missing column": ("dose,age\n1,2\n", "the queries must have the columns 'town'"),
+    "an unseen column": (
+        "dose,age,town,x\n1,2,north,1\n",
+        "the schema does not know these columns of the queries: 'x'",
+    ),
+    "a missing number": ("dose,age,town\n1,2,north\n,2,north\n", "the queries, column 'dose', row 2 "),
+    "a missing category": ("dose,age,town\n1,2,\n", "the queries, column 'town', row 1 "),
+    "a text": ("dose,age,town\n1,2,north\n1,2,south\n1,old,west\n", "column 'age', row 3 (the first such row"),
+    "infinity": ("dose,age,town\ninf,2,north\n", "column 'dose', row 1 (the first such row, counted from 1): a number"),
+}
+
+
+@pytest.mark.parametrize("aggregator", ["noisy_max", "quorum"])
+def test_bad_queries_spend_nothing(data, tmp_path, capsys, aggregator):
+    folder = tmp_path / "m"
+    arguments = [data / "records.csv", "--schema", data / "schema.json", "--epsilon", "4", "--teachers", "400"]
+    options = ["--aggregator", aggregator, "--queries", "10", "--no-quorums", "4", "--out", folder]
+    assert quorate("fit", *arguments, *options) == 0, capsys.readouterr().err
+    before = spent(folder)
+    capsys.readouterr()
+    path = tmp_path / "queries.csv"
+    for text, told in QUERIES.values():
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text)
+        assert quorate("predict", folder, path) == 1
+        shown = capsys.readouterr()
+        assert told in shown.err
+        assert shown.out == ""
+        assert spent(folder) == before
+    for out, told in ((tmp_path / "no" / "a.csv", "there is no folder"), (tmp_path, "it is a folder")):
+        assert quorate("predict", folder, data / "queries.csv", "--out", out) == 1
+        assert told in capsys.readouterr().err
+    assert quorate("predict", folder, tmp_path / "queries.txt") == 1
+    assert spent(folder) == before
+
+
+def test_folders_that_are_no_models(data, model, tmp_path, capsys):
+    queries = first(data, 2)
+    assert quorate("predict", tmp_path / "nothing", queries) == 1
+    assert "is not a model: it has no manifest.json" in capsys.readouterr().err
+    before, schema = spent(model), (model / "schema.json").read_text()
+    try:
+        (model / "schema.json").write_text(schema.replace('"north"', '"nord"'))
+        assert quorate("predict", model, queries) == 1
+        assert "schema.json was changed after the model was saved" in capsys.readouterr().err
+        (model / "schema.json").write_text("{")
+        assert quorate("predict", model, queries) == 1
+        assert "schema.json: this is no JSON" in capsys.readouterr().err
+    finally:
+        (model / "schema.json").write_text(schema)
+    assert spent(model) == before
+
+
+def test_no_input_is_written_over(data, model, tmp_path, capsys):
+    queries = first(data, 2)
+    before = queries.read_bytes()
+    assert quorate("predict", model, queries, "--out", queries) == 1
+    assert "cannot be written: it is read" in capsys.readouterr().err
+    assert queries.read_bytes() == before
+    schema = data / "schema.json"
+    assert quorate("fit", data / "records.csv", "--schema", schema, "--report", schema, "--out", tmp_path / "m") == 1
+    assert "cannot be written: it is read" in capsys.readouterr().err
+
+
+def test_texts_that_mean_a_missing_value(data, tmp_path, capsys):
+    text = (data / "public.csv").read_text().splitlines()
+    text[1] = "?" + text[1][text[1].index(",") :]
+    (tmp_path / "public.csv").write_text("\n".join(text))
+    arguments = [data / "records.csv", "--label", "ill", "--public", tmp_path / "public.csv", "--leave-out", "person"]
+    arguments += [*SETTINGS, "--aggregator", "noisy_max", "--queries", "10", "--disagreement", "0.1"]
+    assert quorate("fit", *arguments, "--out", tmp_path / "m") == 1
+    assert "column 'dose' holds numbers and '?' in the public table" in capsys.readouterr().err
+    assert quorate("fit", *arguments, "--missing-texts", "?", "--out", tmp_path / "m") == 0
+    (tmp_path / "q.csv").write_text("dose,age,town\n?,50,north\n")
+    capsys.readouterr()
+    assert quorate("predict", tmp_path / "m", tmp_path / "q.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"] == ["answered"]
+
+
+def test_unknown_categories_and_wild_numbers_are_answered(data, model, tmp_path, capsys):
+    (tmp_path / "q.csv").write_text("dose,age,town\n1e300,-5,nowhere\n")
+    assert quorate("predict", model, tmp_path / "q.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["answered"] == 1
+
+
+def test_help(capsys):
+    for command in ("fit", "predict"):
+        assert quorate(command, "--help") == 0
+        assert "Usage" in capsys.readouterr().out

@@ -1,0 +1,313 @@
+"""Records become ballots, one unit in one teacher; ballots stay sealed."""
+
+import copy
+import json
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import isolation
+from quorate import Infeasible, InvalidInput
+from quorate.ensemble import Ballots, Ensemble, deal_units, unit_numbers
+from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.learners import Deal
+from quorate.predictors.inputs import class_codes, declared_classes
+
+PAIRS = 1000
+
+
+# Units
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.data())
+def test_every_unit_goes_to_one_teacher_and_chunks_differ_by_one_unit(names, data):
+    units, count = unit_numbers(len(names), np.array(names))
+    teachers = data.draw(st.integers(1, count))
+    held_out = data.draw(st.integers(0, count - teachers))
+    deal, held = deal_units(units, count, teachers=teachers, held_out=held_out)
+    chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
+    owners = [{names[row] for row in chunk} for chunk in chunks]
+    assert sum(len(owner) for owner in owners) == count - held_out  # nobody is in two chunks
+    assert {len(owner) for owner in owners} <= {(count - held_out) // teachers, -(-(count - held_out) // teachers)}
+    assert len({names[row] for row in held}) == held.size == held_out
+    assert not {names[row] for row in held} & set().union(*owners)
+
+
+def test_the_deal_is_a_uniform_permutation_of_positions():
+    """Chi-square of where unit 0 sits, 2000 deals to 5 teachers: false alarm 1e-9."""
+    from scipy.stats import chi2
+
+    units, count = unit_numbers(20)
+    seats = [int(np.repeat(np.arange(5), deal.sizes)[deal.rows == 0][0]) for deal, _ in
+             (deal_units(units, count, teachers=5) for _ in range(2000))]  # fmt: skip
+    observed = np.bincount(seats, minlength=5)
+    assert ((observed - 400) ** 2 / 400).sum() < chi2.isf(1e-9, 4)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["a"], "groups must name the person of each of the 3 rows"),
+        ([1.0, float("nan"), 2.0], "some are missing"),
+        (np.array(["a", None, "b"], dtype=object), "some are missing"),
+    ],
+)
+def test_groups_that_name_nobody(names, text):
+    with pytest.raises(InvalidInput, match=text):
+        unit_numbers(3, names)
+
+
+def test_names_of_several_types_are_people_too():
+    units, count = unit_numbers(3, np.array(["a", 7, "a"], dtype=object))
+    assert units.tolist() == [0, 1, 0]
+    assert count == 2
+
+
+def test_more_teachers_than_units():
+    with pytest.raises(Infeasible, match="4 units cannot be dealt to teachers=5: each teacher needs at least one"):
+        deal_units(*unit_numbers(4), teachers=5)
+
+
+# Sealed
+
+
+def test_ballots_do_not_leave():
+    ballots = Ballots(np.array([[123, 877], [456, 544]]))
+    record = logging.LogRecord("x", logging.INFO, "", 0, "%s %r", (ballots, ballots), None).getMessage()
+    shown = [
+        repr(ballots),
+        str(ballots),
+        f"{ballots}",
+        f"{ballots!s:>30}",
+        record,
+        repr([ballots]),
+        repr(vars(type(ballots))),
+    ]
+    assert not any(secret in text for text in shown for secret in ("123", "877", "456", "544"))
+    assert not hasattr(ballots, "__dict__")
+    for leak in (
+        lambda: pickle.dumps(ballots),
+        lambda: copy.copy(ballots),
+        lambda: copy.deepcopy(ballots),
+        lambda: json.dumps(ballots),
+        lambda: np.asarray(ballots),
+        lambda: list(ballots),
+        lambda: ballots == ballots,
+        lambda: {ballots},
+        lambda: ballots[0],
+    ):
+        with pytest.raises(TypeError):
+            leak()
+
+
+# Teachers
+
+
+def test_a_chunk_with_one_class_or_none_still_votes():
+    X, codes = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 1, 2, 2])
+    deal = Deal.of([[0, 1], [2, 3], []])
+    for estimator in (LogisticRegression(), DecisionTreeClassifier()):
+        ensemble = Ensemble.fit(X, codes, deal, estimator=estimator, classes=3)
+        assert ensemble.fitted.ballots(np.array([[0.0], [1.0]])).tolist() == [[0, 2, 0], [1, 2, 0]]
+
+
+class Picky(DecisionTreeClassifier):
+    """Fails where its rows are unusual, at fit or at predict, loudly."""
+
+    def fit(self, X, y):
+        if (X > 100).any():
+            raise RuntimeError(f"cannot take {X.max()}")
+        warnings.warn("fitted", stacklevel=1)
+        self.odd_ = (X > 50).any()
+        return super().fit(X, y)
+
+    def predict(self, X):
+        if self.odd_:
+            raise RuntimeError("cannot answer")
+        return super().predict(X)
+
+
+def test_a_teacher_that_fails_votes_for_its_majority_and_nobody_hears_of_it(capfd, recwarn):
+    X = np.array([[0.0], [1.0], [0.0], [101.0], [0.0], [60.0], [70.0]])
+    codes = np.array([0, 1, 0, 1, 1, 0, 1])
+    deal = Deal.of([[0, 1], [2, 3], [4, 5, 6]])
+    teachers = fit_estimators(Picky(), X, codes, deal, classes=2)
+    assert teachers.ballots(np.array([[0.0], [1.0]])).tolist() == [[0, 0, 1], [1, 0, 1]]
+    assert teachers.votes(np.array([[0.0], [1.0]])).tolist() == [[2, 1], [1, 2]]
+    assert not recwarn.list
+    assert capfd.readouterr() == ("", "")
+
+
+class Rambling(DecisionTreeClassifier):
+    """Answers with numbers that are no classes, or too many."""
+
+    def predict(self, X):
+        return np.full(len(X) + self.max_depth - 1, 17)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_ballot_that_is_no_class_is_counted_for_the_majority(depth):
+    X, codes = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
+    teachers = fit_estimators(Rambling(max_depth=depth), X, codes, Deal.of([[0, 1, 2]]), classes=2)
+    assert teachers.votes(np.zeros((2, 1))).tolist() == [[0, 1], [0, 1]]
+
+
+def test_a_setting_that_no_rows_could_satisfy_is_told():
+    X, codes = np.zeros((20, 2)), np.arange(20) % 2
+    deal, _ = deal_units(*unit_numbers(20), teachers=4)
+    with pytest.raises(InvalidInput, match=r"tried on rows that are not private.*n_neighbors"):
+        Ensemble.fit(X, codes, deal, estimator=KNeighborsClassifier(n_neighbors=-3), classes=2)
+
+
+# Isolation
+
+
+def _codes(y, classes=(0, 1, 2)):
+    known, labels = declared_classes(classes, y)
+    return class_codes(known, labels)
+
+
+def _ballots(estimator, *, prepare=lambda X: X, classes=(0, 1, 2), deal=None, groups=False):
+    def ballots(X, y, names):
+        made = deal or (lambda X, names: deal_units(*unit_numbers(len(X), names if groups else None), teachers=12)[0])
+        ensemble = Ensemble.fit(prepare(X), _codes(y, classes), made(X, names), estimator=estimator, classes=3)
+        return ensemble.fitted.ballots(isolation.QUERIES)
+
+    return ballots
+
+
+def _most_changed(ballots, monkeypatch, *, pairs=PAIRS, groups=False, enough=None):
+    generator, tape, most, moved = np.random.default_rng(5), isolation.Tape(3), 0, 0
+    for _ in range(pairs):
+        changed = isolation.changed_teachers(ballots, isolation.neighbours(generator, groups=groups), tape, monkeypatch)
+        most, moved = max(most, changed.size), moved + (changed.size > 0)
+        if enough is not None and most > enough:
+            break
+    return most, moved
+
+
+@pytest.mark.parametrize("groups", [False, True], ids=["rows", "people"])
+@pytest.mark.parametrize("estimator", [LogisticRegression(), GaussianNB()], ids=["logistic", "naive_bayes"])
+def test_a_neighbour_changes_the_ballots_of_one_teacher_at_most(estimator, groups, monkeypatch):
+    most, moved = _most_changed(_ballots(estimator, groups=groups), monkeypatch, groups=groups)
+    assert most == 1
+    assert moved > PAIRS // 2  # and not because nothing ever changes
+
+
+def test_isolation_of_estimators_through_joblib(monkeypatch):
+    most, moved = _most_changed(_ballots(DecisionTreeClassifier(max_depth=2, random_state=0)), monkeypatch, pairs=200)
+    assert most == 1
+    assert moved > 50
+
+
+def _by_contents(X, names):
+    seed = abs(hash(X.tobytes())) % 2**32
+    owner = np.random.default_rng(seed).permutation(len(X)) % isolation.TEACHERS
+    return Deal.by_assignment(owner, teachers=isolation.TEACHERS)
+
+
+class _Bootstrap(LogisticRegression):
+    """Every teacher also sees rows drawn from everybody's."""
+
+    everybody = None
+
+    def fit(self, X, y):
+        rows, codes = type(self).everybody
+        drawn = np.random.default_rng(len(X)).integers(0, len(rows), size=30)
+        return super().fit(np.concatenate([X, rows[drawn]]), np.concatenate([y, codes[drawn]]))
+
+
+def _bootstrapped(X, y, names):
+    _Bootstrap.everybody = X, _codes(y)
+    return _ballots(_Bootstrap())(X, y, names)
+
+
+LEAKS = {
+    "a global scaler": _ballots(LogisticRegression(), prepare=lambda X: StandardScaler().fit_transform(X)),
+    "a shuffle seeded by the data": _ballots(LogisticRegression(), deal=_by_contents),
+    "a bootstrap": _bootstrapped,
+    "rows where people are the units": _ballots(LogisticRegression(), groups=False),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_planted_leaks_are_caught(leak, monkeypatch):
+    groups = leak.startswith("rows")
+    most, _ = _most_changed(LEAKS[leak], monkeypatch, pairs=200, groups=groups, enough=1)
+    assert most > 1
+
+
+def test_inferred_classes_are_caught(monkeypatch):
+    """Labels "a" and "c" are common; a neighbour that shows a "b" moves the number of every "c"."""
+
+    def ballots(X, y, names):
+        known, labels = declared_classes(None, np.array(["a", "c", "b"])[y])
+        deal, _ = deal_units(*unit_numbers(len(X)), teachers=12)
+        ensemble = Ensemble.fit(X, class_codes(known, labels), deal, estimator=LogisticRegression(), classes=3)
+        return ensemble.fitted.ballots(isolation.QUERIES)
+
+    most, _ = _most_changed(ballots, monkeypatch, pairs=200, enough=1)
+    assert most > 1
+
+
+# Backends
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", None])
+def test_backends_fit_the_same_teachers(backend):
+    generator = np.random.default_rng(0)
+    X, codes = generator.normal(size=(600, 3)), generator.integers(0, 2, size=600)
+    deal, _ = deal_units(*unit_numbers(600), teachers=120)
+    estimator = DecisionTreeClassifier(max_depth=3, random_state=0)
+    plain = fit_estimators(estimator, X, codes, deal, classes=2)
+    made = fit_estimators(estimator, X, codes, deal, classes=2, n_jobs=2, backend=backend)
+    assert (made.ballots(X[:50]) == plain.ballots(X[:50])).all()
+
+
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_real_cluster_fits_the_same_teachers(backend, package):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    script = Path(__file__).with_name("cluster_fit.py")
+    paths = os.pathsep.join([str(script.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, str(script), backend],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    assert "fitted elsewhere" in done.stdout, done.stderr[-2000:]
+
+
+def test_ray_that_is_not_installed_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.util.joblib", None)
+    with pytest.raises(InvalidInput, match=r"backend='ray' needs Ray: pip install 'quorate\[ray\]'"):
+        fit_estimators(
+            DecisionTreeClassifier(), np.zeros((2, 1)), np.array([0, 1]), Deal.of([[0, 1]]), classes=2, backend="ray"
+        )
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 40), st.integers(2, 4))
+def test_votes_are_the_count_of_ballots(queries, classes):
+    generator = np.random.default_rng(queries)
+    fitted = [(None, int(label)) for label in generator.integers(0, classes, size=30)]
+    teachers = EstimatorTeachers(fitted, classes=classes)
+    X = generator.normal(size=(queries, 2))
+    counted = np.stack([(teachers.ballots(X) == label).sum(axis=1) for label in range(classes)], axis=1)
+    assert (teachers.votes(X) == counted).all()

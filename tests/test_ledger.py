@@ -1,0 +1,116 @@
+"""A budget in a file: charged before anything is drawn, shared by processes, never given back by a crash."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate import Budget, BudgetSpent, Cost, InvalidInput
+from quorate.ledger import Ledger
+
+SPENDER = """
+import sys
+from pathlib import Path
+from quorate import BudgetSpent, Cost
+from quorate.ledger import Ledger
+budget, granted = Ledger.open(Path(sys.argv[1]), fingerprint="m").budget(), 0
+try:
+    while True:
+        budget.reserve(Cost(renyi=1 / 64), times=2).settle(1)
+        granted += 1
+except BudgetSpent:
+    print(granted)
+"""
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from quorate import Cost
+from quorate.ledger import Ledger
+Ledger.open(Path(sys.argv[1]), fingerprint="m").budget().reserve(Cost(renyi=0.25), times=2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+def test_a_stored_budget_is_the_budget_it_was_made_from(path):
+    budget = Budget(epsilon=1.0, delta=1e-6, order=20.0, slack=1e-8)
+    budget.spend(Cost(renyi=0.125, slack=1e-9))
+    stored = Ledger.create(path, budget, fingerprint="m").budget()
+    for made in (stored, Ledger.open(path, fingerprint="m").budget()):
+        assert (made.spent(), made.remaining(), made.capacity()) == (
+            budget.spent(),
+            budget.remaining(),
+            budget.capacity(),
+        )
+        assert made.spent_epsilon() == budget.spent_epsilon()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(0, 5)), max_size=12))
+def test_it_does_the_same_as_a_budget_in_memory(tmp_path_factory, steps):
+    path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
+    plain = Budget(epsilon=1.0, delta=0.0)
+    stored = Ledger.create(path, plain, fingerprint="m").budget()
+    for sixteenths, times, kept in steps:
+        outcomes = []
+        for budget in (plain, stored):
+            try:
+                budget.reserve(Cost(renyi=sixteenths / 16), times=times).settle(min(kept, times))
+                outcomes.append("granted")
+            except BudgetSpent as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+        assert plain.spent() == stored.spent()
+
+
+def test_processes_share_one_budget(path):
+    """Four processes reserve two units, keep one; 64 units in all, of which the last may not find its second."""
+    Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    running = [subprocess.Popen([sys.executable, "-c", SPENDER, str(path)], stdout=subprocess.PIPE) for _ in range(4)]
+    granted = sum(int(process.communicate(timeout=120)[0]) for process in running)
+    assert 58 <= granted <= 63
+    assert Ledger.open(path, fingerprint="m").budget().spent().renyi == granted / 64
+
+
+def test_what_was_reserved_when_the_process_died_stays_charged(path):
+    Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=60, check=False)
+    assert Ledger.open(path, fingerprint="m").budget().remaining().renyi == 0.5
+
+
+def test_it_is_for_its_owner(path):
+    Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+def test_refusals(path, tmp_path):
+    Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    with pytest.raises(InvalidInput, match="exists: a ledger is never overwritten"):
+        Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    with pytest.raises(InvalidInput, match="belongs to another model"):
+        Ledger.open(path, fingerprint="another")
+    with pytest.raises(InvalidInput, match="has no account called 'other'"):
+        Ledger.open(path, fingerprint="m").budget("other")
+    with pytest.raises(InvalidInput, match="is missing: without its ledger"):
+        Ledger.open(tmp_path / "gone", fingerprint="m")
+    (tmp_path / "text").write_text("not a ledger, " * 100)
+    with pytest.raises(InvalidInput, match="is not a ledger"):
+        Ledger.open(tmp_path / "text", fingerprint="m")
+
+
+def test_answers_are_kept_for_their_caller(path):
+    ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    many = {index.to_bytes(16, "big"): index % 3 - 1 for index in range(1300)}
+    ledger.remember("a", many)
+    assert ledger.recall("a", many) == many
+    assert ledger.recall("b", many) == {}
+    ledger.remember("a", {b"\0" * 16: 2})  # the first answer stands
+    assert ledger.recall("a", [b"\0" * 16]) == {b"\0" * 16: -1}

@@ -1,0 +1,426 @@
+"""StudentClassifier: an ordinary classifier once fitted, that has seen public points and released labels alone."""
+
+import pickle
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from quorate import Budget
+from quorate.ensemble import Ballots, Ensemble
+from quorate.ensemble.estimators import EstimatorTeachers
+from quorate.errors import InvalidInput, NoQuorum
+from quorate.learners import Deal, Teachers
+from quorate.mechanisms.run import Run
+from quorate.predictors import PrivateClassifier
+from quorate.session import Session
+from quorate.students import StudentClassifier, classifier, k_centre_points, margins, random_points
+from quorate.students.halves import labels_of, split_units
+
+SECRET = 0.123456789  # stands in the private rows and nowhere else
+PRIVATE = (Ballots, Budget, Deal, Ensemble, EstimatorTeachers, PrivateClassifier, Run, Session, Teachers)
+
+
+@pytest.fixture(scope="module")
+def records():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(8000, 2))
+    y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+    X[:50, 1] = SECRET
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def public():
+    return np.random.default_rng(1).normal(size=(600, 2))
+
+
+def _made(**settings):
+    known = {"epsilon": 2.0, "delta": 1e-6, "teachers": 200, "aggregator": "noisy_max", "queries": 200}
+    return StudentClassifier(**(known | {"classes": ["no", "yes"]} | settings))
+
+
+def _plain(**settings):
+    """Return one with next to no noise, so that two fits on the same points agree."""
+    return _made(epsilon=1e6, **settings)
+
+
+@pytest.fixture(scope="module")
+def fitted(records, public):
+    return _made().fit(*records, public=public)
+
+
+# scikit-learn manners
+
+
+class OwnPoints(StudentClassifier):
+    """The records serve as public points too, since scikit-learn's checks know of no others."""
+
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y, groups=groups, public=X)
+
+
+@parametrize_with_checks(
+    [OwnPoints(epsilon=1e6, delta=1e-6, teachers=1, aggregator="noisy_max", queries=1000)],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_a_student_is_an_ordinary_classifier(records, public, fitted):
+    X, y = records
+    assert fitted.score(X[50:], y[50:]) > 0.95
+    assert fitted.classes_.tolist() == ["no", "yes"]
+    assert fitted.predict_proba(public).shape == (600, 2)
+    assert set(fitted.predict(public)) == {"no", "yes"}
+    assert isinstance(fitted.student_, LogisticRegression)
+    assert 0 < fitted.spent_epsilon_ <= 2.0
+    assert fitted.plan_.teachers == 200
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.predict(public) == fitted.predict(public)).all()
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_labelled_says_what_was_asked_and_answered(public, fitted):
+    made = fitted.labelled_
+    assert made.asked.size == np.unique(made.asked).size == 200
+    assert made.asked.max() < 600
+    assert made.answered.all()
+    assert made.labels.shape == made.points.shape == (200,)
+    right = np.where(public.sum(axis=1) > 0, "yes", "no")[made.points]
+    assert (made.labels == right).mean() > 0.9
+
+
+def test_the_student_is_what_its_labels_make_it(public, fitted):
+    """Who has `labelled_` and the public points has the student: nothing else went into it."""
+    made = fitted.labelled_
+    order = np.argsort(made.points)
+    rebuilt = LogisticRegression().fit(public[made.points[order]], made.labels[order])
+    assert (rebuilt.coef_ == fitted.student_.coef_).all()
+
+
+def test_claim_says_what_is_protected(records, public, fitted):
+    assert "replacing the rows of one row; the public points are not protected" in fitted.claim_
+    half = _made(mode="label-private", teachers=100, classes=None).fit(*records)
+    assert "replacing the labels of one row" in half.claim_
+    assert "label set was read from y" in half.claim_
+
+
+def test_data_frames_and_columns_of_text():
+    generator = np.random.default_rng(3)
+    frame = pd.DataFrame({"size": generator.normal(size=3000), "kind": generator.choice(["a", "b"], size=3000)})
+    labels = (frame["size"] + (frame["kind"] == "a") > 0.5).astype(int)
+    encode = make_column_transformer((StandardScaler(), ["size"]), (OneHotEncoder(), ["kind"]))
+    model = make_pipeline(encode, DecisionTreeClassifier(max_depth=4))
+    student = make_pipeline(encode, KNeighborsClassifier())
+    made = _made(estimator=model, student=student, teachers=12, queries=60, classes=[0, 1], epsilon=60.0)
+    made.fit(frame[:2500], labels[:2500], public=frame[2500:])
+    assert made.feature_names_in_.tolist() == ["size", "kind"]
+    assert made.score(frame[2500:], labels[2500:]) > 0.85
+    with pytest.raises(ValueError, match="feature names"):
+        made.predict(frame.rename(columns={"size": "length"}))
+
+
+# Nothing private hangs on the fitted object
+
+
+def _walk(thing, seen):
+    """Yield everything that can be reached from this object."""
+    if id(thing) in seen or isinstance(thing, type | types.ModuleType | types.FunctionType):
+        return
+    seen[id(thing)] = thing
+    yield thing
+    parts = []
+    if isinstance(thing, dict):
+        parts = [*thing.keys(), *thing.values()]
+    elif isinstance(thing, list | tuple | set | frozenset):
+        parts = list(thing)
+    elif isinstance(thing, np.ndarray) and thing.dtype == object:
+        parts = thing.ravel().tolist()
+    if isinstance(thing, np.ndarray) and thing.base is not None:
+        parts.append(thing.base)
+    parts += list(getattr(thing, "__dict__", {}).values())
+    for kind in type(thing).__mro__:
+        slots = getattr(kind, "__slots__", ())
+        parts += [
+            getattr(thing, name) for name in ([slots] if isinstance(slots, str) else slots) if hasattr(thing, name)
+        ]
+    for part in parts:
+        yield from _walk(part, seen)
+
+
+def _private_parts(thing):
+    for part in _walk(thing, {}):
+        if isinstance(part, PRIVATE):
+            yield part
+        if isinstance(part, np.ndarray) and part.dtype.kind == "f" and (part == SECRET).any():
+            yield part
+
+
+@pytest.mark.parametrize("settings", [{}, {"points": "margin"}, {"student": KNeighborsClassifier()}, {"epsilon": 20.0}])
+def test_nothing_private_is_left(records, public, settings):
+    made = _made(**settings).fit(*records, public=public)
+    assert list(_private_parts(made)) == []
+
+
+def test_the_walk_finds_what_is_planted(records, public):
+    made = _made().fit(*records, public=public)
+    for planted in (PrivateClassifier(teachers=200, aggregator="noisy_max").fit(*records), records[0][:60]):
+        made.notes_ = {"kept": [planted]}
+        assert list(_private_parts(made))
+
+
+# Which points
+
+
+def _spy(monkeypatch):
+    """Return the batches that are put to the teachers."""
+    batches, ask = [], PrivateClassifier.predict
+
+    def predict(self, X, caller=""):
+        batches.append(np.asarray(X))
+        return ask(self, X, caller=caller)
+
+    monkeypatch.setattr(PrivateClassifier, "predict", predict)
+    return batches
+
+
+def test_margin_asks_where_the_student_is_least_sure(records, public, monkeypatch):
+    batches = _spy(monkeypatch)
+    made = _plain(points="margin").fit(*records, public=public)
+    assert [len(batch) for batch in batches] == [40] * 5
+    assert np.unique(made.labelled_.asked).size == 200
+    away = [np.abs(batch.sum(axis=1)).mean() for batch in batches]
+    assert away[1] < 0.4 * away[0]
+    first = made.labelled_.asked[:40]  # the second batch follows from the labels of the first
+    order = np.argsort(first)
+    student = LogisticRegression().fit(public[first[order]], made.labelled_.labels[:40][order])
+    left = np.setdiff1d(np.arange(600), first)
+    assert set(made.labelled_.asked[40:80]) == set(left[np.argsort(margins(student, public[left]))[:40]])
+
+
+def test_margin_goes_on_at_random_while_one_label_is_known(records, monkeypatch):
+    batches = _spy(monkeypatch)
+    public = np.random.default_rng(2).uniform(2, 3, size=(50, 2))
+    made = _plain(points="margin", queries=50).fit(*records, public=public)
+    assert len(batches) == 5
+    assert made.predict([[-3.0, -3.0]]) == ["yes"]
+
+
+def test_k_centre_covers_better_than_chance():
+    X = np.random.default_rng(0).normal(size=(2000, 2)) * [1.0, 100.0]
+
+    scaled = X / X.std(axis=0)
+
+    def radius(chosen):
+        return np.linalg.norm(scaled[:, None] - scaled[chosen], axis=2).min(axis=1).max()
+
+    chosen = k_centre_points(X, 60)
+    assert np.unique(chosen).size == 60
+    assert radius(chosen) < 0.5 * np.median([radius(random_points(np.arange(2000), 60)) for _ in range(5)])
+
+
+def test_k_centre_is_within_twice_the_best_on_a_line():
+    X = np.repeat(np.arange(10.0), 30)[:, None]
+    chosen = k_centre_points(X, 10)
+    assert sorted(X[chosen, 0].tolist()) == list(range(10))
+    assert k_centre_points(X, 200).size == 10  # no more distinct points than that
+
+
+def test_k_centre_student(records, public):
+    made = _made(points="k-centre").fit(*records, public=public)
+    assert np.unique(made.labelled_.asked).size == 200
+    assert made.score(*records) > 0.9
+
+
+def test_no_more_points_than_there_are(records, public):
+    assert _made(queries=1000).fit(*records, public=public[:100]).labelled_.asked.size == 100
+
+
+def test_points_that_were_refused_are_not_listed(records, monkeypatch):
+    """A run that ends in the middle: what was not put to the vote is neither asked nor answered."""
+    monkeypatch.setattr(classifier, "random_points", lambda among, number: among[:number])
+    public = np.concatenate([np.full((50, 2), 3.0) + np.arange(50)[:, None], np.zeros((300, 2))])
+    public[50:, 0] = np.linspace(-1e-3, 1e-3, 300)
+    public[50:, 1] = -public[50:, 0]
+    made = _made(aggregator="quorum", no_quorums=3, queries=350).fit(*records, public=public)
+    assert (~made.labelled_.answered).sum() == 3
+    assert made.labelled_.asked.size < 350
+    assert (made.labelled_.labels == "yes").all()
+
+
+# Label-private
+
+KEPT, LENT = np.arange(0, 8000, 2), np.arange(1, 8000, 2)
+
+
+class Poison:
+    """A label that must not be looked at."""
+
+    def _read(self, *anything):
+        raise AssertionError("a label of the second half was read")
+
+    __eq__ = __lt__ = __gt__ = __hash__ = __str__ = __repr__ = __array__ = __len__ = _read
+
+
+def _poisoned(y, rows):
+    labels = y.tolist()
+    for row in rows.tolist():
+        labels[row] = Poison()
+    return labels
+
+
+def test_labels_of_the_second_half_are_never_read(records, monkeypatch):
+    X, y = records
+    monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (KEPT, LENT))
+    made = _plain(mode="label-private").fit(X, _poisoned(y, LENT))
+    assert made.score(X[50:], y[50:]) > 0.95
+    assert np.isin(made.labelled_.asked, LENT).all()
+    monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (LENT, KEPT))  # a planted bug: halves swapped
+    with pytest.raises(AssertionError, match="was read"):
+        _plain(mode="label-private").fit(X, _poisoned(y, LENT))
+
+
+@pytest.mark.parametrize("container", [np.asarray, pd.Series, list])
+def test_other_labels_in_the_second_half_change_nothing(records, monkeypatch, container):
+    X, y = records
+    monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (KEPT, LENT))
+    monkeypatch.setattr(classifier, "random_points", lambda among, number: among[:number])
+    turned = y.copy()
+    turned[LENT] = np.where(y[LENT] == "yes", "no", "yes")
+    one, other = (_plain(mode="label-private").fit(X, container(labels)) for labels in (y, turned))
+    assert (one.labelled_.labels == other.labelled_.labels).mean() > 0.98  # teachers are dealt anew each time
+    assert (one.predict(X) == other.predict(X)).mean() > 0.98
+    turned = np.where(y == "yes", "no", "yes")  # the check can fail: labels of the first half do count
+    assert (_plain(mode="label-private").fit(X, container(turned)).predict(X) == one.predict(X)).mean() < 0.05
+
+
+def test_the_type_of_a_label_in_the_second_half_changes_nothing():
+    assert labels_of([1, 0, "text", 1], np.array([0, 1, 3])) == [1, 0, 1]
+
+
+def test_halves_keep_a_person_whole():
+    groups = np.random.default_rng(0).integers(0, 40, size=300)
+    kept, lent = split_units(300, groups)
+    assert sorted([*kept, *lent]) == list(range(300))
+    assert not set(groups[kept]) & set(groups[lent])
+    assert abs(np.unique(groups[kept]).size - np.unique(groups[lent]).size) <= 1
+    assert any(not np.array_equal(split_units(300)[0], split_units(300)[0]) for _ in range(3))
+
+
+def test_persons_are_units_of_both_halves(records):
+    X, y = records
+    groups = np.repeat(np.arange(4000), 2)
+    made = _made(mode="label-private", teachers=100).fit(X, y, groups=groups)
+    assert "labels of one person" in made.claim_
+    assert made.score(X[50:], y[50:]) > 0.9
+    with pytest.raises(InvalidInput, match="at most records=2000"):
+        _made(mode="label-private", teachers=3000).fit(X, y, groups=groups)
+
+
+# Too few answers
+
+
+def test_one_label_makes_a_constant_student(records, public):
+    made = _made().fit(records[0], np.full(8000, "yes"), public=public)
+    assert set(made.predict(public)) == {"yes"}
+    assert made.predict_proba(public[:1]).tolist() == [[0.0, 1.0]]
+
+
+def test_no_answer_is_an_error_that_says_so(records):
+    made = _made(aggregator="quorum", no_quorums=3)
+    with pytest.raises(NoQuorum, match="none of the 3 points asked found a quorum"):
+        made.fit(*records, public=np.linspace(-1e-3, 1e-3, 100)[:, None] * [1.0, -1.0])
+    assert made.labelled_.asked.size == 3
+    assert made.spent_epsilon_ > 0
+    assert not hasattr(made, "student_")
+
+
+class Fussy(LogisticRegression):
+    """A student that is content in the trial and fails on the labels that were paid for."""
+
+    calls = 0
+
+    def fit(self, X, y):
+        Fussy.calls += 1
+        if Fussy.calls > 1:
+            raise ValueError("not these")
+        return super().fit(X, y)
+
+
+def test_labels_survive_a_student_that_fails(records, public):
+    made = _made(student=Fussy())
+    with pytest.raises(ValueError, match="not these") as caught:
+        made.fit(*records, public=public)
+    assert "labelled_" in caught.value.__notes__[0]
+    assert made.labelled_.labels.size == 200
+
+
+def test_an_earlier_student_does_not_outlive_a_failed_fit(records, public):
+    made = _made().fit(*records, public=public)
+    with pytest.raises(InvalidInput):
+        made.set_params(student=LinearSVC(C=-1.0)).fit(*records, public=public)
+    assert not hasattr(made, "student_")
+
+
+# Refusals, before anything is spent
+
+WITH_A_GAP = np.array([[0.0, np.nan]] * 10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "points", "text"),
+    [
+        ({}, None, "needs public points"),
+        ({"mode": "label-private"}, np.zeros((5, 2)), "makes its own public points"),
+        ({"mode": "private"}, np.zeros((5, 2)), "mode must be one of transfer, label-private, not 'private'"),
+        ({"points": "nearest"}, np.zeros((5, 2)), "points must be one of random, margin, k-centre, not 'nearest'"),
+        ({"queries": 0}, np.zeros((5, 2)), "queries must be a whole number of at least 1"),
+        ({}, np.zeros((5, 3)), "3 features"),
+        ({}, np.zeros((0, 2)), "0 sample"),
+        ({}, WITH_A_GAP, "NaN"),
+        ({"student": LinearSVC(C=-1.0)}, np.zeros((9, 2)), "the student does not take the public points"),
+        ({"student": KNeighborsClassifier(n_neighbors=99)}, np.zeros((9, 2)), "the student does not take"),
+        ({"points": "margin", "student": RidgeClassifier()}, np.zeros((9, 2)), None),
+        ({"classes": ["no"]}, np.zeros((9, 2)), "at least 2 classes"),
+        ({"epsilon": -1.0}, np.zeros((9, 2)), "epsilon must be a positive"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_spent(records, settings, points, text, monkeypatch):
+    opened = []
+    monkeypatch.setattr(PrivateClassifier, "_open", lambda self, *parts: opened.append(self))
+    made = _made(**settings)
+    if text is None:  # the spy itself: settings that are sound do get that far
+        with pytest.raises(AttributeError):
+            made.fit(*records, public=points)
+        assert opened
+        return
+    with pytest.raises(ValueError, match=text):
+        made.fit(*records, public=points)
+    assert not opened
+
+
+def test_margin_needs_a_student_that_can_be_unsure(records, public):
+    class Sure(KNeighborsClassifier):
+        predict_proba = property()
+
+    with pytest.raises(InvalidInput, match="needs a student with predict_proba or decision_function"):
+        _made(points="margin", student=Sure()).fit(*records, public=public)
+
+
+def test_k_centre_needs_numbers():
+    frame = pd.DataFrame({"kind": ["a", "b"] * 20})
+    model = make_pipeline(OneHotEncoder(), LogisticRegression())
+    with pytest.raises(InvalidInput, match="needs a matrix of numbers"):
+        _made(estimator=model, points="k-centre", teachers=2).fit(frame, ["no", "yes"] * 20, public=frame)

@@ -1,0 +1,609 @@
+"""Tables read and encoded, row by row, by a public schema; and errors that keep private rows to themselves."""
+
+import gzip
+import json
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate import InvalidInput
+from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Schema, as_table, read_table
+from quorate.tables import schema as schema_module
+
+SCHEMA = Schema(
+    {
+        "age": Number(centre=40, spread=10, missing="indicator"),
+        "hours": Number(low=0, high=100),
+        "weight": Number(),
+        "work": Category(["?", "office", "field"], missing="indicator"),
+        "sex": Category(["female", "male"]),
+    },
+    label=Label("income", ["low", "high"]),
+    groups="person",
+    leave_out=["name"],
+)
+
+
+def table(rows=4, **changed):
+    columns = {
+        "age": [20.0, None, 45.5, 1e9],
+        "hours": [40, 0, 250, 60],
+        "weight": [1.5, -2.0, 0.0, 3e40],
+        "work": ["office", " ?", None, "sea"],
+        "sex": ["female", " male ", "male", "other"],
+        "income": ["low", "high", " high", "low"],
+        "person": ["ann", "bob", "ann", "cid"],
+        "name": ["a", "b", "c", "d"],
+    } | changed
+    return pa.table({name: values for name, values in columns.items() if values is not None}).slice(0, rows)
+
+
+# Encoding
+
+
+def test_encoding_by_hand():
+    expected = [
+        [-2, 0, -0.2, 1.5, 0, 1, 0, 0, 1, 0],
+        [0, 1, -1.0, -2.0, 1, 0, 0, 0, 0, 1],
+        [0.55, 0, 1.0, 0.0, 0, 0, 0, 1, 0, 1],
+        [10, 0, 0.2, 1e38, 0, 0, 0, 0, 0, 0],
+    ]
+    encoded = SCHEMA.encode(table())
+    assert encoded.dtype == np.float64
+    np.testing.assert_allclose(encoded, expected, atol=1e-15)
+    assert SCHEMA.feature_names == [
+        *("age", "age is missing", "hours", "weight", "work=?", "work=office", "work=field", "work is missing"),
+        *("sex=female", "sex=male"),
+    ]
+    assert SCHEMA.labels(table()).tolist() == ["low", "high", "high", "low"]
+    assert SCHEMA.units(table()).tolist() == [0, 1, 0, 2]
+
+
+cells = {
+    "age": st.none() | st.floats(allow_nan=True) | st.integers(-(2**70), 2**70).map(float),
+    "hours": st.floats(-1e300, 1e300),
+    "weight": st.floats(allow_nan=False),
+    "work": st.none() | st.sampled_from(["office", " office", "?", "", "NA", "é", "field "]) | st.text(max_size=3),
+    "sex": st.sampled_from(["female", "male", "other"]),
+}
+
+
+@given(st.lists(st.fixed_dictionaries(cells), min_size=1, max_size=12), st.integers(1, 5))
+def test_a_row_is_encoded_from_itself_alone(rows, block):
+    whole = pa.table({name: pa.array([row[name] for row in rows], from_pandas=False) for name in cells})
+    whole = whole.set_column(3, "work", pa.array([row["work"] for row in rows], pa.string()))
+    whole = whole.set_column(0, "age", pa.array([row["age"] for row in rows], pa.float64(), from_pandas=False))
+    together = SCHEMA.encode(whole)
+    alone = np.concatenate([SCHEMA.encode(whole.slice(place, 1)) for place in range(len(rows))])
+    assert together.tobytes() == alone.tobytes()
+    assert np.isfinite(together).all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema_module, "_BLOCK", block)
+        assert SCHEMA.encode(whole).tobytes() == together.tobytes()
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.sampled_from(["a", "b", "1", "1.0", "01"])), min_size=1, max_size=8))
+def test_a_row_means_the_same_in_any_file(tmp_path_factory, rows):
+    """Also a row whose category looks like a number: no reader may guess a type from the other rows."""
+    folder = tmp_path_factory.mktemp("files")
+    schema = Schema({"x": Number(centre=1, spread=2), "kind": Category(["a", "b", "1", "01"])})
+    whole = pa.table({"x": [x for x, _ in rows], "kind": [kind for _, kind in rows]})
+    expected = schema.encode(whole)
+    pyarrow.csv.write_csv(whole, folder / "t.csv")
+    (folder / "t.csv.gz").write_bytes(gzip.compress((folder / "t.csv").read_bytes()))
+    pyarrow.parquet.write_table(whole, folder / "t.parquet")
+    for suffix in (".arrow", ".feather"):
+        pyarrow.feather.write_feather(whole, folder / f"t{suffix}")
+    for suffix in SUFFIXES:
+        assert schema.encode(read_table(folder / f"t{suffix}")).tobytes() == expected.tobytes(), suffix
+    for start in range(len(rows)):
+        pyarrow.csv.write_csv(whole.slice(start, 1), folder / "one.csv")
+        assert schema.encode(read_table(folder / "one.csv")).tobytes() == expected[start : start + 1].tobytes()
+
+
+def test_numbers_of_every_type():
+    schema = Schema({"x": Number()})
+    for values in (
+        pa.array([1, 2], pa.int8()),
+        pa.array([1, 2], pa.uint64()),
+        pa.array([1, 2], pa.float32()),
+        pa.array(["1", " 2.0 "]),
+        pa.array(["1", "2"], pa.string_view()),
+        pa.array(["1e0", "+2"], pa.large_string()),
+        pa.array(["1", "2"]).dictionary_encode(),
+        pa.array(["1", "2"], pa.string()).cast(pa.decimal128(5, 2)),
+    ):
+        assert schema.encode(pa.table({"x": values}), role="query").tolist() == [[1.0], [2.0]]
+    assert schema.encode(pa.table({"x": [True, False]})).tolist() == [[1.0], [0.0]]
+    assert schema.encode(pa.table({"x": pa.array([], pa.int64())})).shape == (0, 1)
+
+
+def test_categories_of_every_type():
+    schema = Schema({"x": Category([1, 2.0, True])})
+    assert schema.columns["x"].categories == ("1", "2", "true")
+    for values in (
+        pa.array([2, 1]),
+        pa.array([2.0, 1.0]),
+        pa.array([" 2", "1"]),
+        pa.array(["2", "1"]).dictionary_encode(),
+    ):
+        assert schema.encode(pa.table({"x": values})).tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert schema.encode(pa.table({"x": [True, False]})).tolist() == [[0, 0, 1], [0, 0, 0]]
+
+
+def test_labels_keep_whole_numbers():
+    schema = Schema({"x": Number()}, label=Label("y", [3, 7]))
+    labels = schema.labels(pa.table({"y": ["7", " 3"]}))
+    assert labels.tolist() == [7, 3]
+    assert labels.dtype.kind == "i"
+    assert Schema({"x": Number()}).units(table()) is None
+
+
+def test_dictionaries_that_differ_between_chunks():
+    chunks = [pa.array(["female"]).dictionary_encode(), pa.array(["male", "female"]).dictionary_encode()]
+    schema = Schema({"sex": SCHEMA.columns["sex"]})
+    assert schema.encode(pa.table({"sex": pa.chunked_array(chunks)})).tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+# Frames
+
+
+def test_pandas_and_polars_frames():
+    frame = table().select(["age", "hours", "weight", "work", "sex"])
+    expected = SCHEMA.encode(frame).tobytes()
+    pandas = frame.to_pandas()
+    pandas.index = [7, 3, 5, 1]
+    assert SCHEMA.encode(pandas).tobytes() == expected
+    assert SCHEMA.encode(pandas.set_index(pd.Index(list("abcd"), name="id"))).tobytes() == expected
+    assert SCHEMA.encode(pandas.astype({"sex": "category", "hours": "Int16"})).tobytes() == expected
+    polars = pl.from_arrow(frame)
+    assert SCHEMA.encode(polars).tobytes() == expected
+    assert SCHEMA.encode(polars.with_columns(pl.col("sex").cast(pl.Categorical))).tobytes() == expected
+    assert as_table(frame.to_batches()[0]).num_rows == 4
+    assert as_table(pa.record_batch({"a": [1], "b": [1]})).column_names == ["a", "b"]  # equal columns, other names
+    assert as_table(pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches())).num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        ({"age": [1]}, "must be a pandas or polars frame or an Arrow table, with __arrow_c_stream__, not dict"),
+        (np.zeros((2, 2)), "not ndarray"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "column names must differ: 'a' stands twice"),
+        (pd.DataFrame({"a": [1, "secret"]}), "column 'a' must hold values of one type"),
+        (pa.table([[1], [2]], names=["a", "a"]), "column names must differ: 'a' stands twice"),
+        (pa.table([[1], [2]], names=["a", ""]), "column 2 has no name; if it is the index of a pandas frame"),
+        (pd.DataFrame(), "at least 1 column"),
+    ],
+)
+def test_frames_that_are_refused(frame, text):
+    with pytest.raises(InvalidInput) as refused:
+        as_table(frame)
+    assert text in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_frames_are_not_imported_before_they_are_used():
+    code = "import sys, quorate.tables; assert not {'pandas', 'polars', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# Files
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_csv_as_people_write_it(tmp_path):
+    text = '\ufeffage, "work" ,note\r\n39, State-gov,"a, ""b""\nc"\r\n\r\n 40,?,\r\n'
+    read = read_table(write(tmp_path / "t.CSV", text))
+    assert read.to_pylist() == [
+        {"age": "39", '"work"': " State-gov", "note": 'a, "b"\nc'},
+        {"age": " 40", '"work"': "?", "note": ""},
+    ]
+    one = read_table(write(tmp_path / "one.csv", "age\n1\n\n3\n"))
+    assert one.num_rows == 3  # the empty line is a query without a value, and no answer may slip to another row
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("t.xlsx", "a\n1\n", "the suffix must be one of .csv, .csv.gz, .parquet, .arrow, .feather"),
+        ("t", "a\n1\n", "the suffix must be one of"),
+        ("t.csv", None, "there is no such file"),
+        ("t.csv", "", "the file is empty; its first line must name the columns"),
+        ("t.csv", "\n\n", "the file is empty"),
+        ("t.csv", "a,b\n", "the table has no rows"),
+        ("t.csv", "a,b,a\n1,2,3\n", "column names must differ: 'a' stands twice"),
+        ("t.csv", "a, a\n1,2\n", "column names must differ: 'a' stands twice"),
+        ("t.csv", ",a\n0,2\n", "column 1 has no name"),
+        ("t.csv", "a;b\n1;2\n", "values must be separated by commas; the first line has semicolons"),
+        ("t.csv", "a\tb\n1\t2\n", "values must be separated by commas; the first line has tabs"),
+        (
+            "t.csv",
+            "a,b\n1,2\n3\n4,5\n",
+            "each line must have 2 values, as many as the first line has names, but line 3 has 1",
+        ),
+        ("t.csv", "a,b\n1,2\n3,4,5\n", "but line 3 has 3"),
+        ("t.csv", b"a,b\n1,\xff\xfe\n", "texts must be encoded as UTF-8"),
+        ("t.csv", b"\xff\xfea\n1\n", "texts must be encoded as UTF-8"),
+        ("t.csv.gz", "a,b\n1,2\n", "this is no readable .csv.gz file"),
+        ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-20], "this is no readable .csv.gz file"),
+        ("t.parquet", "a,b\n1,2\n", "this is no readable .parquet file"),
+        ("t.arrow", "a,b\n1,2\n", "this is no readable .arrow file"),
+        ("t.feather", "", "this is no readable .feather file"),
+    ],
+)
+def test_files_that_are_refused(tmp_path, name, content, text):
+    if content is not None:
+        write(tmp_path / name, content)
+    with pytest.raises(InvalidInput) as refused:
+        read_table(tmp_path / name)
+    assert text in str(refused.value)
+    assert str(tmp_path / name) in str(refused.value)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "t.csv").mkdir()
+    with pytest.raises(InvalidInput, match="there is no such file"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_malformed_private_file_gives_no_line_away(tmp_path):
+    told = set()
+    for text in ("a,b\n1,2\nsecret\n", "a,b\n1,2,secret\n", "a,b\nsecret\n1,2\nsecret\n"):
+        with pytest.raises(InvalidInput) as refused:
+            read_table(write(tmp_path / "t.csv", text), role="private")
+        told.add(str(refused.value))
+    assert len(told) == 1
+    assert "secret" not in told.pop()
+
+
+def test_parquet_written_by_pandas_has_no_index(tmp_path):
+    pd.DataFrame({"a": [1, 2]}, index=[5, 3]).to_parquet(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").column_names == ["a"]
+    with pytest.raises(InvalidInput, match="role must be 'private', 'public' or 'query', not 'secret'"):
+        read_table(tmp_path / "t.parquet", role="secret")
+
+
+# Errors of encoding
+
+ROWS = {
+    "missing number": ({"hours": [1, None, 2, None]}, "column 'hours'", "a value is missing"),
+    "NaN": ({"hours": [1.0, float("nan"), 2, 2]}, "column 'hours'", "a value is missing"),
+    "empty text": ({"hours": ["1", " ", "2", ""]}, "column 'hours'", "a value is missing"),
+    "text": ({"hours": ["1", "secret", "2", "secret"]}, "column 'hours'", "a number is expected, and a text is none"),
+    "missing category": ({"sex": ["male", None, "male", "male"]}, "column 'sex'", "a value is missing"),
+    "NA": ({"sex": ["male", "NA", "male", "male"]}, "column 'sex'", "a value is missing"),
+}
+WHOLE = {
+    "wrong type": ({"hours": pa.array([0] * 4, pa.timestamp("s"))}, "column 'hours'", "not timestamp[s]"),
+    "lists": ({"sex": [["secret"]] * 4}, "column 'sex'", "values must be numbers, texts or truth values, not list"),
+    "missing column": ({"hours": None, "sex": None}, "must have the columns 'hours', 'sex'; the columns are 'age'", ""),
+    "unseen column": ({"extra": [0] * 4}, "the schema does not know these columns of the", ""),
+}
+
+
+@pytest.mark.parametrize("case", [*ROWS, *WHOLE])
+@pytest.mark.parametrize("role", ["query", "private", "public"])
+def test_bad_rows_are_refused(case, role):
+    changed, column, problem = (ROWS | WHOLE)[case]
+    with pytest.raises(InvalidInput) as refused:
+        SCHEMA.encode(table(**changed), role=role)
+    text = str(refused.value)
+    assert column in text
+    assert problem in text
+    assert {"query": "the queries", "private": "the private records", "public": "the public table"}[role] in text
+    assert ("row 2 (the first such row, counted from 1)" in text) == (case in ROWS and role != "private")
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_errors_about_private_rows_say_nothing_of_them(case):
+    """The text is the same whichever rows are wrong, however many, and whatever they hold."""
+    changed = ROWS[case][0]
+    ((name, values),) = changed.items()
+    told = set()
+    for order in ([0, 1, 2, 3], [1, 0, 2, 2], [1, 1, 1, 1], [2, 2, 2, 1]):
+        with pytest.raises(InvalidInput) as refused:
+            SCHEMA.encode(table(**{name: [values[place] for place in order]}))
+        told.add(str(refused.value))
+    assert len(told) == 1
+    assert not any(letter.isdigit() for letter in told.pop())
+
+
+def test_row_numbers_are_right_in_later_blocks(monkeypatch):
+    monkeypatch.setattr(schema_module, "_BLOCK", 2)
+    with pytest.raises(InvalidInput, match="row 4 "):
+        SCHEMA.encode(table(hours=["1", "2", "3", "four"]), role="query")
+
+
+def test_infinite_numbers():
+    rows = pa.table({"x": [1.0, float("inf"), float("-inf")]})
+    schema = Schema({"x": Number(centre=0, spread=1)})
+    assert schema.encode(rows).tolist() == [[1.0], [10.0], [-10.0]]
+    with pytest.raises(InvalidInput, match=r"column 'x', row 2 .*: a number must be finite"):
+        schema.encode(rows, role="query")
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (
+            {"income": ["low", "secret", "low", "low"]},
+            "column 'income': a label is not among the declared classes 'low', 'high'",
+        ),
+        ({"income": ["low", None, "low", "low"]}, "column 'income': a label is missing"),
+        ({"income": None}, "must have the column 'income'; the columns are"),
+        ({"income": [[1]] * 4}, "column 'income': values must be numbers, texts or truth values"),
+    ],
+)
+def test_labels_that_are_refused(changed, text):
+    with pytest.raises(InvalidInput) as refused:
+        SCHEMA.labels(table(**changed))
+    assert text in str(refused.value)
+    assert "secret" not in str(refused.value)
+    if changed["income"] is not None and changed["income"][0] == "low":
+        with pytest.raises(InvalidInput, match="column 'income', row 2"):
+            SCHEMA.labels(table(**changed), role="query")
+
+
+def test_units_that_are_refused():
+    with pytest.raises(InvalidInput, match="private records, column 'person': it is not said whose row it is"):
+        SCHEMA.units(table(person=["ann", "", "bob", "cid"]))
+    with pytest.raises(InvalidInput, match="the private records must have the column 'person'"):
+        SCHEMA.units(table(person=None))
+    with pytest.raises(InvalidInput, match="the schema has no label"):
+        Schema({"x": Number()}).labels(table())
+
+
+# Schemas
+
+
+def test_a_schema_survives_its_file(tmp_path):
+    SCHEMA.save(tmp_path / "schema.json")
+    assert Schema.load(tmp_path / "schema.json") == SCHEMA
+    told = Schema.load(write(tmp_path / "short.json", '{"columns": {"age": {"kind": "number"}}}'))
+    assert told == Schema({"age": Number()})
+    assert told.missing_texts == MISSING_TEXTS
+
+
+finite = st.floats(-1e9, 1e9)
+kinds = (
+    st.builds(Number, centre=finite, spread=st.floats(1e-9, 1e9), missing=st.sampled_from(["refuse", "indicator"]))
+    | finite.map(lambda low: Number(low=low, high=low + 5))
+    | st.lists(st.text(max_size=4).map(str.strip), min_size=1, max_size=4, unique=True).map(Category)
+)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), kinds, min_size=1, max_size=4))
+def test_any_schema_survives_its_document(columns):
+    schema = Schema(columns, missing_texts=["?"])
+    assert Schema.from_document(json.loads(json.dumps(schema.to_document()))) == schema
+    assert len(schema.feature_names) == sum(kind.width for kind in columns.values())
+
+
+def test_a_schema_from_a_public_table():
+    public = pa.table(
+        {
+            "age": [30, 50, None],
+            "code": ["1", "3", " 2"],
+            "work": ["b", " a", "?"],
+            "gap": ["x", "NA", "y"],
+            "same": [7, 7, 7],
+            "flag": [True, True, True],
+            "income": ["low", "high", "low"],
+            "person": [1, 2, 3],
+            "name": ["u", "v", "w"],
+        }
+    )
+    schema = Schema.from_public(public, label="income", groups="person", leave_out=["name"])
+    assert schema.columns == {
+        "age": Number(centre=40, spread=10, missing="indicator"),
+        "code": Number(centre=2, spread=float(np.std([1, 2, 3]))),
+        "work": Category(["?", "a", "b"]),
+        "gap": Category(["x", "y"], missing="indicator"),
+        "same": Number(centre=7, spread=1),
+        "flag": Category(["false", "true"]),
+    }
+    assert schema.label == Label("income", ["high", "low"])
+    assert (schema.groups, schema.leave_out) == ("person", ("name",))
+    told = Schema.from_public(public, label="ill", classes=["no", "yes"], leave_out=["name"], missing_texts=["?"])
+    assert told.label.classes == ("no", "yes")
+    assert told.columns["work"] == Category(["a", "b"], missing="indicator")
+    assert told.columns["gap"] == Category(["NA", "x", "y"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "text"),
+    [
+        ({"a": [1, 2]}, {"label": "y"}, "the classes of the label 'y' must be declared"),
+        ({"a": [1, 2], "y": [1, 1]}, {"label": "y"}, "classes must be a list of at least 2, not of 1"),
+        ({"a": [None, None]}, {}, "column 'a' has no value in the public table"),
+        ({"a": [float("inf"), 1]}, {}, "column 'a' holds numbers that are infinite or too large"),
+        ({"a": [1e308, 1e308]}, {}, "column 'a' holds numbers that are infinite or too large"),
+        ({"a": pa.array([1, 2], pa.date32())}, {}, "column 'a' is of type date32[day]: only numbers, texts"),
+        (
+            {"a": [f"n{i}" for i in range(300)]},
+            {},
+            "column 'a' has 300 different texts in the public table, and at most 256",
+        ),
+        ({"a": ["1", "?", "2"]}, {}, "column 'a' holds numbers and '?' in the public table: if that means a missing"),
+        ({"y": [1, 2]}, {"label": "y"}, "a schema must have at least 1 column to encode"),
+        ({"a": [1, 2]}, {"leave_out": "a"}, "leave_out must be a list of texts, not 'a'"),
+        ({"a": [1, 2]}, {"label": "a", "classes": "ab"}, "classes must be a list"),
+    ],
+)
+def test_public_tables_that_are_refused(columns, options, text):
+    with pytest.raises(InvalidInput) as refused:
+        Schema.from_public(pa.table(columns), **options)
+    assert text in str(refused.value)
+
+
+def test_tables_of_numbers_need_no_schema(tmp_path):
+    rows = pa.table({"a": [1.0, 200.0], "b": [True, False], "y": ["u", "v"], "who": ["x", "y"]})
+    schema = Schema.numbers(rows, label="y", classes=["u", "v"], groups="who")
+    assert schema.columns == {"a": Number(), "b": Number()}
+    assert schema.encode(rows).tolist() == [[1, 1], [200, 0]]
+    read = read_table(write(tmp_path / "t.csv", "a,b\n1,2\n3, 4\n"))
+    assert Schema.numbers(read).columns == {"a": Number(), "b": Number()}
+    # Other rows under the same header give the same schema.
+    assert Schema.numbers(read_table(write(tmp_path / "t.csv", "a,b\n9,9\n"))) == Schema.numbers(read)
+    with pytest.raises(InvalidInput, match="the classes of the label 'y' must be declared"):
+        Schema.numbers(rows, label="y")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [(["secret", "b"], "column 'sex' holds texts"), (pa.array([1, 2], pa.date32()), "column 'sex' holds date32")],
+)
+def test_tables_with_texts_need_one(values, text):
+    with pytest.raises(InvalidInput) as refused:
+        Schema.numbers(pa.table({"sex": values}))
+    told = str(refused.value)
+    assert text in told
+    assert "--public" in told
+    assert "secret" not in told
+    example = told[told.index("{") :]
+    assert Schema.from_document(json.loads(example)).label.column == "income"  # the example is a schema
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "this is no JSON: Expecting property name enclosed in double quotes in line 1"),
+        ("[1]", "a schema must be a JSON object; for example"),
+        (b"\xff", "texts must be encoded as UTF-8"),
+        ("{}", 'a schema needs "columns"'),
+        ('{"columns": {}}', "a schema must have at least 1 column to encode"),
+        (
+            '{"colums": {}}',
+            "'colums' means nothing here; the keys are columns, label, groups, leave_out, missing_texts",
+        ),
+        ('{"columns": {"a": 1}}', "column 'a': expected an object such as"),
+        ('{"columns": {"a": {}}}', 'column \'a\': kind must be "number" or "category", not None'),
+        (
+            '{"columns": {"a": {"kind": "number", "center": 1}}}',
+            "column 'a': 'center' means nothing here; the keys are centre",
+        ),
+        ('{"columns": {"a": {"kind": "number", "centre": 1}}}', "column 'a': a number needs both of centre and spread"),
+        (
+            '{"columns": {"a": {"kind": "number", "low": 1}}}',
+            "column 'a': a number needs both of centre and spread, or both",
+        ),
+        (
+            '{"columns": {"a": {"kind": "number", "low": 1, "high": 2, "centre": 1, "spread": 1}}}',
+            "is scaled by centre and spread or by low and high, not by both",
+        ),
+        ('{"columns": {"a": {"kind": "number", "low": 2, "high": 2}}}', "low must be below high, not 2 and 2"),
+        ('{"columns": {"a": {"kind": "number", "low": "0", "high": 2}}}', "low must be a finite number, not '0'"),
+        (
+            '{"columns": {"a": {"kind": "number", "centre": NaN, "spread": 2}}}',
+            "centre must be a finite number, not nan",
+        ),
+        ('{"columns": {"a": {"kind": "number", "centre": 0, "spread": 0}}}', "spread must be a positive finite number"),
+        (
+            '{"columns": {"a": {"kind": "number", "missing": "zero"}}}',
+            'missing must be "refuse" or "indicator", not \'zero\'',
+        ),
+        ('{"columns": {"a": {"kind": "category"}}}', "column 'a': a category needs its list of categories"),
+        (
+            '{"columns": {"a": {"kind": "category", "categories": []}}}',
+            "categories must be a list of at least 1, not of 0",
+        ),
+        (
+            '{"columns": {"a": {"kind": "category", "categories": "ab"}}}',
+            "categories must be a list of at least 1, not 'ab'",
+        ),
+        (
+            '{"columns": {"a": {"kind": "category", "categories": ["x", " x"]}}}',
+            "categories must differ: 'x' stands twice",
+        ),
+        (
+            '{"columns": {"a": {"kind": "category", "categories": [1, "1"]}}}',
+            "categories must differ: '1' stands twice",
+        ),
+        ('{"columns": {"a": {"kind": "category", "categories": [null]}}}', "categories must be texts or numbers"),
+        ('{"columns": {"a": {"kind": "number"}, "a": {"kind": "number"}}}', "'a' stands twice in one object"),
+        ('{"columns": {"a": {"kind": "number"}}, "label": "y"}', 'label must be an object such as {"column": "income"'),
+        (
+            '{"columns": {"a": {"kind": "number"}}, "label": {"column": "y", "classes": ["u"]}}',
+            "classes must be a list of at least 2",
+        ),
+        (
+            '{"columns": {"a": {"kind": "number"}}, "label": {"column": 1, "classes": [1, 2]}}',
+            "must be a column name, not 1",
+        ),
+        ('{"columns": {"a": {"kind": "number"}}, "groups": 3}', "groups must be a column name, not 3"),
+        ('{"columns": {"a": {"kind": "number"}}, "groups": "a"}', "column 'a' has two uses"),
+        ('{"columns": {"a": {"kind": "number"}}, "leave_out": "b"}', "leave_out must be a list of texts, not 'b'"),
+    ],
+)
+def test_schema_files_that_are_refused(tmp_path, text, told):
+    path = write(tmp_path / "schema.json", text)
+    with pytest.raises(InvalidInput) as refused:
+        Schema.load(path)
+    assert told in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+def test_the_label_and_the_groups_can_be_said_later():
+    schema = Schema({"a": Number(), "y": Number(), "who": Number()}, leave_out=["b"])
+    made = schema.with_label("y", ["u", "v"]).with_groups("who")
+    assert list(made.columns) == ["a"]
+    assert (made.label, made.groups) == (Label("y", ["u", "v"]), "who")
+    assert made.with_label("y") == made
+    assert schema.with_label("b", [0, 1]).leave_out == ()
+    with pytest.raises(InvalidInput, match="the classes of the label 'z' must be declared"):
+        made.with_label("z")
+
+
+def test_more_texts_may_mean_a_missing_value():
+    rows = pa.table({"a": ["1", "?", "3"]})
+    assert Schema.from_public(rows, missing_texts=["?"]).columns == {
+        "a": Number(centre=2, spread=1, missing="indicator")
+    }
+    schema = Schema({"a": Number(missing="indicator")}).with_missing_texts(["?"])
+    assert schema.encode(rows).tolist() == [[1, 0], [0, 1], [3, 0]]
+    assert schema.without(["b"]).leave_out == ("b",)
+
+
+@pytest.mark.parametrize("columns", [{"a": "number"}, {1: Number()}])
+def test_columns_that_are_none(columns):
+    with pytest.raises(InvalidInput, match="columns must map names to Number"):
+        Schema(columns)
+
+
+def test_encoding_takes_bounded_memory():
+    """Beyond the table and the matrix, a block or two: not a copy of the table."""
+    rows = 400_000
+    whole = pa.table({"x": np.arange(rows, dtype=np.float64), "kind": pa.array(["a", "b"] * (rows // 2))})
+    schema = Schema({"x": Number(centre=0, spread=1), "kind": Category(["a", "b"])})
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    default = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        encoded = schema.encode(whole)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(default)
+    assert encoded[-1].tolist() == [10.0, 0.0, 1.0]
+    assert peak < encoded.nbytes + 16 * 2**20
+    assert pool.max_memory() < 16 * 2**20
