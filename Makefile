@@ -15,7 +15,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(READY)
 
-demo: $(READY)  ## one mechanism answering a simulated ensemble, with its cost
+demo: $(READY)  ## the main job on a generated clinic of 200,000 records, with a report
 	$(BIN)/quorate demo
 
 lint: $(READY)  ## style, types and layers
@@ -38,4 +38,4 @@ wheel: $(READY)  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove what was made
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quorate-demo.html

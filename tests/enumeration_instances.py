@@ -6,7 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.audit import Mechanism, Release, claims_of, release_of
-from quorate.mechanisms import BetweenThresholds, ConfidentMax, Dissent, NoisyMax, Quorum, SoftMajority, StabilityTest
+from quorate.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    Dissent,
+    NoisyMax,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
 from quorate.mechanisms.quorum.table import build_table
 
 
@@ -183,6 +192,15 @@ INSTANCES = {
     ),
     "confident max, adaptive": Instance(
         ConfidentMax(teachers=5, classes=3, threshold=3, test_scale=2.0, winner_scale=1.5), 3, 3, (2.0,), 0.55
+    ),
+    "sharp majority, even": Instance(
+        SharpMajority.calibrate(epsilon=3.0, delta=1e-3, teachers=12, queries=2), 2, 2, (2.0, 8.0), 0.9
+    ),
+    "sharp majority, odd": Instance(
+        SharpMajority.calibrate(epsilon=3.0, delta=1e-3, teachers=11, queries=3), 2, 3, (2.0, 8.0), 0.9
+    ),
+    "sharp majority, pure": Instance(
+        SharpMajority.calibrate(epsilon=2.0, delta=0.0, teachers=9, queries=2), 2, 2, (2.0, 8.0), 0.5
     ),
     "soft majority, two classes": Instance(SoftMajority(teachers=40, epsilon=0.5), 2, 1, (2.0, 8.0), 0.98),
     "soft majority, three classes": Instance(SoftMajority(teachers=12, epsilon=1.0), 3, 2, (2.0, 8.0), 0.9),

@@ -1,6 +1,14 @@
 """One small instance of every mechanism, for the contracts that all of them keep."""
 
-from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SoftMajority, StabilityTest
+from quorate.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    NoisyMax,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
 
 TEACHERS = 900
 
@@ -20,6 +28,7 @@ def instances():
         "noisy_max": NoisyMax.calibrate(**target, classes=2, queries=100),
         "noisy_max_of_three": NoisyMax(teachers=TEACHERS, classes=3, scale=20.0),
         "confident_max": ConfidentMax.calibrate(**target, classes=2, queries=100),
+        "sharp_majority": SharpMajority.calibrate(**target, queries=100),
         "soft_majority": SoftMajority.calibrate(**target, queries=100),
     }
 

@@ -55,6 +55,12 @@ class _Kept:
         known = self._answers
         return {query: known[caller, query] for query in queries if (caller, query) in known}
 
+    def by_caller(self) -> dict[str, dict[bytes, int]]:
+        found: dict[str, dict[bytes, int]] = {}
+        for (caller, query), label in self._answers.items():
+            found.setdefault(caller, {})[query] = label
+        return found
+
     def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
         self._answers.update(((caller, query), label) for query, label in answers.items())
         while len(self._answers) > _KEPT:
@@ -148,6 +154,24 @@ class Session:
         if ended is not None and refused.all():
             raise ended
         return Replies(labels=labels, refused=refused, spent=spent)
+
+    def hand_over(self, memory: Memory) -> None:
+        """Have another memory remember all the answers given so far.
+
+        >>> from quorate.ensemble.estimators import EstimatorTeachers
+        >>> from quorate.mechanisms import SoftMajority
+        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
+        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
+        >>> session.ask(np.zeros((1, 1))).labels
+        array([1])
+        >>> other = Session(ensemble, session.mechanism, session.budget)
+        >>> session.hand_over(other._memory)
+        >>> other.ask(np.zeros((1, 1))).spent.renyi
+        0.0
+        """
+        if isinstance(self._memory, _Kept):
+            for caller, answers in self._memory.by_caller().items():
+                memory.remember(caller, answers)
 
     def _ask_new(
         self, X: Any, places: dict[bytes, int], known: dict[bytes, int], caller: str

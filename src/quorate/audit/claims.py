@@ -23,6 +23,7 @@ from quorate.mechanisms import (
     NoisyMax,
     NoisySum,
     Quorum,
+    SharpMajority,
     SoftMajority,
     StabilityTest,
 )
@@ -31,7 +32,17 @@ from quorate.mechanisms.run import ThresholdMechanism
 __all__ = ["Claim", "DeltaClaim", "Finding", "Mechanism", "RenyiClaim", "SlackClaim", "claims_of", "measured"]
 
 Measure = Literal["whole", "covered", "neighbour"]
-Mechanism = Quorum | StabilityTest | BetweenThresholds | Dissent | NoisyMax | ConfidentMax | SoftMajority | NoisySum
+Mechanism = (
+    Quorum
+    | StabilityTest
+    | BetweenThresholds
+    | Dissent
+    | NoisyMax
+    | ConfidentMax
+    | SharpMajority
+    | SoftMajority
+    | NoisySum
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from quorate.mechanisms import (
     Dissent,
     NoisyMax,
     Quorum,
+    SharpMajority,
     SoftMajority,
     StabilityTest,
 )
@@ -316,6 +317,15 @@ def _memoryless(teachers: int, classes: int, row: Callable[[Votes], Floats]) -> 
 def _noisy_max(mechanism: NoisyMax, *, classes: int) -> Release:
     def row(votes: Votes) -> Floats:
         return np.append(_winner(votes, mechanism.scale), 0.0)
+
+    return _memoryless(mechanism.teachers, classes, row)
+
+
+@release_of.register
+def _sharp_majority(mechanism: SharpMajority, *, classes: int = 2) -> Release:
+    def row(votes: Votes) -> Floats:
+        behind = mechanism.table[min(abs(votes[1] - votes[0]) // 2, len(mechanism.table) - 1)] / 2**64
+        return np.array([1 - behind, behind, 0.0] if votes[0] >= votes[1] else [behind, 1 - behind, 0.0])
 
     return _memoryless(mechanism.teachers, classes, row)
 

@@ -15,8 +15,11 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from quorate.cli.bars import BARS
+from quorate.cli.bench_auto import auto_figures
+from quorate.cli.bench_classifier import overhead_figures
+from quorate.cli.bench_students import student_figures
 from quorate.learners.speed import counting_figures, fitting_figures
-from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, StabilityTest
+from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SharpMajority, StabilityTest
 from quorate.mechanisms.throughput import noise_draws_per_second
 
 __all__ = ["data_folder", "run_bench"]
@@ -71,10 +74,15 @@ def _threshold_figures(quick: bool) -> Iterator[Figure]:
     yield "stability.paper_distance.c20", paper.distance(), "ballots"
 
 
-def _noisy_max_figures(quick: bool) -> Iterator[Figure]:
+def _maximum_figures(quick: bool) -> Iterator[Figure]:
     for queries in (1000, 100_000):
         made = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=10, queries=queries)
         yield f"noisy_max.distance.queries{queries}", made.distance(), "ballots"
+    for queries in (1000, 100_000):
+        sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, queries=queries)
+        yield f"sharp_majority.distance.queries{queries}", sharp.distance(), "ballots"
+    noisy = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=2, queries=100_000)
+    yield "sharp_majority.distance_over_noisy_max.queries100000", sharp.distance() / noisy.distance(), "ratio"
     share = NoisyMax(teachers=250, classes=10, scale=40.0).renyi(8.0) / (8.0 / 40.0**2)
     yield "noisy_max.winner_share", share, "ratio"
 
@@ -111,8 +119,8 @@ def _learner_figures(quick: bool) -> Iterator[Figure]:
 
 
 _PARTS = {
-    "mechanisms": (_quorum_figures, _threshold_figures, _noisy_max_figures, _pate_figures, _noise_figures),
-    "classifier": (_learner_figures,),
+    "mechanisms": (_quorum_figures, _threshold_figures, _maximum_figures, _pate_figures, _noise_figures),
+    "classifier": (_learner_figures, overhead_figures, auto_figures, student_figures),
 }
 
 

@@ -105,9 +105,9 @@ def comparisons(name: str, path: Path, quick: bool) -> Iterator[Comparison]:
         return
     votes = np.load(path, allow_pickle=False).astype(np.int64)
     for factor in (1, 4, 16):
-        for epsilon in (1.0,) if quick else (0.5, 1.0, 2.0):
-            for queries in (300, 3000) if quick else (300, 1000, 3000, 9000):
-                repeats = max(4, (10_000 if quick else 60_000) // queries)
+        for epsilon in (2.0,) if quick else (0.5, 1.0, 2.0):
+            for queries in (300, 1000) if quick else (300, 1000, 3000, 9000):
+                repeats = max(6, (10_000 if quick else 60_000) // queries)
                 yield compare(name, votes * factor, epsilon=epsilon, queries=queries, repeats=repeats)
 
 

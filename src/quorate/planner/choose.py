@@ -22,7 +22,7 @@ from quorate.planner.thresholds import (
     expect_stability,
 )
 
-__all__ = ["AGGREGATORS", "LEAST_ROWS", "best_draft", "drafts", "exact", "smallest_teachers"]
+__all__ = ["AGGREGATORS", "LEAST_ROWS", "SLOW", "best_draft", "drafts", "exact", "smallest_teachers"]
 
 LEAST_ROWS = 20  # records a teacher learns from, at least
 _AIM = 0.95  # share answered and right, where the number of teachers is free
@@ -38,7 +38,8 @@ AGGREGATORS: dict[str, Drafting] = {
     "stability": draft_stability,
     "between_thresholds": draft_between_thresholds,
 }
-_AUTO = ("quorum", "noisy_max", "confident_max", "soft_majority")  # Quorum is better than the other two by proof
+_AUTO = ("quorum", "noisy_max", "confident_max", "soft_majority")  # Quorum needs a shorter distance
+SLOW = ("stability", "between_thresholds")  # each calibration takes a moment
 
 
 def drafts(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tuple[Draft, ...]:

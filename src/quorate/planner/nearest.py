@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from quorate.errors import Infeasible
-from quorate.planner.choose import LEAST_ROWS, best_draft
+from quorate.planner.choose import LEAST_ROWS, SLOW, best_draft
 from quorate.planner.outlook import Outlook
 from quorate.planner.result import Change
 from quorate.planner.task import Task
@@ -49,7 +49,8 @@ def nearest_changes(
 ) -> Iterator[Change]:
     """Yield the changes of teachers (or records), of epsilon and of queries that each reach the rate by itself.
 
-    `free` says that the number of teachers was not given, so that more records are more teachers.
+    `free` says that the number of teachers was not given, so that more records are more teachers. For the aggregators
+    that are slow to calibrate only teachers are looked for: their noise does not depend on that number.
 
     >>> task, outlook = Task(1.0, 1e-6, 1000, 2), Outlook.from_disagreement(0.1, classes=2)
     >>> changes = nearest_changes("noisy_max", task, outlook, 100, rate=0.9, records=None, free=False)
@@ -68,6 +69,8 @@ def nearest_changes(
     found = _smallest(lambda count: right(task, math.ceil(count)) >= target, float(teachers), float(_MOST_TEACHERS))
     if found is not None:
         yield _more_teachers(int(_tidy(found)), lambda count: right(task, count), records=records, free=free)
+    if aggregator in SLOW:
+        return
     found = _smallest(
         lambda epsilon: right(replace(task, epsilon=epsilon), teachers) >= target, task.epsilon, _MOST_EPSILON
     )

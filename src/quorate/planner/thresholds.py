@@ -1,5 +1,6 @@
 """StabilityTest and BetweenThresholds. Quorum needs a smaller distance than either; they stand here for comparison."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -77,6 +78,11 @@ def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, outlook:
     return Expected(expected.answered, agreement, expected.worth * agreement)
 
 
+def _rounded(count: float) -> int:
+    """Return the count rounded up on a ladder of steps of 15%: few different calibrations, each remembered."""
+    return math.ceil(1.15 ** math.ceil(math.log(max(1.0, count), 1.15) - 1e-9))
+
+
 def _best(
     name: str,
     kind: type[Threshold],
@@ -114,9 +120,10 @@ def draft_stability(task: Task, outlook: Outlook, teachers: int) -> Draft | None
     >>> draft_stability(task, Outlook.from_disagreement(0.01, classes=2), 8000).no_quorums
     20
     """
-    counts = [best_no_quorums(task, outlook, teachers)]
+    count = best_no_quorums(task, outlook, teachers)
+    counts = [count]
     if task.no_quorums is None:
-        counts = sorted({min(task.queries, max(1, round(counts[0] * factor))) for factor in _FACTORS})
+        counts = sorted({min(task.queries, _rounded(count * factor)) for factor in _FACTORS})
     expect = partial(expect_stability, task=task, outlook=outlook)
     return _best("stability", StabilityTest, expect, counts=counts, task=task, teachers=teachers)
 
@@ -131,5 +138,6 @@ def draft_between_thresholds(task: Task, outlook: Outlook, teachers: int) -> Dra
     if task.classes != 2:
         return None
     expect = partial(expect_between_thresholds, task=task, outlook=outlook)
-    counts = [best_no_quorums(task, outlook, teachers)]
+    count = best_no_quorums(task, outlook, teachers)
+    counts = [count if task.no_quorums is not None else min(task.queries, _rounded(count))]
     return _best("between_thresholds", BetweenThresholds, expect, counts=counts, task=task, teachers=teachers)

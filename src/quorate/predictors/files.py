@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import skops.io
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -71,6 +70,8 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
     ([1], ['estimator.skops', 'ledger.sqlite', 'manifest.json', 'teachers.npz'])
     """
+    from skops.io import dumps  # noqa: PLC0415  takes a second to load
+
     check_is_fitted(classifier)
     if isinstance(classifier.mechanism_, ThresholdMechanism) and classifier.mechanism_.redraws:
         raise InvalidInput(
@@ -81,7 +82,7 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
     contents = _teacher_files(classifier.session_.ensemble.fitted)
-    contents["estimator.skops"] = skops.io.dumps(classifier._estimator())
+    contents["estimator.skops"] = dumps(classifier._estimator())
     contents |= extra or {}
     manifest = _manifest(classifier) | {
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
@@ -94,6 +95,7 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     ledger = Ledger.create(folder / "ledger.sqlite", session.budget, fingerprint=_fingerprint(text))
     if session.run is not None:
         ledger.keep_run(session.run.threshold_noise)
+    session.hand_over(ledger)
     (folder / "manifest.json").write_bytes(text)  # last: a folder without it is no model
     classifier.session_ = Session(
         session.ensemble, session.mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run()
@@ -191,9 +193,11 @@ def _mechanism(described: dict[str, Any]) -> Any:
 
 def _teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
     if isinstance(teachers, EstimatorTeachers):
+        from skops.io import dumps  # noqa: PLC0415
+
         models, majorities = zip(*teachers.fitted, strict=True)
         kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
-        return {"teachers.skops": skops.io.dumps(kept, compression=zipfile.ZIP_DEFLATED)}
+        return {"teachers.skops": dumps(kept, compression=zipfile.ZIP_DEFLATED)}
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **teachers.arrays())
     return {"teachers.npz": file.getvalue()}
@@ -208,11 +212,13 @@ def _teachers(contents: dict[str, bytes], trusted: list[str] | None) -> Teachers
 
 
 def _from_skops(content: bytes, trusted: list[str] | None) -> Any:
+    from skops.io import get_untrusted_types, loads  # noqa: PLC0415
+
     allowed = [*_TRUSTED, *(trusted or ())]
-    unknown = set(skops.io.get_untrusted_types(data=content)) - set(allowed)
+    unknown = set(get_untrusted_types(data=content)) - set(allowed)
     if unknown:
         raise InvalidInput(
             f"the model holds types that are not known to be safe: {', '.join(sorted(unknown))}; if you know them, "
             "name them in trusted="
         )
-    return skops.io.loads(content, trusted=allowed)
+    return loads(content, trusted=allowed)

@@ -24,7 +24,7 @@ from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, RunEnded
 from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
-from quorate.mechanisms.dissent import calibrate_with_quorum, proposed_first
+from quorate.mechanisms.dissent import RATE, calibrate_with_quorum, proposed_first
 from quorate.predictors.inputs import check_records, class_codes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.subsample import PrivateClassifier
@@ -37,6 +37,7 @@ _ON_NO_QUORUM = ("abstain", "student", "random", "raise")
 _BLOCK = 8192  # queries counted together
 _MANY = 2**31  # teachers to calibrate with where their number is not yet known
 _CLEAR = 0.9  # the share of teachers that agree where the ensemble is clear, for "auto"
+_BY_CHANCE = 0.1  # the share of the dissents that traffic may use up where the student is right
 _LEAST_UNITS = 2  # for each teacher
 
 
@@ -71,7 +72,10 @@ class StudentFirstClassifier(PrivateClassifier):
     estimator, epsilon, delta, classes, n_jobs, backend
         As for `PrivateClassifier`; delta must be above 0.
     teachers
-        How many, or "auto": enough for a dissent to be heard where nine in ten teachers agree.
+        How many, or "auto": enough for a dissent to be heard where nine in ten teachers agree, and for `queries` on
+        which nine in ten agree with the student to use up no more than a tenth of the dissents by chance.
+    queries
+        How much traffic is planned for, with "auto". The run may answer more.
     dissents
         How many times the ensemble may clearly disagree before it falls silent and queries are refused.
     no_quorums
@@ -91,7 +95,7 @@ class StudentFirstClassifier(PrivateClassifier):
     ([0, 1, 1], array([False,  True, False]))
     """
 
-    aggregator, queries, disagreement, holdout = "quorum", 1, None, 0.0  # what PrivateClassifier would be asked
+    aggregator, disagreement, holdout = "quorum", None, 0.0  # what PrivateClassifier would be asked
 
     def __init__(
         self,
@@ -103,6 +107,7 @@ class StudentFirstClassifier(PrivateClassifier):
         teachers: int | Literal["auto"] = "auto",
         dissents: int = 50,
         no_quorums: int = 10,
+        queries: int = 100_000,
         classes: Any = None,
         on_no_quorum: Literal["abstain", "student", "random", "raise"] = "abstain",
         n_jobs: int | None = None,
@@ -115,6 +120,7 @@ class StudentFirstClassifier(PrivateClassifier):
         self.teachers = teachers
         self.dissents = dissents
         self.no_quorums = no_quorums
+        self.queries = queries
         self.classes = classes
         self.on_no_quorum = on_no_quorum  # type: ignore[assignment]
         self.n_jobs = n_jobs
@@ -125,6 +131,7 @@ class StudentFirstClassifier(PrivateClassifier):
         check_delta(self.delta, zero=False)
         check_count("dissents", self.dissents)
         check_count("no_quorums", self.no_quorums)
+        check_count("queries", self.queries)
         if self.teachers != "auto":
             check_count("teachers", self.teachers)
         if self.on_no_quorum not in _ON_NO_QUORUM:
@@ -148,7 +155,9 @@ class StudentFirstClassifier(PrivateClassifier):
             no_quorums=check_count("no_quorums", self.no_quorums),
         )
         if self.teachers == "auto":
-            teachers = math.ceil(max(dissent.distance(), quorum.distance()) / (_CLEAR - 0.5))
+            by_chance = min(1 - RATE, _BY_CHANCE * self.dissents / self.queries)
+            lead = -dissent.standing_half_gap(standing=1 - by_chance)
+            teachers = math.ceil(max(dissent.distance(), quorum.distance(), lead) / (_CLEAR - 0.5))
             if known["records"] < _LEAST_UNITS * teachers:
                 raise Infeasible(
                     f"this target takes {teachers} teachers, and so at least {_LEAST_UNITS * teachers} units; there "

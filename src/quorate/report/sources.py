@@ -8,7 +8,7 @@ __all__ = ["proofs_for", "software_versions"]
 
 _PROOFS = {
     "privacy": ("privacy/PROOF.md", "costs add up over adaptively chosen queries, and convert to (epsilon, delta)"),
-    "ensemble": ("ensemble/PROOF.md", "one unit is dealt to one teacher, and so moves at most one ballot a query"),
+    "predictors": ("predictors/PROOF.md", "one unit is dealt to one teacher, and moves at most one ballot a query"),
     "quorum": ("mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
     "noisy_max": ("mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
     "confident_max": ("mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
@@ -21,11 +21,11 @@ _PROOFS = {
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
     """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves.
 
-    >>> sorted(name for name in proofs_for("quorum") if "ensemble" not in name)
+    >>> sorted(name for name in proofs_for("quorum") if "predictors" not in name)
     ['quorate/mechanisms/quorum/PROOF.md', 'quorate/privacy/PROOF.md']
     """
     found = {}
-    for key in ("privacy", "ensemble", aggregator):
+    for key in ("privacy", "predictors", aggregator):
         if key not in _PROOFS:
             continue
         name, line = _PROOFS[key]

@@ -40,10 +40,10 @@ class Dissent(ThresholdMechanism):
     `margin` is the half-gap from which a dissent is certain at threshold noise 0; `no_quorums` is the number of
     dissents; `order`, `price`, `threshold_scale` and `table` are what they are for a Quorum.
 
-    >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, dissents=100)
-    >>> dissent.distance() < 540
+    >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, dissents=5)
+    >>> dissent.distance() < 110
     True
-    >>> dissent.answers([[2000, 0, 0], [1000, 1000, 0], [100, 0, 1900]]).labels
+    >>> dissent.answers([[2000, 0, 0], [1500, 500, 0], [100, 0, 1900]]).labels
     array([ 0,  0, -1])
     """
 
@@ -83,7 +83,7 @@ class Dissent(ThresholdMechanism):
         """Return the Dissent that is reported from the smallest half-gap on, among those within (epsilon, delta).
 
         Where no other label has more ballots than the student's, the student stands with probability at least
-        `standing`, in 99 runs of 100; where it leads by more, soon with near-certainty.
+        `standing`, in 99 runs of 100. The more it leads, the more surely: `standing_half_gap` says how much it takes.
 
         >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=20)
         >>> dissent.distance() <= 109, dissent.standing_probability(0) > 0.99
@@ -103,16 +103,12 @@ class Dissent(ThresholdMechanism):
         59
         """
         table = build_table(order=settings.order, price=settings.price)
-        level = next((i for i, level in enumerate(table) if level <= (1 - _check_standing(standing)) * ONE), None)
-        if level is None:
-            raise Infeasible(f"standing={standing} is out of reach: the table ends at {1 - table[-1] / ONE}")
-        reach = gaussian_tail_quantile(settings.threshold_scale, 1 - RATE)
         made = cls(
             teachers=teachers,
             no_quorums=dissents,
             order=settings.order,
             price=settings.price,
-            margin=2 * level - 1 + reach,
+            margin=2 * _level_of(table, standing) - 1 + _reach(settings.threshold_scale, RATE),  # proof: step 6
             threshold_scale=settings.threshold_scale,
             table=table,
         )
@@ -165,9 +161,20 @@ class Dissent(ThresholdMechanism):
         """
         least = check_rate("dissent_rate", dissent_rate) * ONE
         level = max(i for i, level in enumerate(self.table) if level >= least)
-        if check_rate("run_rate", run_rate) == 1:
-            raise Infeasible("run_rate=1 is out of reach: Gaussian noise has no bound")
-        return self.margin + gaussian_tail_quantile(self.threshold_scale, 1 - run_rate) - 2 * level
+        return self.margin + _reach(self.threshold_scale, run_rate) - 2 * level
+
+    def standing_half_gap(self, *, standing: float = RATE, run_rate: float = RATE) -> int:
+        """Return the largest half-gap at which the student stands at this rate, in this share of runs.
+
+        Where even the best of ballots do not reach it, traffic alone brings dissents: with m queries on which the
+        student is right, plan for m * (1 - standing) of them.
+
+        >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=400, dissents=5)
+        >>> dissent.standing_half_gap(), dissent.standing_half_gap(standing=0.999999)
+        (0, -118)
+        """
+        level = _level_of(self.table, standing)
+        return self.margin - _reach(self.threshold_scale, run_rate) - 2 * level + 1
 
     def _check_finite(self, order: float) -> None:
         if check_order(order) == np.inf:
@@ -178,7 +185,7 @@ class Dissent(ThresholdMechanism):
 
     def _levels(self, half_gap: Labels, threshold_noise: int) -> Labels:
         """Return the level of the table at each half-gap: level i where it is 2i - 1 or 2i short of the margin."""
-        short = self.margin + threshold_noise + 1 - half_gap
+        short = self.margin + threshold_noise + 1 - half_gap  # proof: step 3
         short >>= 1
         return np.clip(short, 0, len(self.table) - 1, out=short)
 
@@ -221,6 +228,22 @@ def proposed_first(votes: Counts, proposed: NDArray[np.int64]) -> Counts:
     chosen = proposed[:, np.newaxis] == np.arange(votes.shape[1])
     others = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
     return np.concatenate([votes[chosen][:, np.newaxis], others], axis=1)
+
+
+def _level_of(table: tuple[int, ...], standing: float) -> int:
+    """Return the first level at which the student stands at this rate."""
+    most = (1 - _check_standing(standing)) * ONE
+    level = next((i for i, level in enumerate(table) if level <= most), None)
+    if level is None:
+        raise Infeasible(f"standing={standing} is out of reach: the table ends at {1 - table[-1] / ONE}")
+    return level
+
+
+def _reach(scale: float, run_rate: float) -> int:
+    """Return what the threshold noise does not pass, to either side alone, in this share of runs."""
+    if check_rate("run_rate", run_rate) == 1:
+        raise Infeasible("run_rate=1 is out of reach: Gaussian noise has no bound")
+    return gaussian_tail_quantile(scale, 1 - run_rate)
 
 
 def _check_standing(standing: float) -> float:

@@ -1,0 +1,169 @@
+"""Features of handwritten digits, learned from public images without labels.
+
+Three steps. Digits are centred and set upright. Small patches are compared with typical ones found by k-means (Coates
+and Ng 2012), the likeness is summed over a grid, and principal components are taken. A graph of nearest public
+neighbours gives spectral coordinates, in which digits of one kind lie together; an image takes those of its neighbours.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DigitFeatures", "upright"]
+
+Images = NDArray[np.float32]
+
+_SIDE = 28
+_PATCH = 8
+_PAD = 2
+_GRID = 4
+_NEIGHBOURS = 10
+_COMPONENTS = 100
+_SPECTRAL = 49
+_BLOCK = 500  # images worked on together
+
+
+def upright(images: Images) -> Images:
+    """Return images whose ink is centred and, by a shear, does not lean.
+
+    >>> leaning = np.zeros((1, 28, 28), dtype=np.float32)
+    >>> leaning[0, np.arange(6, 20), np.arange(2, 16)] = 1.0
+    >>> int(upright(leaning).sum(axis=1)[0].argmax()) in (13, 14)
+    True
+    """
+    lines, middle, out = np.arange(_SIDE, dtype=np.float32), (_SIDE - 1) / 2, np.empty_like(images)
+    for start in range(0, len(images), _BLOCK):
+        part = images[start : start + _BLOCK]
+        ink = part.sum(axis=(1, 2)) + 1e-6
+        column, row = part.sum(axis=1) @ lines / ink, part.sum(axis=2) @ lines / ink
+        down, right = lines - row[:, None], lines - column[:, None]
+        lean = np.einsum("nij,ni,nj->n", part, down, right) / np.maximum((part.sum(axis=2) * down**2).sum(axis=1), 1e-6)
+        y = (lines + (row - middle)[:, None])[:, :, None] + 0 * lines
+        x = lines + (column - middle)[:, None, None] + lean[:, None, None] * (lines - middle)[:, None]
+        out[start : start + _BLOCK] = _between(part, y, x)
+    return out
+
+
+def _between(images: Images, y: Images, x: Images) -> Images:
+    """Return the images at these places, interpolated between pixels and empty outside."""
+    padded = np.pad(images, ((0, 0), (1, 2), (1, 2)))
+    which = np.arange(len(images))[:, None, None]
+    y, x = np.clip(y, -1, _SIDE) + 1, np.clip(x, -1, _SIDE) + 1
+    top, left = y.astype(np.int64), x.astype(np.int64)
+    low, far = y - top, x - left
+    upper = (1 - far) * padded[which, top, left] + far * padded[which, top, left + 1]
+    lower = (1 - far) * padded[which, top + 1, left] + far * padded[which, top + 1, left + 1]
+    return ((1 - low) * upper + low * lower).astype(np.float32)
+
+
+class DigitFeatures:
+    """Features learned from public images; `transform` gives those of any image.
+
+    >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
+    >>> features = DigitFeatures(stride=8, patches=4).fit(images)
+    >>> features.transform(images[:3]).shape[0]
+    3
+    """
+
+    def __init__(self, *, stride: int = 2, patches: int = 96) -> None:
+        self.stride, self.patches = stride, patches
+
+    def fit(self, images: Images) -> "DigitFeatures":
+        """Learn patches, components and the graph from images that are public.
+
+        >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
+        >>> DigitFeatures(stride=8, patches=4).fit(images).stride
+        8
+        """
+        self._learn_patches(images)
+        pooled = self._pooled(images)
+        self._mean = pooled.mean(axis=0)
+        values, vectors = np.linalg.eigh(np.cov((pooled - self._mean).T))
+        kept = slice(-1, -1 - min(_COMPONENTS, len(values)), -1)
+        self._components = (vectors[:, kept] / np.maximum(values[kept], 1e-9) ** 0.25).astype(np.float32)
+        rows = (pooled - self._mean) @ self._components
+        self._scale = float(rows.std())
+        self._learn_graph(rows / self._scale)
+        return self
+
+    def transform(self, images: Images) -> NDArray[np.float64]:
+        """Return the features: spectral coordinates, then principal components at half their weight.
+
+        >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
+        >>> bool(np.isfinite(DigitFeatures(stride=8, patches=4).fit(images).transform(images)).all())
+        True
+        """
+        rows = (self._pooled(images) - self._mean) @ self._components / self._scale
+        return np.hstack([self._spectral(rows), 0.5 * rows]).astype(np.float64)
+
+    def _windows(self, images: Images) -> NDArray[np.float32]:
+        """Return (images, rows, columns, pixels of a patch), each patch with mean 0 and variance about 1."""
+        padded = np.pad(images, ((0, 0), (_PAD, _PAD), (_PAD, _PAD)))
+        view = np.lib.stride_tricks.sliding_window_view(padded, (_PATCH, _PATCH), axis=(1, 2))
+        view = view[:, :: self.stride, :: self.stride]
+        windows = view.reshape(*view.shape[:3], -1)
+        windows = windows - windows.mean(axis=3, keepdims=True)
+        return windows / np.sqrt(windows.var(axis=3, keepdims=True) + 0.01)
+
+    def _learn_patches(self, images: Images) -> None:
+        from sklearn.cluster import MiniBatchKMeans
+
+        chance = np.random.default_rng()
+        some = self._windows(images[chance.permutation(len(images))[:_BLOCK]])
+        some = some.reshape(-1, some.shape[-1])
+        some = some[np.abs(some).max(axis=1) > 0.5]  # not the empty corners
+        self._centre = some.mean(axis=0)
+        values, vectors = np.linalg.eigh(np.cov((some - self._centre).T))
+        self._whiten = ((vectors / np.sqrt(values + 0.1)) @ vectors.T).astype(np.float32)
+        white = (some - self._centre) @ self._whiten
+        kmeans = MiniBatchKMeans(self.patches, n_init=1, max_iter=60, batch_size=4096).fit(white)
+        self._typical = kmeans.cluster_centers_.astype(np.float32)
+
+    def _pooled(self, images: Images) -> NDArray[np.float32]:
+        """Return how alike the patches of each part of the grid are to each typical one: more than to most, or 0."""
+        parts = []
+        for start in range(0, len(images), _BLOCK):
+            windows = self._windows(images[start : start + _BLOCK])
+            shape = windows.shape[:3]
+            white = (windows.reshape(-1, windows.shape[3]) - self._centre) @ self._whiten
+            squares = (white**2).sum(axis=1)[:, None] + (self._typical**2).sum(axis=1) - 2 * white @ self._typical.T
+            apart = np.sqrt(np.maximum(squares, 0))
+            alike = np.maximum(apart.mean(axis=1, keepdims=True) - apart, 0).reshape(*shape, -1)
+            edges = np.linspace(0, shape[1], min(_GRID, shape[1]) + 1).astype(np.int64)[:-1]
+            sums = np.add.reduceat(np.add.reduceat(alike, edges, axis=1), edges, axis=2)
+            parts.append(np.sqrt(sums.reshape(len(sums), -1)))
+        return np.concatenate(parts)
+
+    def _learn_graph(self, rows: NDArray[np.float32]) -> None:
+        from scipy.sparse import csr_matrix, diags
+        from scipy.sparse.linalg import eigsh
+        from sklearn.neighbors import NearestNeighbors
+
+        self._neighbours: Any = NearestNeighbors(n_neighbors=_NEIGHBOURS, algorithm="brute").fit(rows)
+        apart, nearest = self._neighbours.kneighbors()  # of each point, itself left out
+        self._reach = apart[:, -1]
+        near = np.exp(-(apart**2) / (self._reach[:, None] * self._reach[nearest]))
+        places = np.repeat(np.arange(len(rows)), _NEIGHBOURS)
+        graph = csr_matrix((near.ravel(), (places, nearest.ravel())), shape=(len(rows), len(rows)))
+        graph = graph.maximum(graph.T)
+        degree = np.asarray(graph.sum(axis=1)).ravel()
+        scaled = diags(degree**-0.5) @ graph @ diags(degree**-0.5)
+        values, vectors = eigsh(scaled, k=_SPECTRAL + 1, which="LA")
+        values, vectors = values[-2::-1], vectors[:, -2::-1] * degree[:, None] ** -0.5  # all but the constant one
+        averaged = _average(vectors, apart, nearest, self._reach)
+        # Coordinates that change slowly along the graph tell the kinds apart: they weigh more.
+        self._coordinates = vectors / averaged.std(axis=0) * np.maximum(values, 0) ** 5
+
+    def _spectral(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        apart, nearest = self._neighbours.kneighbors(rows)
+        return _average(self._coordinates, apart, nearest, self._reach)
+
+
+def _average(
+    values: NDArray[np.float64], apart: NDArray[np.float64], nearest: NDArray[np.int64], reach: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the mean of the neighbours' values, the nearer ones weighing more."""
+    weights = np.exp(-(apart**2) / (apart[:, -1:] * reach[nearest]))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.einsum("nm,nmr->nr", weights, values[nearest])

@@ -1,0 +1,66 @@
+"""SharpMajority: its table where it is short, the law it tends to where it is long."""
+
+import math
+from functools import lru_cache, partial
+
+import numpy as np
+
+from quorate.mechanisms import SharpMajority
+from quorate.mechanisms.sharp_majority.table import ONE, build_table
+from quorate.planner.laws import Floats
+from quorate.planner.outlook import Outlook
+from quorate.planner.task import Draft, Expected, Made, Task
+from quorate.privacy import RENYI_QUANTA
+
+__all__ = ["draft_sharp_majority", "expect_sharp_majority"]
+
+_LONG = 5e-4  # of price over order: below, the table is as good as its limit
+_MANY = 10**6  # teachers, for a table that ends by itself
+
+
+@lru_cache(maxsize=256)
+def _short_table(order: float, price: float) -> tuple[int, ...]:
+    return build_table(teachers=_MANY, order=order, price=price)
+
+
+def _wrong(lead: Floats, order: float, price: float) -> Floats:
+    """Return about how often a query is answered wrongly, by the lead of its label."""
+    if order < math.inf and price / order < _LONG:  # proof: step 5
+        angle: Floats = np.maximum(math.pi / 4 - lead * math.sqrt(price / (8 * order)), 0.0)
+        return np.square(np.sin(angle))
+    return _looked_up(lead, _short_table(order, price))
+
+
+def _looked_up(lead: Floats, table: tuple[int, ...]) -> Floats:
+    return np.interp(lead / 2, np.arange(len(table)), np.array([level / ONE for level in table]))
+
+
+def expect_sharp_majority(mechanism: SharpMajority, outlook: Outlook) -> Expected:
+    """Return what a SharpMajority gives: an answer to every query.
+
+    >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=400, queries=100)
+    >>> expect_sharp_majority(sharp, Outlook.from_votes([[9, 1]])).agreement > 0.999
+    True
+    """
+    right = 1 - outlook.mean(_looked_up(outlook.gap * mechanism.teachers, mechanism.table))
+    return Expected(1.0, right, right)
+
+
+def _make(task: Task, teachers: int) -> Made:
+    made = SharpMajority.calibrate(epsilon=task.epsilon, delta=task.delta, teachers=teachers, queries=task.queries)
+    return Made(made, made.order, 0.0)
+
+
+def draft_sharp_majority(task: Task, outlook: Outlook, teachers: int) -> Draft | None:
+    """Return the draft of a SharpMajority that answers every query; None for more than two classes.
+
+    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
+    >>> draft_sharp_majority(task, Outlook.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
+    True
+    """
+    price = task.capacity / task.queries - 1 / RENYI_QUANTA
+    if task.classes != 2 or price <= 2.0**-43:
+        return None
+    right = 1 - outlook.mean(_wrong(outlook.gap * teachers, task.order, price))
+    noise = {"order": task.order, "price": price}
+    return Draft("sharp_majority", Expected(1.0, right, right), None, noise, partial(_make, task, teachers))
