@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate.cli.bench_auto import compare
+from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.mechanisms.run import ThresholdMechanism
@@ -17,9 +19,9 @@ from quorate.planner.choose import AGGREGATORS, drafts, exact
 from quorate.planner.laws import beta_quantiles, binomial_capped_mean, normal_below
 from quorate.planner.outlook import Outlook
 from quorate.planner.published import pate_epsilon, stability_teachers
-from quorate.planner.quorum import certified_settings, likely_settings
+from quorate.planner.quorum import certified_settings, expect_quorum, likely_settings
 from quorate.planner.redraws import answered_with_redraws
-from quorate.planner.task import Task
+from quorate.planner.task import Task, answered_before_stop
 from quorate.simulation import simulate
 
 NAMES = tuple(AGGREGATORS)
@@ -100,8 +102,6 @@ def test_planted_bug_a_planner_that_forgets_the_stop_is_caught():
     outlook = Outlook.from_votes(votes)
     (_, right), (_, error) = measured(planned, votes, 60)
     assert agrees(planned.right, right, error)
-    from quorate.planner.quorum import expect_quorum
-
     assert not agrees(expect_quorum(forgetful, task, outlook).right, right, error)
 
 
@@ -271,6 +271,12 @@ def test_laws_against_scipy():
         assert binomial_capped_mean(trials, cap, np.array([rate]))[0] == pytest.approx(mean, rel=2e-3)
 
 
+def test_a_run_that_hardly_ever_misses_answers_everything():
+    for missed in (0.0, 1e-300, 1e-30, 1e-12, 1e-9, 1e-7):
+        for count in (1, 5, 1000):
+            assert answered_before_stop(5000, count, np.array([missed]))[0] == pytest.approx(1.0, abs=1e-3)
+
+
 def test_redrawn_thresholds_against_a_count_by_hand():
     generator = np.random.default_rng(3)
     rates, weights = np.array([0.3, 0.02, 0.001]), np.array([0.3, 0.4, 0.3])
@@ -309,3 +315,42 @@ def test_what_no_mechanism_can_do_is_refused():
         plan(epsilon=1.0, delta=0.0, teachers=100, aggregator="quorum")
     with pytest.raises(Infeasible, match="2 classes"):
         plan(epsilon=1.0, teachers=100, classes=3, aggregator="between_thresholds")
+
+
+def test_little_is_lost_by_choosing_automatically():
+    for spread, epsilon in ((3.0, 2.0), (0.05, 1.0)):  # disputed here and there, and nearly never
+        compared = compare("made up", made_up_votes(400, 6000, spread=spread), epsilon=epsilon, queries=400, repeats=20)
+        assert compared.gap <= 0.01
+        assert min(compared.right.values()) < max(compared.right.values()) - 0.02, "a wrong choice would show"
+
+
+def test_no_quorums_leave_room_for_what_few_public_points_did_not_show():
+    clear = np.array([[400, 0]] * 300)
+    planned = plan(epsilon=1.0, delta=1e-6, queries=5000, teachers=1000, votes=clear, aggregator="quorum")
+    assert planned.no_quorums >= 5000 / 300
+    assert planned.right > 0.99
+
+
+def test_command_prints_json_and_says_by_its_exit_code_whether_it_is_feasible(capsys):
+    asked = {"epsilon": 1.0, "queries": 500, "teachers": 200, "disagreement": 0.1}
+    assert run_plan(**asked, as_json=True) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["feasible"] is True
+    assert printed["aggregator"] == "noisy_max"
+    assert run_plan(**asked, answer_rate=0.9) == 1
+    text = capsys.readouterr().out
+    for words in ("Nearest feasible", "raise epsilon to", "answered and right", "Bassily, Thakkar and Thakurta 2018"):
+        assert words in " ".join(text.split())
+
+
+def test_command_reads_votes_from_files_and_refuses_others(tmp_path):
+    votes = made_up_votes(100, 50)
+    np.save(tmp_path / "votes.npy", votes)
+    np.savetxt(tmp_path / "votes.csv", votes, fmt="%d", delimiter=",")
+    np.testing.assert_array_equal(read_votes(tmp_path / "votes.npy"), votes)
+    np.testing.assert_array_equal(read_votes(tmp_path / "votes.csv"), votes)
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (tmp_path / "words.csv").write_text("many,few\n")
+    for name in ("absent.npy", "objects.npy", "words.csv", "votes.txt"):
+        with pytest.raises(InvalidInput, match=name):
+            read_votes(tmp_path / name)

@@ -23,7 +23,8 @@ from quorate.privacy import Budget, Cost
 
 if TYPE_CHECKING:
     from quorate.planner import plan
-    from quorate.predictors import PrivateClassifier, load, save
+    from quorate.predictors import PrivateClassifier, StudentFirstClassifier, load, save
+    from quorate.students import StudentClassifier
 
 __all__ = [
     "Budget",
@@ -35,6 +36,8 @@ __all__ = [
     "PrivateClassifier",
     "QuorateError",
     "RunEnded",
+    "StudentClassifier",
+    "StudentFirstClassifier",
     "WrongProcess",
     "load",
     "plan",
@@ -44,6 +47,8 @@ __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "PrivateClassifier": "quorate.predictors",
+    "StudentClassifier": "quorate.students",
+    "StudentFirstClassifier": "quorate.predictors",
     "load": "quorate.predictors",
     "plan": "quorate.planner",
     "save": "quorate.predictors",

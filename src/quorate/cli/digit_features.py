@@ -58,23 +58,23 @@ def _between(images: Images, y: Images, x: Images) -> Images:
 
 
 class DigitFeatures:
-    """Features learned from public images; `transform` gives those of any image.
+    """Features learned from public images; `transform` gives those of any other image.
 
     >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
-    >>> features = DigitFeatures(stride=8, patches=4).fit(images)
-    >>> features.transform(images[:3]).shape[0]
-    3
+    >>> features = DigitFeatures(stride=8, patches=4)
+    >>> features.fit_transform(images).shape == (80, features.transform(images[:3]).shape[1])
+    True
     """
 
     def __init__(self, *, stride: int = 2, patches: int = 96) -> None:
         self.stride, self.patches = stride, patches
 
-    def fit(self, images: Images) -> "DigitFeatures":
-        """Learn patches, components and the graph from images that are public.
+    def fit_transform(self, images: Images) -> NDArray[np.float64]:
+        """Learn patches, components and the graph from images that are public, and return their features.
 
         >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
-        >>> DigitFeatures(stride=8, patches=4).fit(images).stride
-        8
+        >>> len(DigitFeatures(stride=8, patches=4).fit_transform(images))
+        80
         """
         self._learn_patches(images)
         pooled = self._pooled(images)
@@ -82,20 +82,30 @@ class DigitFeatures:
         values, vectors = np.linalg.eigh(np.cov((pooled - self._mean).T))
         kept = slice(-1, -1 - min(_COMPONENTS, len(values)), -1)
         self._components = (vectors[:, kept] / np.maximum(values[kept], 1e-9) ** 0.25).astype(np.float32)
-        rows = (pooled - self._mean) @ self._components
-        self._scale = float(rows.std())
-        self._learn_graph(rows / self._scale)
-        return self
+        self._scale = 1.0
+        self._scale = float(self._projected(pooled).std())
+        rows = self._projected(pooled)
+        self._learn_graph(rows)
+        return self._joined(rows, *self._neighbours.kneighbors())  # of each point, itself left out
 
     def transform(self, images: Images) -> NDArray[np.float64]:
-        """Return the features: spectral coordinates, then principal components at half their weight.
+        """Return the features of other images: spectral coordinates, then principal components at half their weight.
 
         >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
-        >>> bool(np.isfinite(DigitFeatures(stride=8, patches=4).fit(images).transform(images)).all())
+        >>> features = DigitFeatures(stride=8, patches=4)
+        >>> features.fit_transform(images[:60]).shape[1] == features.transform(images[60:]).shape[1]
         True
         """
-        rows = (self._pooled(images) - self._mean) @ self._components / self._scale
-        return np.hstack([self._spectral(rows), 0.5 * rows]).astype(np.float64)
+        rows = self._projected(self._pooled(images))
+        return self._joined(rows, *self._neighbours.kneighbors(rows))
+
+    def _projected(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
+        rows: NDArray[np.float32] = (pooled - self._mean) @ self._components / self._scale
+        return rows
+
+    def _joined(self, rows: NDArray[np.float32], apart: Any, nearest: Any) -> NDArray[np.float64]:
+        spectral = _average(self._coordinates, apart, nearest, self._reach)
+        return np.hstack([spectral, 0.5 * rows]).astype(np.float64)
 
     def _windows(self, images: Images) -> NDArray[np.float32]:
         """Return (images, rows, columns, pixels of a patch), each patch with mean 0 and variance about 1."""
@@ -104,7 +114,8 @@ class DigitFeatures:
         view = view[:, :: self.stride, :: self.stride]
         windows = view.reshape(*view.shape[:3], -1)
         windows = windows - windows.mean(axis=3, keepdims=True)
-        return windows / np.sqrt(windows.var(axis=3, keepdims=True) + 0.01)
+        even: NDArray[np.float32] = windows / np.sqrt(windows.var(axis=3, keepdims=True) + 0.01)
+        return even
 
     def _learn_patches(self, images: Images) -> None:
         from sklearn.cluster import MiniBatchKMeans
@@ -136,34 +147,40 @@ class DigitFeatures:
         return np.concatenate(parts)
 
     def _learn_graph(self, rows: NDArray[np.float32]) -> None:
-        from scipy.sparse import csr_matrix, diags
-        from scipy.sparse.linalg import eigsh
         from sklearn.neighbors import NearestNeighbors
+        from sklearn.utils.extmath import randomized_svd
 
         self._neighbours: Any = NearestNeighbors(n_neighbors=_NEIGHBOURS, algorithm="brute").fit(rows)
-        apart, nearest = self._neighbours.kneighbors()  # of each point, itself left out
+        apart, nearest = self._neighbours.kneighbors()
         self._reach = apart[:, -1]
-        near = np.exp(-(apart**2) / (self._reach[:, None] * self._reach[nearest]))
-        places = np.repeat(np.arange(len(rows)), _NEIGHBOURS)
-        graph = csr_matrix((near.ravel(), (places, nearest.ravel())), shape=(len(rows), len(rows)))
+        graph = self._neighbours.kneighbors_graph()
+        graph.data = _likeness(apart, nearest, self._reach).ravel()
         graph = graph.maximum(graph.T)
-        degree = np.asarray(graph.sum(axis=1)).ravel()
-        scaled = diags(degree**-0.5) @ graph @ diags(degree**-0.5)
-        values, vectors = eigsh(scaled, k=_SPECTRAL + 1, which="LA")
-        values, vectors = values[-2::-1], vectors[:, -2::-1] * degree[:, None] ** -0.5  # all but the constant one
-        averaged = _average(vectors, apart, nearest, self._reach)
+        root = np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
+        scaled = graph.multiply(1 / root[:, None]).multiply(1 / root[None, :]).tocsr()
+        scaled.setdiag(1.0)  # so that no eigenvalue is far below 0, and singular vectors are eigenvectors
+        number = min(_SPECTRAL + 1, len(rows))
+        vectors, values, _ = randomized_svd(
+            scaled, number, n_oversamples=30, n_iter=25, power_iteration_normalizer="QR"
+        )
+        vectors = vectors[:, 1:] / root[:, None]  # all but the constant one
         # Coordinates that change slowly along the graph tell the kinds apart: they weigh more.
-        self._coordinates = vectors / averaged.std(axis=0) * np.maximum(values, 0) ** 5
+        weights = np.maximum(values[1:] - 1, 0) ** 5 / _average(vectors, apart, nearest, self._reach).std(axis=0)
+        self._coordinates = vectors * weights
 
-    def _spectral(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        apart, nearest = self._neighbours.kneighbors(rows)
-        return _average(self._coordinates, apart, nearest, self._reach)
+
+def _likeness(
+    apart: NDArray[np.float64], nearest: NDArray[np.int64], reach: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how near each neighbour is, from 1 at no distance, measured by the reach of both points."""
+    near: NDArray[np.float64] = np.exp(-(apart**2) / np.maximum(apart[:, -1:] * reach[nearest], 1e-12))
+    return near
 
 
 def _average(
     values: NDArray[np.float64], apart: NDArray[np.float64], nearest: NDArray[np.int64], reach: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the mean of the neighbours' values, the nearer ones weighing more."""
-    weights = np.exp(-(apart**2) / (apart[:, -1:] * reach[nearest]))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return np.einsum("nm,nmr->nr", weights, values[nearest])
+    weights = _likeness(apart, nearest, reach)
+    mean: NDArray[np.float64] = np.einsum("nm,nmr->nr", weights / weights.sum(axis=1, keepdims=True), values[nearest])
+    return mean

@@ -12,6 +12,7 @@ Floats = NDArray[np.float64]
 _REACH, _STEP = 9.0, 1 / 256
 _GRID = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
 _BELOW = np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in _GRID])
+_NEARLY_NEVER = 1e-4  # expected count below which it hardly ever exceeds 1
 _NEARLY_NORMAL = 30.0  # variance from which a binomial count is taken as normal
 
 
@@ -74,8 +75,8 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
 
 
 def _exact_capped_mean(trials: int, cap: float, probability: float) -> float:
-    if probability <= 0 or probability >= 1:
-        return min(trials * float(probability >= 1), cap)
+    if probability >= 1 or trials * probability < _NEARLY_NEVER:  # the sum below would cancel
+        return min(trials * probability, cap)
     below = np.arange(min(trials, math.ceil(cap) - 1) + 1)
     steps = np.log((trials - below[1:] + 1) / below[1:]) + math.log(probability) - math.log1p(-probability)
     log_law = trials * math.log1p(-probability) + np.concatenate([[0.0], np.cumsum(steps)])

@@ -35,7 +35,8 @@ def _calibrated(kind: type[Threshold], epsilon: float, delta: float, count: int)
 def expect_stability(mechanism: StabilityTest, task: Task, outlook: Outlook) -> Expected:
     """Return what this StabilityTest gives.
 
-    >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
+    >>> stability = StabilityTest(
+    ...     teachers=4000, no_quorums=20, order=8.0, threshold_scale=9.0, query_scale=18.0, margin=400, slack=1e-7)
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
     >>> round(expect_stability(stability, task, Outlook.from_votes([[1, 0]])).right, 2)
     1.0
@@ -53,7 +54,8 @@ def expect_stability(mechanism: StabilityTest, task: Task, outlook: Outlook) -> 
 def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, outlook: Outlook) -> Expected:
     """Return what this BetweenThresholds gives.
 
-    >>> between = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5)
+    >>> between = BetweenThresholds(
+    ...     teachers=2000, no_quorums=5, order=8.0, threshold_scale=5.0, query_scale=9.0, margin=60, cap=30, slack=1e-7)
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
     >>> round(expect_between_thresholds(between, task, Outlook.from_votes([[1, 0]])).right, 2)
     1.0
@@ -131,7 +133,7 @@ def draft_stability(task: Task, outlook: Outlook, teachers: int) -> Draft | None
 def draft_between_thresholds(task: Task, outlook: Outlook, teachers: int) -> Draft | None:
     """Return the draft of a BetweenThresholds with as many no-quorums as suit a Quorum; None for more than two classes.
 
-    >>> task = Task(epsilon=2.0, delta=1e-5, queries=1000, classes=2, no_quorums=5)
+    >>> task = Task(epsilon=8.0, delta=1e-3, queries=1000, classes=2, no_quorums=5)
     >>> draft_between_thresholds(task, Outlook.from_disagreement(0.001, classes=2), 2000).expected.right > 0.9
     True
     """

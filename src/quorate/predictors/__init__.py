@@ -2,6 +2,14 @@
 
 from quorate.predictors.files import load, save
 from quorate.predictors.predictions import Predictions
+from quorate.predictors.student_first import StudentFirstClassifier, StudentFirstPredictions
 from quorate.predictors.subsample import PrivateClassifier
 
-__all__ = ["Predictions", "PrivateClassifier", "load", "save"]
+__all__ = [
+    "Predictions",
+    "PrivateClassifier",
+    "StudentFirstClassifier",
+    "StudentFirstPredictions",
+    "load",
+    "save",
+]

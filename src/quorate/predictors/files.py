@@ -73,6 +73,8 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     from skops.io import dumps  # noqa: PLC0415  takes a second to load
 
     check_is_fitted(classifier)
+    if type(classifier) is not PrivateClassifier:
+        raise InvalidInput(f"only a PrivateClassifier can be saved, not a {type(classifier).__name__}")
     if isinstance(classifier.mechanism_, ThresholdMechanism) and classifier.mechanism_.redraws:
         raise InvalidInput(
             f"a run of {type(classifier.mechanism_).__name__} redraws its threshold and cannot be kept in a file; "
