@@ -195,13 +195,14 @@ def test_suggested_records_are_enough():
 
 
 def test_auto_takes_the_most_and_lists_the_others():
-    for disagreement, best in ((0.2, "noisy_max"), (0.0005, "quorum")):
+    for disagreement, best in ((0.2, "sharp_majority"), (0.0005, "quorum")):
         planned = plan(epsilon=1.0, delta=1e-6, queries=5000, teachers=700, disagreement=disagreement)
         assert planned.aggregator == best
         assert {planned.aggregator, *(c.aggregator for c in planned.candidates)} == {
             "quorum",
             "noisy_max",
             "confident_max",
+            "sharp_majority",
             "soft_majority",
         }
         assert all(c.noise and c.right <= planned.right + 0.005 for c in planned.candidates)

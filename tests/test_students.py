@@ -70,11 +70,16 @@ class OwnPoints(StudentClassifier):
         return super().fit(X, y, groups=groups, public=X)
 
 
+COMPARE_FITS = {"check_classifier_data_not_an_array", "check_supervised_y_2d", "check_fit_idempotent"}
+
+
 @parametrize_with_checks(
     [OwnPoints(epsilon=1e6, delta=1e-6, teachers=1, aggregator="noisy_max", queries=1000)],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
+    if check.func.__name__ in COMPARE_FITS:
+        pytest.skip("compares two fits on a few rows at random; even a little noise tells them apart")
     check(estimator)
 
 
@@ -246,6 +251,19 @@ def test_k_centre_student(records, public):
 
 def test_no_more_points_than_there_are(records, public):
     assert _made(queries=1000).fit(*records, public=public[:100]).labelled_.asked.size == 100
+
+
+def test_points_alike_are_planned_for_once(records, public):
+    """Copies of a point are answered alike and paid for once, and the plan knows: noise is that of distinct points."""
+    made, alike = (
+        _made(queries=600).fit(*records, public=rows) for rows in (public, np.repeat(public[:100], 6, axis=0))
+    )
+    assert made.plan_.queries == 600
+    assert alike.plan_.queries == 100
+    assert alike.labelled_.asked.size == 600
+    labels = dict(zip(alike.labelled_.points.tolist(), alike.labelled_.labels.tolist(), strict=True))
+    assert all(labels[row] == labels[row - row % 6] for row in range(600))
+    assert 1.9 < alike.spent_epsilon_ <= 2.0
 
 
 def test_points_that_were_refused_are_not_listed(records, monkeypatch):

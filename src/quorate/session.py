@@ -178,18 +178,17 @@ class Session:
     ) -> tuple[Cost, BudgetSpent | None]:
         """Put new queries to the vote, block by block, and add their answers to `known`."""
         spent, new, rows = Cost(0.0), list(places), list(places.values())
-        for start in range(0, len(new), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        start = 0
+        while start < len(new):
             try:
-                answers = self._release(take_rows(X, rows[block][: self._affordable()]))
+                answers = self._release(take_rows(X, rows[start : start + min(_BLOCK, self._affordable())]))
             except (BudgetSpent, RunEnded) as error:
                 return spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
-            fresh = dict(zip(new[block], answers.labels.tolist(), strict=False))  # the rest was refused
+            fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
             self._memory.remember(caller, fresh)
             known.update(fresh)
             spent = spent + (answers.spent or Cost(0.0))
-            if len(fresh) < len(new[block]):
-                break
+            start += len(fresh)  # what was refused is asked again: an answer may cost less than was set aside for it
         return spent, None
 
     def _affordable(self) -> int:

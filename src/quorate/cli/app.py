@@ -1,5 +1,6 @@
 """Commands and exit codes: 0 done, 1 refused (the message says why), 2 wrong usage."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from cyclopts import App, CycloptsError
 from quorate import __version__
 from quorate.errors import QuorateError
 
-__all__ = ["app", "bench", "demo", "fit", "main", "predict"]
+__all__ = ["app", "bench", "demo", "fit", "main", "plan", "predict"]
 
 app = App(
     name="quorate",
@@ -168,6 +169,78 @@ def fit(
 
 
 @app.command
+def plan(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    records: int | None = None,
+    teachers: int | None = None,
+    classes: int | None = None,
+    disagreement: float | None = None,
+    votes: Path | None = None,
+    aggregator: Literal[
+        "auto",
+        "quorum",
+        "sharp_majority",
+        "noisy_max",
+        "confident_max",
+        "soft_majority",
+        "stability",
+        "between_thresholds",
+    ] = "auto",
+    no_quorums: int | None = None,
+    answer_rate: float = 0.5,
+    json: bool = False,
+) -> int:
+    """Say what is achievable before any private record is read. Exit code 1 if it is less than asked for.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy loss allowed in all.
+    delta
+        The probability with which epsilon may fail. 0 allows sharp_majority and soft_majority alone.
+    queries
+        How many queries will be asked.
+    records
+        How many private records (or people) there are; the number of teachers is chosen, at least 20 of them each.
+    teachers
+        How many teachers vote, if that is decided.
+    classes
+        How many labels there are: 2, or as many as the votes have columns.
+    disagreement
+        The share of teachers expected to vote against the plurality, on average over queries; 0.1 unless given.
+    votes
+        A .npy or .csv file of vote counts on public points (one row a point, one column a class), instead of a guess.
+    aggregator
+        How ballots become answers; auto takes the one with the most queries expected to be answered rightly.
+    no_quorums
+        How many queries may find no quorum before a run ends; chosen unless given.
+    answer_rate
+        The share of queries to be answered with the plurality's label for the plan to be feasible.
+    json
+        Print one JSON object instead of tables.
+    """
+    from quorate.cli.plan import run_plan
+
+    return run_plan(
+        epsilon=epsilon,
+        delta=delta,
+        queries=queries,
+        records=records,
+        teachers=teachers,
+        classes=classes,
+        disagreement=disagreement,
+        votes=votes,
+        aggregator=aggregator,
+        no_quorums=no_quorums,
+        answer_rate=answer_rate,
+        as_json=json,
+    )
+
+
+@app.command
 def predict(
     folder: Path,
     queries: Path,
@@ -221,4 +294,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QuorateError as error:
         print(f"quorate: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("quorate: interrupted; what was charged stays charged", file=sys.stderr)
+        return 130
     return result if isinstance(result, int) else 0

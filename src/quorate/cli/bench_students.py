@@ -96,12 +96,12 @@ def _mnist_figures(path: Path, quick: bool) -> Iterator[Figure]:
         with np.load(path) as file:
             arrays = {name: file[name] for name in ("x_train", "y_train", "x_test", "y_test")}
         private, rest = (upright(arrays[name].astype(np.float32) / 255) for name in ("x_train", "x_test"))
-        for _ in range(1 if quick else 3):
+        for _ in range(1 if quick else 2):
             public, judges = _halves(len(rest), _PUBLIC_DIGITS)
             features = DigitFeatures(stride=4, patches=48) if quick else DigitFeatures()
             points = features.fit_transform(rest[public])
             X, judged = features.transform(private), features.transform(rest[judges])
-            for epsilon in list(found) * (1 if quick else 2):
+            for epsilon in list(found) * (1 if quick else 3):
                 student = _digit_student(epsilon).fit(X, arrays["y_train"], public=points)
                 found[epsilon].append(100 * float(student.score(judged, arrays["y_test"][judges])))
     for epsilon, accuracies in found.items():
@@ -117,11 +117,11 @@ def _digit_student(epsilon: float) -> Any:
 
     return StudentClassifier(
         RidgeClassifier(alpha=1.0),
-        SVC(C=1.5, gamma=0.02),
+        SVC(C=0.5, gamma=0.015),
         epsilon=epsilon,
         delta=_DELTA,
-        teachers=800,
+        teachers=1000,
         aggregator="noisy_max",
-        queries=1500 if epsilon <= 1 else 3000,
+        queries=2500 if epsilon <= 1 else 5000,
         classes=list(range(10)),
     )

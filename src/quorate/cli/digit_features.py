@@ -5,6 +5,8 @@ and Ng 2012), the likeness is summed over a grid, and principal components are t
 neighbours gives spectral coordinates, in which digits of one kind lie together; an image takes those of its neighbours.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,10 @@ _PAD = 2
 _GRID = 4
 _NEIGHBOURS = 10
 _COMPONENTS = 100
+_GRAPH = 80  # components that neighbours are found by
+_CONTRAST = 0.7  # of a patch that typical ones are learned from
 _SPECTRAL = 49
-_BLOCK = 500  # images worked on together
+_BLOCK = 50  # images worked on together: more would not fit a processor's cache
 
 
 def upright(images: Images) -> Images:
@@ -66,7 +70,7 @@ class DigitFeatures:
     True
     """
 
-    def __init__(self, *, stride: int = 2, patches: int = 96) -> None:
+    def __init__(self, *, stride: int = 1, patches: int = 96) -> None:
         self.stride, self.patches = stride, patches
 
     def fit_transform(self, images: Images) -> NDArray[np.float64]:
@@ -97,7 +101,7 @@ class DigitFeatures:
         True
         """
         rows = self._projected(self._pooled(images))
-        return self._joined(rows, *self._neighbours.kneighbors(rows))
+        return self._joined(rows, *self._neighbours.kneighbors(rows[:, :_GRAPH]))
 
     def _projected(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
         rows: NDArray[np.float32] = (pooled - self._mean) @ self._components / self._scale
@@ -121,36 +125,38 @@ class DigitFeatures:
         from sklearn.cluster import MiniBatchKMeans
 
         chance = np.random.default_rng()
-        some = self._windows(images[chance.permutation(len(images))[:_BLOCK]])
-        some = some.reshape(-1, some.shape[-1])
-        some = some[np.abs(some).max(axis=1) > 0.5]  # not the empty corners
+        some = self._windows(images[chance.permutation(len(images))[:1000]])
+        some = some.reshape(-1, some.shape[-1])[:: max(1, 4 // self.stride**2)]
+        some = some[some.std(axis=1) > _CONTRAST]  # not the empty corners
         self._centre = some.mean(axis=0)
         values, vectors = np.linalg.eigh(np.cov((some - self._centre).T))
         self._whiten = ((vectors / np.sqrt(values + 0.1)) @ vectors.T).astype(np.float32)
         white = (some - self._centre) @ self._whiten
-        kmeans = MiniBatchKMeans(self.patches, n_init=1, max_iter=60, batch_size=4096).fit(white)
+        kmeans = MiniBatchKMeans(self.patches, n_init=3, max_iter=60, batch_size=4096).fit(white)
         self._typical = kmeans.cluster_centers_.astype(np.float32)
 
     def _pooled(self, images: Images) -> NDArray[np.float32]:
         """Return how alike the patches of each part of the grid are to each typical one: more than to most, or 0."""
-        parts = []
-        for start in range(0, len(images), _BLOCK):
-            windows = self._windows(images[start : start + _BLOCK])
-            shape = windows.shape[:3]
-            white = (windows.reshape(-1, windows.shape[3]) - self._centre) @ self._whiten
-            squares = (white**2).sum(axis=1)[:, None] + (self._typical**2).sum(axis=1) - 2 * white @ self._typical.T
-            apart = np.sqrt(np.maximum(squares, 0))
-            alike = np.maximum(apart.mean(axis=1, keepdims=True) - apart, 0).reshape(*shape, -1)
-            edges = np.linspace(0, shape[1], min(_GRID, shape[1]) + 1).astype(np.int64)[:-1]
-            sums = np.add.reduceat(np.add.reduceat(alike, edges, axis=1), edges, axis=2)
-            parts.append(np.sqrt(sums.reshape(len(sums), -1)))
-        return np.concatenate(parts)
+        blocks = [images[start : start + _BLOCK] for start in range(0, len(images), _BLOCK)]
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            return np.concatenate(list(threads.map(self._pooled_block, blocks)))
+
+    def _pooled_block(self, images: Images) -> NDArray[np.float32]:
+        windows = self._windows(images)
+        shape = windows.shape[:3]
+        white = (windows.reshape(-1, windows.shape[3]) - self._centre) @ self._whiten
+        squares = (white**2).sum(axis=1)[:, None] + (self._typical**2).sum(axis=1) - 2 * white @ self._typical.T
+        apart = np.sqrt(np.maximum(squares, 0))
+        alike = np.maximum(apart.mean(axis=1, keepdims=True) - apart, 0).reshape(*shape, -1)
+        edges = np.linspace(0, shape[1], min(_GRID, shape[1]) + 1).astype(np.int64)[:-1]
+        sums = np.add.reduceat(np.add.reduceat(alike, edges, axis=1), edges, axis=2)
+        return np.sqrt(sums.reshape(len(sums), -1))
 
     def _learn_graph(self, rows: NDArray[np.float32]) -> None:
         from sklearn.neighbors import NearestNeighbors
         from sklearn.utils.extmath import randomized_svd
 
-        self._neighbours: Any = NearestNeighbors(n_neighbors=_NEIGHBOURS, algorithm="brute").fit(rows)
+        self._neighbours: Any = NearestNeighbors(n_neighbors=_NEIGHBOURS, algorithm="brute").fit(rows[:, :_GRAPH])
         apart, nearest = self._neighbours.kneighbors()
         self._reach = apart[:, -1]
         graph = self._neighbours.kneighbors_graph()

@@ -52,7 +52,7 @@ def run_plan(
     """Plan, print, and return 1 where the plan is not feasible.
 
     >>> run_plan(epsilon=1.0, delta=0.0, queries=10, teachers=500, as_json=True)
-    {"aggregator": "soft_majority", "teachers": 500, ...
+    {"aggregator": "sharp_majority", "teachers": 500, ...
     0
     """
     made = plan(
@@ -88,7 +88,7 @@ def _show(console: Console, made: Plan) -> None:
         return
     console.print(
         f"\n[bold]Not feasible[/bold]: {made.right:.1%} of the queries would be answered with the plurality's label, "
-        f"and {made.answer_rate:.0%} are asked for."
+        f"and {made.answer_rate:.0%} are asked for, with answers that are better than guesses."
     )
     if not made.nearest:
         console.print("No change of one number alone would do.")

@@ -3,7 +3,15 @@
 from collections.abc import Callable
 
 from quorate.errors import Infeasible
-from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SoftMajority, StabilityTest
+from quorate.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    NoisyMax,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
 from quorate.planner.maxima import (
     draft_confident_max,
     draft_noisy_max,
@@ -14,6 +22,7 @@ from quorate.planner.maxima import (
 )
 from quorate.planner.outlook import Outlook
 from quorate.planner.quorum import draft_quorum, expect_quorum
+from quorate.planner.sharp import draft_sharp_majority, expect_sharp_majority
 from quorate.planner.task import Draft, Expected, Made, Task
 from quorate.planner.thresholds import (
     draft_between_thresholds,
@@ -22,11 +31,11 @@ from quorate.planner.thresholds import (
     expect_stability,
 )
 
-__all__ = ["AGGREGATORS", "LEAST_ROWS", "SLOW", "best_draft", "drafts", "exact", "smallest_teachers"]
+__all__ = ["AGGREGATORS", "LEAST_ROWS", "NEAR", "SLOW", "best_draft", "drafts", "exact", "smallest_teachers"]
 
 LEAST_ROWS = 20  # records a teacher learns from, at least
 _AIM = 0.95  # share answered and right, where the number of teachers is free
-_NEAR = 0.005  # of what the most teachers would reach
+NEAR = 0.005  # of what the most teachers would reach
 _MOST_TEACHERS = 10**7
 
 Drafting = Callable[[Task, Outlook, int], Draft | None]
@@ -34,11 +43,14 @@ AGGREGATORS: dict[str, Drafting] = {
     "quorum": draft_quorum,
     "noisy_max": draft_noisy_max,
     "confident_max": draft_confident_max,
+    "sharp_majority": draft_sharp_majority,
     "soft_majority": draft_soft_majority,
     "stability": draft_stability,
     "between_thresholds": draft_between_thresholds,
 }
-_AUTO = ("quorum", "noisy_max", "confident_max", "soft_majority")  # Quorum needs a shorter distance
+_AUTO = ("quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority")  # Quorum needs a shorter distance
+_PURE = ("sharp_majority", "soft_majority")  # need no delta
+_BETWEEN_TWO = {"between_thresholds": "quorum", "sharp_majority": "noisy_max"}  # and what to use for more classes
 SLOW = ("stability", "between_thresholds")  # each calibration takes a moment
 
 
@@ -51,15 +63,15 @@ def drafts(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tupl
     """
     names: tuple[str, ...] = _AUTO if aggregator == "auto" else (aggregator,)
     if task.delta == 0:
-        names = tuple(name for name in names if name == "soft_majority")
+        names = tuple(name for name in names if name in _PURE)
         if not names:
-            raise Infeasible(f"delta = 0 allows soft_majority alone, not {aggregator}; allow a delta above 0")
-    if aggregator == "between_thresholds" and task.classes != 2:
-        raise Infeasible(f"between_thresholds is for 2 classes, not {task.classes}; use quorum")
+            raise Infeasible(f"delta = 0 allows {' or '.join(_PURE)}, not {aggregator}; allow a delta above 0")
+    if aggregator in _BETWEEN_TWO and task.classes != 2:
+        raise Infeasible(f"{aggregator} is for 2 classes, not {task.classes}; use {_BETWEEN_TWO[aggregator]}")
     made = [AGGREGATORS[name](task, outlook, teachers) for name in names]
     found = [draft for draft in made if draft is not None]
     if not found:
-        raise Infeasible(f"nothing is left for a no-quorum at epsilon={task.epsilon}, delta={task.delta}; raise either")
+        raise Infeasible(f"nothing is left for a query at epsilon={task.epsilon}, delta={task.delta}; raise either")
     return tuple(sorted(found, key=lambda draft: -draft.expected.worth))
 
 
@@ -68,12 +80,12 @@ def best_draft(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> 
 
     >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
     >>> best_draft("auto", task, Outlook.from_disagreement(0.1, classes=2), 500).aggregator
-    'soft_majority'
+    'sharp_majority'
     """
     return drafts(aggregator, task, outlook, teachers)[0]
 
 
-def exact(made: Made, task: Task, outlook: Outlook) -> Expected:
+def exact(made: Made, task: Task, outlook: Outlook) -> Expected:  # noqa: PLR0911  one for each mechanism
     """Return what a mechanism gives, by its own certified noise.
 
     >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
@@ -90,6 +102,8 @@ def exact(made: Made, task: Task, outlook: Outlook) -> Expected:
         return expect_between_thresholds(mechanism, task, outlook)
     if isinstance(mechanism, NoisyMax):
         return expect_noisy_max(mechanism.scale, outlook, mechanism.teachers)
+    if isinstance(mechanism, SharpMajority):
+        return expect_sharp_majority(mechanism, outlook)
     if isinstance(mechanism, SoftMajority):
         return expect_soft_majority(mechanism.epsilon_per_query, outlook, mechanism.teachers)
     assert isinstance(mechanism, ConfidentMax)
@@ -114,7 +128,7 @@ def smallest_teachers(aggregator: str, task: Task, outlook: Outlook, *, most: in
         return best_draft(aggregator, task, outlook, teachers).expected.worth
 
     limit = most or _MOST_TEACHERS
-    target = right(limit) - _NEAR
+    target = right(limit) - NEAR
     if most is None:
         target = min(_AIM, target)
     low, high = 0, min(limit, 64)

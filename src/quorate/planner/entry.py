@@ -6,7 +6,7 @@ from typing import Any
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.planner.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
-from quorate.planner.nearest import nearest_changes
+from quorate.planner.nearest import least_agreement, nearest_changes
 from quorate.planner.outlook import DEFAULT_DISAGREEMENT, Outlook
 from quorate.planner.published import published_bounds
 from quorate.planner.result import Candidate, Plan
@@ -35,8 +35,8 @@ def plan(
     of votes on public points (one row a point, one column a class), by any number of teachers, and say more.
     `aggregator="auto"` takes the one with the largest share of queries expected to be answered with the plurality's
     label; a name takes that one. Without `teachers` their number is chosen: from `records` at least 20 for each, else
-    the fewest that answer 95 in 100. `no_quorums` is chosen unless given. A plan whose share stays below `answer_rate`
-    is not feasible and says what would be.
+    the fewest that answer 95 in 100. `no_quorums` is chosen unless given. A plan whose share stays below `answer_rate`,
+    or whose answers are nearer to guesses than to the plurality's label, is not feasible and says what would be.
 
     The outlook of a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4, and
     those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
@@ -66,7 +66,7 @@ def plan(
         certified = [(*_certified(draft, task, outlook), draft) for draft in drafted]
         made, expected, best = max(certified, key=lambda each: each[1].worth)
         drafted = (best, *(draft for draft in drafted if draft is not best))
-    feasible = expected.right >= answer_rate
+    feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
     assumptions += [
         f"{draft.aggregator} would answer {draft.expected.right:.1%} right if queries were exactly like this, but it "
         "loses more when they are not"

@@ -5,16 +5,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from quorate.errors import Infeasible
-from quorate.planner.choose import LEAST_ROWS, SLOW, best_draft
+from quorate.planner.choose import LEAST_ROWS, NEAR, SLOW, best_draft
 from quorate.planner.outlook import Outlook
 from quorate.planner.result import Change
 from quorate.planner.task import Task
 
-__all__ = ["nearest_changes"]
+__all__ = ["least_agreement", "nearest_changes"]
 
 _SPARE = 0.005  # beyond the rate asked for: what is certified later may need a little more noise
 _MOST_TEACHERS, _MOST_EPSILON = 10**7, 16.0
 _ENOUGH = 1.02  # the search stops once its bracket is this narrow
+
+
+def least_agreement(classes: int) -> float:
+    """Return the agreement below which answers are nearer to guesses than to the plurality's label.
+
+    >>> least_agreement(2)
+    0.75
+    """
+    return (1 + 1 / classes) / 2
 
 
 def _smallest(reaches: Callable[[float], bool], low: float, high: float) -> float | None:
@@ -63,10 +72,13 @@ def nearest_changes(
             draft = best_draft(aggregator, task, outlook, teachers)
         except Infeasible:
             return 0.0
+        if draft.expected.agreement < least_agreement(task.classes) + _SPARE:
+            return 0.0
         return min(draft.expected.right, draft.expected.worth)
 
     target = rate + _SPARE
-    found = _smallest(lambda count: right(task, math.ceil(count)) >= target, float(teachers), float(_MOST_TEACHERS))
+    more = target + (NEAR if records is not None else 0.0)  # a plan by records may use a few teachers less
+    found = _smallest(lambda count: right(task, math.ceil(count)) >= more, float(teachers), float(_MOST_TEACHERS))
     if found is not None:
         yield _more_teachers(int(_tidy(found)), lambda count: right(task, count), records=records, free=free)
     if aggregator in SLOW:

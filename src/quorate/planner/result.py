@@ -17,6 +17,7 @@ NAMES = {
     "quorum": "Quorum",
     "noisy_max": "a noisy maximum",
     "confident_max": "a confident noisy maximum",
+    "sharp_majority": "a sharp majority",
     "soft_majority": "a soft majority",
     "stability": "the stability test",
     "between_thresholds": "two thresholds",
@@ -106,7 +107,7 @@ class Plan:
 
         >>> from quorate.planner import plan
         >>> plan(epsilon=1.0, delta=0.0, queries=10, teachers=500).as_dict()["aggregator"]
-        'soft_majority'
+        'sharp_majority'
         """
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "mechanism"}
         plain["order"] = self.order if math.isfinite(self.order) else None
@@ -116,14 +117,30 @@ class Plan:
         plain["assumptions"] = list(self.assumptions)
         return plain
 
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any], mechanism: QueryMechanism | ThresholdMechanism) -> "Plan":
+        """Return the plan that `as_dict` described, with its mechanism.
+
+        >>> from quorate.planner import plan
+        >>> planned = plan(epsilon=1.0, delta=0.0, queries=10, teachers=500)
+        >>> Plan.from_dict(planned.as_dict(), planned.mechanism) == planned
+        True
+        """
+        known = dict(described)
+        known["order"] = math.inf if known["order"] is None else known["order"]
+        for name, kind in (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change)):
+            known[name] = tuple(kind(**entry) for entry in known[name])
+        known["assumptions"] = tuple(known["assumptions"])
+        return cls(mechanism=mechanism, **known)
+
     def summary(self) -> str:
         """Return the plan in a few sentences.
 
         >>> from quorate.planner import plan
         >>> print(plan(epsilon=1.0, delta=0.0, queries=10, teachers=500).summary())
-        500 teachers vote through a soft majority. Of 10 queries about 100.0% are expected to be answered, ...
+        500 teachers vote through a sharp majority. Of 10 queries about 100.0% are expected to be answered, ...
         """
-        rows = f" of {self.rows_per_teacher:,} records each" if self.rows_per_teacher is not None else ""
+        rows = f" of {self.rows_per_teacher:,} units each" if self.rows_per_teacher is not None else ""
         parts = [
             f"{self.teachers:,} teachers{rows} vote through {NAMES[self.aggregator]}.",
             f"Of {self.queries:,} queries about {self.answered:.1%} are expected to be answered, "
@@ -135,6 +152,6 @@ class Plan:
         if self.no_quorums is not None:
             parts.append(f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}.")
         if not self.feasible:
-            parts.append(f"This falls short of the {self.answer_rate:.0%} asked for.")
+            parts.append(f"This falls short of what was asked for: {self.answer_rate:.0%}, and better than guessing.")
             parts += [f"It would do to {change.sentence}." for change in self.nearest]
         return " ".join(parts)

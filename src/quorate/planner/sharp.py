@@ -25,14 +25,17 @@ def _short_table(order: float, price: float) -> tuple[int, ...]:
 
 def _wrong(lead: Floats, order: float, price: float) -> Floats:
     """Return about how often a query is answered wrongly, by the lead of its label."""
-    if order < math.inf and price / order < _LONG:  # proof: step 5
+    if math.isinf(order):  # proof: step 6
+        return np.exp(-price * lead / 2) / 2
+    if price / order < _LONG:  # proof: step 5
         angle: Floats = np.maximum(math.pi / 4 - lead * math.sqrt(price / (8 * order)), 0.0)
         return np.square(np.sin(angle))
     return _looked_up(lead, _short_table(order, price))
 
 
 def _looked_up(lead: Floats, table: tuple[int, ...]) -> Floats:
-    return np.interp(lead / 2, np.arange(len(table)), np.array([level / ONE for level in table]))
+    wrong: Floats = np.interp(lead / 2, np.arange(len(table)), np.array([level / ONE for level in table]))
+    return wrong
 
 
 def expect_sharp_majority(mechanism: SharpMajority, outlook: Outlook) -> Expected:
@@ -62,5 +65,5 @@ def draft_sharp_majority(task: Task, outlook: Outlook, teachers: int) -> Draft |
     if task.classes != 2 or price <= 2.0**-43:
         return None
     right = 1 - outlook.mean(_wrong(outlook.gap * teachers, task.order, price))
-    noise = {"order": task.order, "price": price}
+    noise = {"price": price}
     return Draft("sharp_majority", Expected(1.0, right, right), None, noise, partial(_make, task, teachers))

@@ -22,7 +22,7 @@ __all__ = ["draft_between_thresholds", "draft_stability", "expect_between_thresh
 _ANY_TEACHERS = 10**9  # calibrations do not depend on the number, except to refuse a small one
 _NODES = 41  # quantiles of a Laplace threshold noise
 _GAUSSIAN_NODES = 15
-_FACTORS = (1.0, 2.0)  # around Quorum's number of no-quorums
+_FACTORS = (1 / 32, 1 / 8, 1 / 3, 1.0, 2.0)  # around Quorum's number of no-quorums
 
 Threshold = StabilityTest | BetweenThresholds
 
@@ -81,8 +81,8 @@ def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, outlook:
 
 
 def _rounded(count: float) -> int:
-    """Return the count rounded up on a ladder of steps of 15%: few different calibrations, each remembered."""
-    return math.ceil(1.15 ** math.ceil(math.log(max(1.0, count), 1.15) - 1e-9))
+    """Return the count rounded up on a ladder of steps of 30%: few different calibrations, each remembered."""
+    return math.ceil(1.3 ** math.ceil(math.log(max(1.0, count), 1.3) - 1e-9))
 
 
 def _best(

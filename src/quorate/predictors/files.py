@@ -29,6 +29,7 @@ from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
 from quorate.ledger import Ledger
 from quorate.mechanisms.run import ThresholdMechanism
+from quorate.planner import Plan
 from quorate.predictors.estimate import Estimate
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.session import Session
@@ -134,6 +135,7 @@ def load(folder: str | Path, *, trusted: list[str] | None = None) -> PrivateClas
     _restore(classifier, manifest)
     ensemble = Ensemble(_teachers(contents, trusted))
     mechanism = _mechanism(manifest["mechanism"])
+    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
     classifier.session_ = Session(ensemble, mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run())
     return classifier
@@ -177,7 +179,6 @@ def _restore(classifier: PrivateClassifier, manifest: dict[str, Any]) -> None:
     if manifest["feature_names"]:
         classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
-    classifier.plan_ = manifest["plan"]
 
 
 def _array(described: dict[str, Any]) -> NDArray[Any]:

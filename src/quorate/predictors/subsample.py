@@ -105,11 +105,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.backend = backend
 
-    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "PrivateClassifier":
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, public_votes: Any = None
+    ) -> "PrivateClassifier":
         """Deal the units, fit the teachers, plan the mechanism, open the budget.
 
         `groups` names the person of each row and makes the person the privacy unit. `public` rows, which are not
-        private, serve to try an estimator that takes data frames before it sees a private row.
+        private, serve to try an estimator that takes data frames before it sees a private row. `public_votes`, counts
+        of votes on public points by teachers that saw no private row, guide the plan better than `disagreement` does.
 
         >>> PrivateClassifier(teachers=50).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
         Traceback (most recent call last):
@@ -123,7 +126,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         held_out = int(count * self.holdout)
-        made = self._plan(held_out, records=count - held_out)
+        known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        made = self._plan(held_out, records=count - held_out, **known)
         deal, held = deal_units(units, count, teachers=made.teachers, held_out=held_out)
         ensemble = Ensemble.fit(
             X,

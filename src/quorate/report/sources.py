@@ -12,6 +12,7 @@ _PROOFS = {
     "quorum": ("mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
     "noisy_max": ("mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
     "confident_max": ("mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
+    "sharp_majority": ("mechanisms/sharp_majority/PROOF.md", "what an answer costs, and that none is better at it"),
     "soft_majority": ("mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
     "stability": ("mechanisms/stability/PROOF.md", "an epoch up to a no-quorum has one cost, however many answers"),
     "between_thresholds": ("mechanisms/between_thresholds/PROOF.md", "each no-quorum costs a fixed price; two classes"),

@@ -29,6 +29,7 @@ from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.inputs import allows_missing, check_records, declared_classes
+from quorate.session import query_digests
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
@@ -140,18 +141,19 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
 
     def _transfer(self, X: Any, y: Any, groups: Any, public: Any, places: Points | None = None) -> "StudentClassifier":
         """Label the public points and train the student; `places` are the row numbers that they are known by."""
-        number = min(self.queries, len(public))
         self.classes_, labels = declared_classes(self.classes, y)
-        check_records(self, public, estimator=self._estimator(), reset=False)
+        queries = check_records(self, public, estimator=self._estimator(), reset=False)
         tried = try_student(self._student(), public, self.classes_)
         if self.points == "margin":
             margins(tried, take_rows(public, np.arange(1)))
-        chosen = k_centre_points(public, number) if self.points == "k-centre" else None
-        teachers = self._teachers(number).fit(X, labels, groups=groups, public=public)
+        first = self._first_points(public)
+        # A query asked twice is answered twice and paid for once: the plan is for distinct ones.
+        paid = query_digests(queries if self.points == "margin" else take_rows(queries, first))
+        teachers = self._teachers(min(self.queries, len(set(paid)))).fit(X, labels, groups=groups, public=public)
         self.plan_, self.unit_ = teachers.plan_, teachers.unit_
-        labelled = self._ask_by_margin(teachers, public, number) if self.points == "margin" else None
-        if labelled is None:
-            labelled = self._ask(teachers, public, self._random(public, number) if chosen is None else chosen)
+        labelled = self._ask(teachers, public, first)
+        if self.points == "margin":
+            labelled = self._ask_by_margin(teachers, public, labelled)
         self.spent_epsilon_ = teachers.spent_epsilon()
         self.labelled_ = labelled if places is None else replace(labelled, asked=places[labelled.asked])
         if labelled.labels.size == 0:
@@ -209,8 +211,12 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
             backend=self.backend,
         )
 
-    def _random(self, public: Any, number: int) -> Points:
-        return random_points(np.arange(len(public)), number)
+    def _first_points(self, public: Any) -> Points:
+        """Return the points to be asked first: all of them, unless later ones depend on the answers."""
+        number = min(self.queries, len(public))
+        if self.points == "k-centre":
+            return k_centre_points(public, number)
+        return random_points(np.arange(len(public)), -(-number // _ROUNDS) if self.points == "margin" else number)
 
     def _ask(self, teachers: PrivateClassifier, public: Any, points: Points) -> Labelled:
         """Put these points to the vote. What leaves the teachers leaves here."""
@@ -220,10 +226,10 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
             return Labelled(np.empty(0, np.int64), np.empty(0, np.bool_), self.classes_[:0])
         return Labelled.of(points, replies, kind=self.classes_.dtype)
 
-    def _ask_by_margin(self, teachers: PrivateClassifier, public: Any, number: int) -> Labelled:
-        """Ask in batches, each where a student of all released labels so far is least sure."""
-        labelled = self._ask(teachers, public, self._random(public, -(-number // _ROUNDS)))
-        while labelled.asked.size < number:
+    def _ask_by_margin(self, teachers: PrivateClassifier, public: Any, labelled: Labelled) -> Labelled:
+        """Ask on in batches, each where a student of all labels released so far is least sure."""
+        number = min(self.queries, len(public))
+        while 0 < labelled.asked.size < number:
             left = np.setdiff1d(np.arange(len(public)), labelled.asked)
             batch = min(-(-number // _ROUNDS), number - labelled.asked.size)
             if np.unique(labelled.labels).size < 2:
