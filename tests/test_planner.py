@@ -154,7 +154,7 @@ def test_any_plan_is_affordable_and_consistent(epsilon, delta, queries, teachers
     assert 0 <= planned.answered <= 1 + 1e-9
     assert 0 <= planned.agreement <= 1 + 1e-9
     assert planned.right == pytest.approx(planned.answered * planned.agreement)
-    assert delta > 0 or planned.aggregator == "soft_majority"
+    assert delta > 0 or planned.aggregator in ("sharp_majority", "soft_majority")
     json.dumps(planned.as_dict(), allow_nan=False)
     assert str(planned.teachers) in planned.summary().replace(",", "")
     budget, mechanism = planned.open_budget(), planned.mechanism
@@ -179,12 +179,12 @@ def test_what_is_suggested_is_feasible_when_planned_again(epsilon, queries, teac
         "answer_rate": rate,
     }
     planned = plan(**asked)
-    assert planned.feasible == (planned.right >= rate)
+    assert planned.feasible == (planned.right >= rate and planned.agreement >= 0.75)
     assert planned.feasible or planned.nearest
     for change in planned.nearest:
         again = plan(**(asked | {change.parameter: type(asked[change.parameter])(change.value)}))
         assert again.feasible, change
-        assert again.right == pytest.approx(change.right, abs=0.01)
+        assert change.right - 0.01 <= again.right <= change.right + 0.04  # other orders are tried for few queries
 
 
 def test_suggested_records_are_enough():
@@ -312,7 +312,7 @@ def test_wrong_input_is_refused_with_a_reason(asked, text):
 
 
 def test_what_no_mechanism_can_do_is_refused():
-    with pytest.raises(Infeasible, match="delta = 0 allows soft_majority alone"):
+    with pytest.raises(Infeasible, match="delta = 0 allows sharp_majority or soft_majority, not quorum"):
         plan(epsilon=1.0, delta=0.0, teachers=100, aggregator="quorum")
     with pytest.raises(Infeasible, match="2 classes"):
         plan(epsilon=1.0, teachers=100, classes=3, aggregator="between_thresholds")
@@ -337,7 +337,7 @@ def test_command_prints_json_and_says_by_its_exit_code_whether_it_is_feasible(ca
     assert run_plan(**asked, as_json=True) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["feasible"] is True
-    assert printed["aggregator"] == "noisy_max"
+    assert printed["aggregator"] == "sharp_majority"
     assert run_plan(**asked, answer_rate=0.9) == 1
     text = capsys.readouterr().out
     for words in ("Nearest feasible", "raise epsilon to", "answered and right", "Bassily, Thakkar and Thakurta 2018"):

@@ -35,9 +35,9 @@ def exact_cost(table, teachers, order):
     return max(max(divergence(p, q), divergence(q, p)) for p, q in steps)
 
 
-@pytest.mark.parametrize("teachers", [20, 21, 60])
-@pytest.mark.parametrize("order", [1.5, 8.0, 200.0, math.inf])
-@pytest.mark.parametrize("price", [1e-6, 1e-3, 0.3, 5.0])
+@pytest.mark.parametrize("teachers", [1, 4, 9, 20, 21])
+@pytest.mark.parametrize("order", [1.0001, 1.01, 1.3, 8.0, 200.0, math.inf])
+@pytest.mark.parametrize("price", [1e-6, 1e-3, 0.3, 0.947, 5.0, 14.0, 25.0])
 def test_the_cost_is_an_upper_bound_and_tight(teachers, order, price):
     table = build_table(teachers=teachers, order=order, price=price)
     exact = exact_cost(table, teachers, order)
@@ -45,11 +45,11 @@ def test_the_cost_is_an_upper_bound_and_tight(teachers, order, price):
     assert exact <= Decimal(claimed) <= Decimal(price)
     if teachers >= 20 and len(table) > 2:
         assert claimed <= float(exact) * (1 + 1e-6) + 1e-15
-        assert float(exact) > 0.999 * price  # nothing is left unused
+        assert float(exact) > 0.99 * price or table[-1] == FLOOR  # nothing is left unused
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 30), st.floats(1.1, 100), st.floats(1e-9, 3), st.floats(1.1, 300))
+@given(st.integers(1, 30), st.floats(1.001, 100), st.floats(1e-9, 26), st.floats(1.001, 300))
 def test_the_cost_bounds_every_order(teachers, order, price, other):
     table = build_table(teachers=teachers, order=order, price=price)
     assert exact_cost(table, teachers, other) <= Decimal(table_cost(table, teachers=teachers, order=other))
@@ -121,6 +121,20 @@ def test_planted_an_even_table_for_an_odd_number_is_dearer():
 def test_bad_tables(change, text):
     with pytest.raises(InvalidInput, match=text):
         SharpMajority(**({"teachers": 10, "order": 8.0, "price": 1.0, "table": (HALF,)} | change))
+
+
+def test_a_table_that_a_careless_price_would_admit():
+    """Found in review: with log1p alone the cost of this step came out too low in the tenth digit."""
+    table = (17181208156,)
+    assert Decimal(table_cost(table, teachers=1, order=math.inf)) >= exact_cost(table, 1, math.inf)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(5.516273089224211, 0.5), (30.0, 1e-6), (100.0, 1e-6), (800.0, 0.0)])
+@pytest.mark.parametrize("teachers", [9, 10])
+def test_generous_targets(epsilon, delta, teachers):
+    sharp = SharpMajority.calibrate(epsilon=epsilon, delta=delta, teachers=teachers, queries=1)
+    assert exact_cost(sharp.table, teachers, sharp.order) <= Decimal(sharp.renyi(sharp.order)) <= Decimal(sharp.price)
+    assert sharp.epsilon(delta=delta) <= epsilon
 
 
 def test_refusals():

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -135,6 +136,18 @@ def test_data_frames_and_columns_of_text():
     assert made.score(frame[2500:], labels[2500:]) > 0.85
     with pytest.raises(ValueError, match="feature names"):
         made.predict(frame.rename(columns={"size": "length"}))
+
+
+@pytest.mark.parametrize("points", ["random", "margin", "k-centre"])
+@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame, np.ndarray.tolist])
+def test_records_and_points_in_any_container(records, public, container, points):
+    X, rows = (container(matrix) for matrix in (records[0], public))
+    if hasattr(X, "columns"):
+        X.columns = rows.columns = ["length", "width"]
+    for made in (_made(points=points).fit(X, records[1], public=rows), _made(points=points, mode="label-private")):
+        if made.mode == "label-private":
+            made.fit(X, pl.Series(records[1].tolist()))
+        assert (made.predict(rows) == np.where(public.sum(axis=1) > 0, "yes", "no")).mean() > 0.9
 
 
 # Nothing private hangs on the fitted object

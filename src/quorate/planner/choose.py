@@ -58,8 +58,8 @@ def drafts(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tupl
     """Return the drafts of this aggregator, or of all that "auto" chooses from, the most worthy first.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> [draft.aggregator for draft in drafts("auto", task, Outlook.from_disagreement(0.001, classes=2), 500)][0]
-    'quorum'
+    >>> [draft.aggregator for draft in drafts("auto", task, Outlook.from_disagreement(0.1, classes=2), 500)][0]
+    'sharp_majority'
     """
     names: tuple[str, ...] = _AUTO if aggregator == "auto" else (aggregator,)
     if task.delta == 0:

@@ -8,7 +8,7 @@ from quorate.errors import Infeasible
 from quorate.planner.choose import LEAST_ROWS, NEAR, SLOW, best_draft
 from quorate.planner.outlook import Outlook
 from quorate.planner.result import Change
-from quorate.planner.task import Task
+from quorate.planner.task import Expected, Task
 
 __all__ = ["least_agreement", "nearest_changes"]
 
@@ -67,31 +67,36 @@ def nearest_changes(
     ['teachers', 'epsilon', 'queries']
     """
 
-    def right(task: Task, teachers: int) -> float:
+    def expected(task: Task, teachers: int) -> Expected:
         try:
-            draft = best_draft(aggregator, task, outlook, teachers)
+            return best_draft(aggregator, task, outlook, teachers).expected
         except Infeasible:
-            return 0.0
-        if draft.expected.agreement < least_agreement(task.classes) + _SPARE:
-            return 0.0
-        return min(draft.expected.right, draft.expected.worth)
+            return Expected(0.0, 0.0, 0.0)
+
+    def right(task: Task, teachers: int) -> float:
+        found = expected(task, teachers)
+        return min(found.right, found.worth)
+
+    def reaches(task: Task, teachers: int, least: float) -> bool:
+        enough = expected(task, teachers).agreement >= least_agreement(task.classes) + _SPARE
+        return enough and right(task, teachers) >= least
 
     target = rate + _SPARE
     more = target + (NEAR if records is not None else 0.0)  # a plan by records may use a few teachers less
-    found = _smallest(lambda count: right(task, math.ceil(count)) >= more, float(teachers), float(_MOST_TEACHERS))
+    found = _smallest(lambda count: reaches(task, math.ceil(count), more), float(teachers), float(_MOST_TEACHERS))
     if found is not None:
-        yield _more_teachers(int(_tidy(found)), lambda count: right(task, count), records=records, free=free)
+        yield _more_teachers(math.ceil(_tidy(found)), lambda count: right(task, count), records=records, free=free)
     if aggregator in SLOW:
         return
     found = _smallest(
-        lambda epsilon: right(replace(task, epsilon=epsilon), teachers) >= target, task.epsilon, _MOST_EPSILON
+        lambda epsilon: reaches(replace(task, epsilon=epsilon), teachers, target), task.epsilon, _MOST_EPSILON
     )
     if found is not None:
         epsilon = _tidy(found)
         reached = right(replace(task, epsilon=epsilon), teachers)
         yield Change("epsilon", epsilon, reached, f"raise epsilon to {epsilon:g}")
     fewer = _smallest(
-        lambda share: right(replace(task, queries=max(1, int(task.queries / share))), teachers) >= target,
+        lambda share: reaches(replace(task, queries=max(1, int(task.queries / share))), teachers, target),
         1.0,
         float(task.queries),
     )

@@ -66,7 +66,7 @@ class Plan:
     >>> from quorate.planner import plan
     >>> planned = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=2000, disagreement=0.1)
     >>> planned.aggregator, planned.right > 0.9
-    ('noisy_max', True)
+    ('sharp_majority', True)
     """
 
     aggregator: str

@@ -14,7 +14,7 @@ from quorate.privacy import RENYI_QUANTA
 
 __all__ = ["draft_sharp_majority", "expect_sharp_majority"]
 
-_LONG = 5e-4  # of price over order: below, the table is as good as its limit
+_LONG = 1e-7  # of price over order: below, the table is as good as its limit
 _MANY = 10**6  # teachers, for a table that ends by itself
 
 

@@ -65,10 +65,10 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
     epsilon, delta, teachers, aggregator, classes, no_quorums, disagreement, holdout, n_jobs, backend
         As for `PrivateClassifier`.
     queries
-        How many points are put to the vote; all of them where there are fewer.
+        How many points are put to the vote; all of them where there are fewer. Points alike are paid for once.
     points
         Which points: "random"; "margin", in five batches, the first at random and the others where the student so
-        far is least sure; "k-centre", each as far as can be from those before it (for matrices of numbers).
+        far is least sure (often the best); "k-centre", each as far as can be from those before it, for matrices.
     mode
         "transfer" asks for `public` points; "label-private" makes them of one half of the records. What is protected
         then is said at the top of this module.

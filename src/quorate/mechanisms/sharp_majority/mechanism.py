@@ -2,7 +2,7 @@
 
 Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most `renyi(order)`, for all votes. No
 mechanism that counts ballots for two classes and costs no more, at the order of the table, is right more often at any
-lead, whichever label leads. Proof: PROOF.md.
+lead, averaged over which label leads, up to the rounding of the table. Proof: PROOF.md.
 """
 
 import itertools

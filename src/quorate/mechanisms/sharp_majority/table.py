@@ -20,35 +20,43 @@ HALF = 2**63
 FLOOR = 2**24  # in units of 2**-64: the wrong label still comes up once in 10**12
 _MARGIN, _ROUNDING = 2.0**-30, 2.0**-60  # above the error of a divergence in doubles; tests hold it against decimals
 _LEAST_PRICE = 2.0**-44
+_MOST_PRICE = 27.0  # at which a single ballot leads from one end of the table to the other
 
 Floats = NDArray[np.float64]
 
 
-def _log_sum(wrong: Floats, change: Floats, order: float) -> Floats:
-    """Return log sum P**order Q**(1 - order) for P = (wrong, 1 - wrong) and Q = (wrong + change, 1 - wrong - change).
+class _Coins:
+    """The probabilities of a wrong and of a right answer, level by level, each from the integers, rounded once."""
+
+    def __init__(self, levels: list[int]) -> None:
+        self.wrong = np.array([level / ONE for level in levels])
+        self.right = np.array([(ONE - level) / ONE for level in levels])
+
+
+def _log_ratio(before: Floats, after: Floats, change: Floats) -> Floats:
+    """Return log(after / before), where `change` is their difference, unrounded: without cancellation either way."""
+    near = np.abs(change) <= before / 2
+    ratio: Floats = np.where(near, np.log1p(np.where(near, change, 0.0) / before), np.log(after) - np.log(before))
+    return ratio
+
+
+def _log_sums(coins: _Coins, changes: Floats, order: float) -> Floats:
+    """Return log sum P**order Q**(1 - order) for each coin P and the next one Q, and with their roles exchanged.
 
     Where it is small, one is taken out of the sum term by term, so that nothing cancels but their first orders.
     """
-    first, second = (1 - order) * np.log1p(change / wrong), (1 - order) * np.log1p(-change / (1 - wrong))
-    with np.errstate(over="ignore", invalid="ignore"):
-        small = np.log1p(np.maximum(wrong * np.expm1(first) + (1 - wrong) * np.expm1(second), 0.0))
-    large = np.logaddexp(np.log(wrong) + first, np.log1p(-wrong) + second)
-    return np.where(np.maximum(first, second) < 1.0, small, large)
-
-
-def _divergences(wrong: Floats, following: Floats, change: Floats, order: float) -> Floats:
-    """Return the larger of the two divergences between answers that are wrong with these probabilities."""
-    if math.isinf(order):
-        return np.maximum(np.abs(np.log1p(change / wrong)), np.abs(np.log1p(-change / (1 - wrong))))
-    return np.maximum(_log_sum(wrong, change, order), _log_sum(following, -change, order)) / (order - 1)
-
-
-def _steps(table: tuple[int, ...], teachers: int) -> tuple[Floats, Floats, Floats]:
-    """Return all pairs of probabilities between which a ballot can move a query, and their differences, unrounded."""
-    levels = list(table) if teachers % 2 == 0 else [ONE - table[0], *table]
-    changes = np.array([(after - before) / ONE for before, after in itertools.pairwise(levels)])
-    wrong = np.array([level / ONE for level in levels])
-    return wrong[:-1], wrong[1:], changes
+    first = slice(None, -1), slice(1, None)
+    found = []
+    for (p, q), change in ((first, changes), (first[::-1], -changes)):
+        wrong, right = coins.wrong[p], coins.right[p]
+        one = (1 - order) * _log_ratio(wrong, coins.wrong[q], change)
+        two = (1 - order) * _log_ratio(right, coins.right[q], -change)
+        with np.errstate(over="ignore", invalid="ignore"):
+            small = np.log1p(np.maximum(wrong * np.expm1(one) + right * np.expm1(two), 0.0))
+        large = np.logaddexp(np.log(wrong) + one, np.log(right) + two)
+        found.append(np.where(np.maximum(one, two) < 1.0, small, large))
+    worst: Floats = np.maximum(*found)
+    return worst
 
 
 def table_cost(table: tuple[int, ...], *, teachers: int, order: float) -> float:
@@ -57,38 +65,58 @@ def table_cost(table: tuple[int, ...], *, teachers: int, order: float) -> float:
     >>> round(table_cost((HALF, HALF // 2), teachers=10, order=float("inf")), 4)
     0.6931
     """
-    wrong, following, change = _steps(table, teachers)
-    if wrong.size == 0:
+    levels = list(table) if teachers % 2 == 0 else [ONE - table[0], *table]
+    if len(levels) < 2:
         return 0.0
-    worst = float(_divergences(wrong, following, change, order).max())
+    coins = _Coins(levels)
+    changes = np.array([(after - before) / ONE for before, after in itertools.pairwise(levels)])
+    if math.isinf(order):
+        wrong = _log_ratio(coins.wrong[:-1], coins.wrong[1:], changes)
+        right = _log_ratio(coins.right[:-1], coins.right[1:], -changes)
+        worst = float(np.maximum(np.abs(wrong), np.abs(right)).max())
+    else:
+        worst = float(_log_sums(coins, changes, order).max()) / (order - 1)
     return worst * (1 + _MARGIN) + _ROUNDING
 
 
-def _next(wrong: float, order: float, price: float) -> float:
-    """Return the smallest probability that can follow `wrong` at this price, by bisection of its logarithm."""
+def _next(wrong: float, order: float, price: float, step: float) -> float:
+    """Return about the smallest probability that can follow `wrong` at this price, and never a smaller one.
+
+    The cost of a fall of the logarithm grows about with its square, so that each guess at it leads to a better one;
+    `step` is the fall before. Where a guess leaves the bracket, the bracket is halved.
+    """
     if math.isinf(order):
         return max(wrong * math.exp(-price), 1 - (1 - wrong) * math.exp(price))
-    low, high = math.log(FLOOR / ONE) - 1.0, math.log(wrong)
-    for _ in range(64):
-        middle = (low + high) / 2
-        after = math.exp(middle)
-        if _cost_of_one(wrong, after, order) <= price:
-            high = middle
+    low, high, fall = 0.0, math.log(wrong * ONE / FLOOR) + 1.0, step
+    for _ in range(200):
+        if not low < fall < high:
+            fall = (low + high) / 2
+        after = wrong * math.exp(-fall)
+        cost = _cost_of_one((wrong, 1 - wrong), (after, 1 - after), order)
+        if cost <= price:
+            low = fall
         else:
-            low = middle
-    return math.exp(high)
+            high = fall
+        if high - low <= 2.0**-44 * high or price * (1 - 2.0**-40) <= cost <= price:
+            break
+        fall *= math.sqrt(price / cost) * (1 - 2.0**-46) if 0 < cost < math.inf else 2.0
+    return wrong * math.exp(-low)
 
 
-def _cost_of_one(wrong: float, after: float, order: float) -> float:
-    """Do what `_divergences` does for one pair, many times as fast."""
-    change, power = after - wrong, 1 - order
-    largest = 0.0
-    for p, difference in ((wrong, change), (after, -change)):
-        first, second = power * math.log1p(difference / p), power * math.log1p(-difference / (1 - p))
-        if max(first, second) < 500:
-            log_sum = math.log1p(max(0.0, p * math.expm1(first) + (1 - p) * math.expm1(second)))
+def _log_quotient(after: float, before: float) -> float:
+    change = after - before
+    return math.log1p(change / before) if abs(change) <= before / 2 else math.log(after) - math.log(before)
+
+
+def _cost_of_one(p: tuple[float, float], q: tuple[float, float], order: float) -> float:
+    """Do about what `table_cost` does for two coins (wrong, right), many times as fast: to build by, not to charge."""
+    largest, power = 0.0, 1 - order
+    for (wrong, right), (wrong_after, right_after) in ((p, q), (q, p)):
+        one, two = power * _log_quotient(wrong_after, wrong), power * _log_quotient(right_after, right)
+        if max(one, two) < 500:
+            log_sum = math.log1p(max(0.0, wrong * math.expm1(one) + right * math.expm1(two)))
         else:
-            log_sum = math.log(p) + first if first > second else math.log1p(-p) + second  # and next to nothing
+            log_sum = math.log(wrong) + one if one > two else math.log(right) + two  # and next to nothing
         largest = max(largest, log_sum)
     return largest / (order - 1)
 
@@ -98,10 +126,22 @@ def _first(order: float, price: float) -> float:
     if math.isinf(order):
         return 1 / (1 + math.exp(price))
     low, high = 0.0, 0.5
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (low, middle) if middle > 0 and _cost_of_one(1 - middle, middle, order) <= price else (middle, high)
+    for _ in range(200):
+        u = (low + high) / 2
+        if not low < u < high:
+            break
+        low, high = (low, u) if _cost_of_one((u, 1 - u), (1 - u, u), order) <= price else (u, high)
     return high
+
+
+def _levels(teachers: int, order: float, price: float) -> tuple[int, ...]:
+    levels = [HALF if teachers % 2 == 0 else max(FLOOR, _up(_first(order, price)))]
+    step = 1.0
+    while levels[-1] > FLOOR and len(levels) <= teachers // 2:
+        wrong = levels[-1] / ONE
+        levels.append(min(max(_up(_next(wrong, order, price, step)), FLOOR), levels[-1] - 1))
+        step = math.log(wrong * ONE / levels[-1])
+    return tuple(levels)
 
 
 def build_table(*, teachers: int, order: float, price: float) -> tuple[int, ...]:
@@ -111,13 +151,14 @@ def build_table(*, teachers: int, order: float, price: float) -> tuple[int, ...]
     >>> table[0] == HALF, table[-1] == FLOOR, table_cost(table, teachers=1000, order=20.0) <= 0.01
     (True, True, True)
     """
-    inner = (price - _ROUNDING) / (1 + 2 * _MARGIN)
-    if inner <= _LEAST_PRICE:
+    if price <= _LEAST_PRICE:
         raise InvalidInput(f"price={price!r} is too small to tell from rounding")
-    levels = [HALF if teachers % 2 == 0 else max(FLOOR, _up(_first(order, inner)))]
-    while levels[-1] > FLOOR and len(levels) <= teachers // 2:
-        levels.append(min(max(_up(_next(levels[-1] / ONE, order, inner)), FLOOR), levels[-1] - 1))
-    return tuple(levels)
+    spare = 4 * _MARGIN
+    while True:  # what is built by a quick cost is held against the certified one
+        table = _levels(teachers, order, (min(price, _MOST_PRICE) - _ROUNDING) * (1 - spare))
+        if table_cost(table, teachers=teachers, order=order) <= price:
+            return table
+        spare *= 4
 
 
 def _up(probability: float) -> int:
