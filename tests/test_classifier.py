@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -24,7 +25,7 @@ from quorate.predictors import PrivateClassifier, load, save
 from quorate.session import query_digests
 
 # One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.
-PLAIN = PrivateClassifier(epsilon=1e6, delta=1e-6, teachers=1, aggregator="noisy_max", queries=1000)
+PLAIN = PrivateClassifier(epsilon=1e5, delta=1e-6, teachers=1, aggregator="soft_majority", queries=1000)
 PICKLED = "a fitted classifier holds a budget and is not copied or pickled: the copy would spend it a second time"
 NOT_APPLICABLE = {
     "check_estimators_pickle": PICKLED,
@@ -142,6 +143,11 @@ def test_digests_tell_queries_apart():
     first, second, third = query_digests(frame)
     assert first == third != second
     assert query_digests(pl.DataFrame({"a": [1.0], "b": ["x"]})) == [first]
+    assert query_digests(pd.DataFrame({"a": [1], "b": ["x"]})) == [first]
+    assert query_digests(pd.DataFrame({"c": [1], "b": ["x"]})) != [first]
+    large = query_digests(np.array([[2**60], [2**60 + 64]]))
+    assert large[0] != large[1]
+    assert len(set(query_digests(np.array([[np.nan], [-np.nan]])))) == 1
 
 
 # Frames
@@ -179,6 +185,8 @@ def test_each_teacher_may_prepare_its_own_columns(kind):
     )
     public = kind(frame[:50])
     assert classifier.fit(kind(frame), y, public=public).predict(kind(frame[:4])).tolist() == y[:4].tolist()
+    with pytest.raises(InvalidInput, match="column 'age' held numbers when the teachers were fitted"):
+        classifier.predict(kind(frame[:2].astype({"age": str})))
     broken = clone(classifier).set_params(estimator=make_pipeline(StandardScaler(), LogisticRegression()))
     with pytest.raises(InvalidInput, match=r"missing values|tried on rows that are not private"):
         broken.fit(kind(frame), y, public=public)
@@ -228,6 +236,7 @@ def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
         ({"aggregator": "loudest"}, InvalidInput, "aggregator"),
         ({"on_no_quorum": "shrug"}, InvalidInput, "on_no_quorum must be one of abstain, random, raise"),
         ({"holdout": 0.9}, InvalidInput, "holdout must be a share from 0 to 0.5"),
+        ({"holdout": 0.1, "delta": 0.0}, InvalidInput, "holdout estimates rates with Gaussian noise"),
         ({"classes": ["yes"]}, InvalidInput, "at least 2 classes"),
         ({"classes": ["yes", "yes"]}, InvalidInput, "declared once"),
         ({"classes": ["no", "perhaps"]}, InvalidInput, "labels that were not declared"),
@@ -242,10 +251,14 @@ def test_bad_settings(records, settings, error, text):
 
 def test_errors_of_fit_repeat_no_value(records):
     X, y = records[0], records[1].astype(object)
-    y[7] = "secret diagnosis"
-    with pytest.raises(InvalidInput) as caught:
-        _quorum().fit(X, y)
-    assert "secret" not in str(caught.value)
+    labels, text = y.copy(), X.astype(object)
+    labels[7], text[7, 0] = "secret diagnosis", "secret name"
+    for rows, given in ((X, labels), (text, y), (X + 77j, y)):
+        with pytest.raises(ValueError, match=r"declared|text|Complex") as caught:
+            _quorum().fit(rows, given)
+        assert not any(word in str(caught.value) for word in ("secret", "77", "0.125"))
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def test_an_infeasible_request_says_what_would_do(records):
@@ -264,6 +277,39 @@ def test_no_copies(asked):
     assert not hasattr(clone(asked), "session_")
 
 
+def test_what_was_fitted_is_what_is_claimed(asked, records):
+    before = asked.claim_
+    asked.set_params(epsilon=0.01, classes=None, estimator=DecisionTreeClassifier())
+    assert asked.claim_ == before
+    assert asked.predict(EASY).tolist() == ["yes", "no"]
+    with pytest.raises(ValueError, match="NaN"):
+        asked.predict([[np.nan, 0.0]])  # the teachers are still the logistic ones
+    with pytest.raises(InvalidInput, match="not declared"):
+        asked.set_params(epsilon=2.0, classes=["no", "perhaps"]).fit(*records)
+    with pytest.raises(NotFittedError):  # no answer from a mixture of two models
+        asked.predict(EASY)
+
+
+def test_a_copy_of_predictions_knows_what_they_know(asked):
+    answers = asked.predict(EASY + HARD)
+    for made in (answers.copy(), copy.deepcopy(answers)):
+        assert made.refused == 0
+        assert made.answered.tolist() == [True, True, False]
+    numbers = PrivateClassifier(epsilon=20.0, teachers=50, aggregator="noisy_max", queries=5)
+    answers = numbers.fit(np.arange(1000.0)[:, None] % 2, np.arange(1000) % 2).predict([[0.0], [1.0]])
+    answers += 1
+    assert answers.tolist() == [1, 2]
+
+
+def test_what_is_asked_is_checked_first(asked):
+    for caller in (None, 7, ["a"]):
+        with pytest.raises(InvalidInput, match="caller must be a text"):
+            asked.predict(HARD, caller=caller)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        asked.score(HARD, ["yes", "no"])
+    assert asked.session_.run.no_quorums_left == 5
+
+
 # Remark 1
 
 
@@ -277,6 +323,13 @@ def test_the_estimate_guides_the_plan(records):
     assert estimate.delta + classifier.budget_.delta <= 1e-6
     assert classifier.spent_epsilon() > estimate.epsilon
     assert classifier.predict(EASY).tolist() == ["yes", "no"]
+
+
+def test_an_estimate_that_noise_carries_away_is_still_a_plan():
+    X = np.zeros((300, 1))
+    settings = {"epsilon": 4.0, "teachers": 60, "queries": 5, "aggregator": "noisy_max", "holdout": 0.3}
+    for _ in range(5):
+        PrivateClassifier(**settings).fit(X, np.arange(300) % 5)
 
 
 # Files
@@ -317,6 +370,32 @@ def test_a_run_that_redraws_its_threshold_is_not_kept(records, tmp_path):
 def test_a_resumed_run_keeps_its_noise(asked, tmp_path):
     folder = save(asked, tmp_path / "model")
     assert load(folder).session_.run.threshold_noise == asked.session_.run.threshold_noise
+
+
+def test_saving_moves_the_budget(records, tmp_path):
+    """Whoever kept hold of the old session, or saves a second time, finds nothing left to spend."""
+    for aggregator in ("quorum", "noisy_max"):
+        settings = {"aggregator": aggregator, "no_quorums": 5 if aggregator == "quorum" else "auto"}
+        classifier = _quorum(**settings).fit(*records)
+        before = classifier.predict(HARD).tolist()
+        old = classifier.session_
+        folder = save(classifier, tmp_path / aggregator)
+        with pytest.raises(BudgetSpent):
+            old.ask(np.array([[0.0, 1e-9]]))
+        with pytest.raises(InvalidInput, match="has a folder already"):
+            save(classifier, tmp_path / "again")
+        with pytest.raises(InvalidInput, match="has a folder already"):
+            save(load(folder), tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+        spent = load(folder).budget_.spent()
+        assert load(folder).predict(HARD).tolist() == before  # what was answered before saving is remembered
+        assert load(folder).budget_.spent() == spent
+
+
+def test_extra_files_stay_in_the_folder(asked, tmp_path):
+    for name in ("../x", "manifest.json", "estimator.skops", "a/b"):
+        with pytest.raises(InvalidInput, match="extra must be plain and new file names"):
+            save(asked, tmp_path / "model", extra={name: b""})
 
 
 def test_tampered_models_are_refused(asked, tmp_path):
@@ -361,7 +440,9 @@ def test_tampered_models_are_refused(asked, tmp_path):
 
 
 def test_a_model_folder_is_for_its_owner(asked, tmp_path):
-    assert save(asked, tmp_path / "model").stat().st_mode & 0o077 == 0
+    (tmp_path / "model").mkdir(mode=0o755)
+    folder = save(asked, tmp_path / "model")
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (folder, *folder.iterdir()))
 
 
 # The mechanism is what the plan says

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import pickle
+import random
 import subprocess
 import sys
 import warnings
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
@@ -159,6 +162,39 @@ class Rambling(DecisionTreeClassifier):
         return np.full(len(X) + self.max_depth - 1, 17)
 
 
+def test_one_query_does_not_decide_the_ballot_of_another():
+    """A tree refuses 1e300; the other queries of its batch are answered as if it were not there."""
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    deal, _ = deal_units(*unit_numbers(400), teachers=20)
+    ensemble = Ensemble.fit(X, (X[:, 0] > 0).astype(int), deal, estimator=DecisionTreeClassifier(), classes=2)
+    queries = X[:60].copy()
+    alone = ensemble.fitted.ballots(queries)
+    queries[31] = 1e300
+    together = ensemble.fitted.ballots(queries)
+    others = np.arange(60) != 31
+    assert (alone[others] == together[others]).all()
+    assert (ensemble.fitted.votes(queries)[others] == ensemble.fitted.votes(X[:60])[others]).all()
+
+
+class Chatty(DecisionTreeClassifier):
+    """Warns of its rows, from whatever thread it is fitted in."""
+
+    def fit(self, X, y):
+        warnings.warn(f"mean {X.mean()}", stacklevel=1)
+        return super().fit(X, y)
+
+
+def test_threads_are_silent_too():
+    X = np.random.default_rng(0).normal(size=(900, 2))
+    deal, _ = deal_units(*unit_numbers(900), teachers=150)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        fit_estimators(Chatty(), X, (X[:, 0] > 0).astype(int), deal, classes=2, n_jobs=4, backend="threading")
+        assert warnings.filters == before
+    assert not seen
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_ballot_that_is_no_class_is_counted_for_the_majority(depth):
     X, codes = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
@@ -212,6 +248,36 @@ def test_isolation_of_estimators_through_joblib(monkeypatch):
     most, moved = _most_changed(_ballots(DecisionTreeClassifier(max_depth=2, random_state=0)), monkeypatch, pairs=200)
     assert most == 1
     assert moved > 50
+
+
+class Forgetful(DecisionTreeClassifier):
+    """Draws from the global generators, more or less often by its rows, and changes the queries it is given."""
+
+    def fit(self, X, y):
+        self.shift_ = np.random.normal(size=1 + len(y)).sum() + random.random()  # noqa: NPY002
+        return super().fit(X, y)
+
+    def predict(self, X):
+        X -= self.shift_
+        X *= 1 + self.tree_.value.mean()
+        return super().predict(X)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [Forgetful(), RandomForestClassifier(2), make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())],
+    ids=["forgetful", "forest", "in place"],
+)
+@pytest.mark.parametrize("jobs", [{}, {"n_jobs": 2, "backend": "multiprocessing"}], ids=["here", "forked"])
+def test_teachers_share_no_randomness_and_no_memory(estimator, jobs, monkeypatch):
+    def ballots(X, y, names):
+        deal, _ = deal_units(*unit_numbers(len(X)), teachers=12)
+        queries = isolation.QUERIES.copy()
+        return fit_estimators(estimator, X, _codes(y), deal, classes=3, **jobs).ballots(queries)
+
+    most, moved = _most_changed(ballots, monkeypatch, pairs=3 if jobs else 25)
+    assert most == 1 or (jobs and most <= 1)
+    assert moved or jobs
 
 
 def _by_contents(X, names):

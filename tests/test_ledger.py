@@ -1,6 +1,7 @@
 """A budget in a file: charged before anything is drawn, shared by processes, never given back by a crash."""
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -43,7 +44,9 @@ def path(tmp_path):
 def test_a_stored_budget_is_the_budget_it_was_made_from(path):
     budget = Budget(epsilon=1.0, delta=1e-6, order=20.0, slack=1e-8)
     budget.spend(Cost(renyi=0.125, slack=1e-9))
-    stored = Ledger.create(path, budget, fingerprint="m").budget()
+    twin = Budget(epsilon=1.0, delta=1e-6, order=20.0, slack=1e-8)
+    twin.spend(Cost(renyi=0.125, slack=1e-9))
+    stored = Ledger.create(path, twin, fingerprint="m").budget()
     for made in (stored, Ledger.open(path, fingerprint="m").budget()):
         assert (made.spent(), made.remaining(), made.capacity()) == (
             budget.spent(),
@@ -58,7 +61,7 @@ def test_a_stored_budget_is_the_budget_it_was_made_from(path):
 def test_it_does_the_same_as_a_budget_in_memory(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
     plain = Budget(epsilon=1.0, delta=0.0)
-    stored = Ledger.create(path, plain, fingerprint="m").budget()
+    stored = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget()
     for sixteenths, times, kept in steps:
         outcomes = []
         for budget in (plain, stored):
@@ -84,6 +87,30 @@ def test_what_was_reserved_when_the_process_died_stays_charged(path):
     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
     subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=60, check=False)
     assert Ledger.open(path, fingerprint="m").budget().remaining().renyi == 0.5
+
+
+def test_the_account_is_moved_and_not_copied(path, tmp_path):
+    budget = Budget(epsilon=1.0, delta=0.0)
+    waiting = budget.reserve(Cost(renyi=0.25), times=2)
+    ledger = Ledger.create(path, budget, fingerprint="m")
+    waiting.settle(0)  # too late: what was set aside went over, charged
+    assert ledger.budget().remaining().renyi == 0.5
+    assert budget.affordable(Cost(renyi=0.01)) == 0
+    with pytest.raises(BudgetSpent):
+        budget.spend(Cost(renyi=0.01))
+    for taken in (budget, ledger.budget()):
+        with pytest.raises(InvalidInput, match=r"taken over by a ledger already|stays there"):
+            Ledger.create(tmp_path / f"{id(taken)}", taken, fingerprint="m")
+
+
+@pytest.mark.parametrize("spent", ["-5", "9" * 30])
+def test_an_impossible_account_is_refused(path, spent):
+    ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE account SET spent = ?", (spent,))
+    connection.close()
+    with pytest.raises(InvalidInput, match="nobody could have spent like that"):
+        ledger.budget().remaining()
 
 
 def test_it_is_for_its_owner(path):

@@ -121,6 +121,8 @@ def test_claim_says_what_is_protected(records, public, fitted):
     half = _made(mode="label-private", teachers=100, classes=None).fit(*records)
     assert "replacing the labels of one row" in half.claim_
     assert "label set was read from y" in half.claim_
+    before = half.claim_
+    assert half.set_params(epsilon=0.01, classes=["no", "yes"]).claim_ == before  # of the fit, not of the wish
 
 
 def test_data_frames_and_columns_of_text():
@@ -390,12 +392,15 @@ class Fussy(LogisticRegression):
         return super().fit(X, y)
 
 
-def test_labels_survive_a_student_that_fails(records, public):
-    made = _made(student=Fussy())
+@pytest.mark.parametrize(("points", "labels"), [("random", 200), ("margin", 40)])
+def test_labels_survive_a_student_that_fails(records, public, monkeypatch, points, labels):
+    monkeypatch.setattr(Fussy, "calls", 0)
+    made = _made(student=Fussy(), points=points)
     with pytest.raises(ValueError, match="not these") as caught:
         made.fit(*records, public=public)
     assert "labelled_" in caught.value.__notes__[0]
-    assert made.labelled_.labels.size == 200
+    assert made.labelled_.labels.size == labels
+    assert made.spent_epsilon_ > 0
 
 
 def test_an_earlier_student_does_not_outlive_a_failed_fit(records, public):

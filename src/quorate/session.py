@@ -9,7 +9,8 @@ at all, because of the budget alone.
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import take_rows
-from quorate.errors import BudgetSpent, RunEnded
+from quorate.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.mechanisms import NO_QUORUM, Answers
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import ThresholdMechanism
@@ -83,19 +84,33 @@ class Replies:
 def query_digests(X: Any) -> list[bytes]:
     """Return what tells one query from another: 16 bytes for each row in canonical form.
 
-    Numbers count as 64-bit floats, so that 1 and 1.0 are one query, and 0.0 and -0.0; rows of a data frame with text
-    count by their values.
+    Numbers count as 64-bit floats, so that 1 and 1.0 are one query, and 0.0 and -0.0, and all nans; whole numbers that
+    such a float cannot hold count as they are. Rows of a data frame count by the names and values of their columns.
 
     >>> query_digests(np.array([[1, 0]])) == query_digests(np.array([[1.0, -0.0]]))
     True
     """
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
-        rows = (np.ascontiguousarray(X, dtype=np.float64) + 0.0).view(np.uint8).reshape(len(X), -1)
-        named: Iterable[bytes] = (row.tobytes() for row in rows)
+        canonical = _canonical(X)
+        rows = canonical.view(np.uint8).reshape(len(X), -1)
+        kind = canonical.dtype.char.encode()
+        named: Iterable[bytes] = (kind + row.tobytes() for row in rows)
     else:
-        listed = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
-        named = (repr(row).encode() for row in listed)
+        columns = [str(name) for name in X.columns]
+        values = zip(*(_canonical(np.asarray(X[name])).tolist() for name in X.columns), strict=True)
+        named = (repr((columns, row)).encode() for row in values)
     return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
+
+
+def _canonical(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as floats, equal ones alike; whole numbers beyond 2**53 and what is no number stay as they are."""
+    if values.dtype.kind not in "fiub":
+        return values
+    if values.dtype.kind in "iu" and values.size and max(abs(int(values.max())), abs(int(values.min()))) > 2**53:
+        return np.ascontiguousarray(values)
+    floats = np.ascontiguousarray(values, dtype=np.float64) + 0.0
+    floats[np.isnan(floats)] = np.nan
+    return floats
 
 
 class Session:
@@ -144,6 +159,8 @@ class Session:
         >>> session.ask(np.arange(3.0)[:, None]).refused
         array([False, False,  True])
         """
+        if not isinstance(caller, str):
+            raise InvalidInput(f"caller must be a text that names who asks, not {caller!r}")
         digests = query_digests(X)
         with self._lock:
             known = self._memory.recall(caller, digests)
@@ -154,6 +171,21 @@ class Session:
         if ended is not None and refused.all():
             raise ended
         return Replies(labels=labels, refused=refused, spent=spent)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Answer nothing while this lasts: what is under way is finished first.
+
+        >>> from quorate.ensemble.estimators import EstimatorTeachers
+        >>> from quorate.mechanisms import SoftMajority
+        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
+        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
+        >>> with session.paused():
+        ...     session.budget.remaining().renyi
+        1.0
+        """
+        with self._lock:
+            yield
 
     def hand_over(self, memory: Memory) -> None:
         """Have another memory remember all the answers given so far.

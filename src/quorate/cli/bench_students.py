@@ -56,7 +56,7 @@ def _adult_figures(folder: Path, quick: bool) -> Iterator[Figure]:
 
     X, y = read_adult(folder / "train.csv.gz")
     rest, labels = read_adult(folder / "test.csv.gz")
-    repeats = 3 if quick else 11
+    repeats = 3 if quick else 15
 
     def accuracy(epsilon: float) -> float:
         return median(_adult_accuracy(X, y, rest, labels, epsilon) for _ in range(repeats))
@@ -100,12 +100,12 @@ def _mnist_figures(path: Path, quick: bool) -> Iterator[Figure]:
         images, points = (24_000, 4000) if quick else (60_000, 9000)
         private = upright(arrays["x_train"][:images].astype(np.float32) / 255)
         rest = upright(arrays["x_test"].astype(np.float32) / 255)
-        for _ in range(1 if quick else 2):
+        for _ in range(1 if quick else 3):
             public, judges = _halves(len(rest), len(rest) - _DIGIT_JUDGES)
             features = DigitFeatures(stride=2, patches=48) if quick else DigitFeatures()
             asked = features.fit_transform(rest[public[:points]])
             X, judged = features.transform(private), features.transform(rest[judges])
-            for epsilon in list(found) * (1 if quick else 3):
+            for epsilon in list(found) * (1 if quick else 2):
                 student = _digit_student(epsilon).fit(X, arrays["y_train"][:images], public=asked)
                 found[epsilon].append(100 * float(student.score(judged, arrays["y_test"][judges])))
     for epsilon, accuracies in found.items():

@@ -1,8 +1,13 @@
-"""Teachers that are scikit-learn estimators: each fitted on its own rows, through joblib, and asked one by one."""
+"""Teachers that are scikit-learn estimators: each fitted on its own rows, through joblib, and asked one by one.
 
+Nothing that one teacher does reaches another: it gets copies of its rows and of the queries, and randomness of its own.
+"""
+
+import os
+import random
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,7 @@ __all__ = ["EstimatorTeachers", "Fitted", "fit_estimators", "take_rows"]
 Integers = NDArray[np.int64]
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
 _Tried = tuple[Any, int, bool]  # and whether its rows could not be fitted
+_Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness
 
 _FITS = 50  # at least this many in one task: shipping a task costs a cluster about as much as a small fit
 _BLOCK = 2**16  # queries put to one teacher at a time
@@ -32,24 +38,60 @@ def take_rows(X: Any, rows: Any) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def _fit_one(estimator: Any, X: Any, codes: Integers, classes: int) -> _Tried:
+def _copy(X: Any) -> Any:
+    """Return a copy that an estimator may change, as some do."""
+    return X.copy() if hasattr(X, "copy") else X.clone()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Let no warning out: it would speak of one teacher's rows. Not for use in several threads at a time."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _own(estimator: Any, seed: int) -> Any:
+    """Return a clone that says nothing and whose randomness, where it was left open, is its own."""
+    from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
+
+    made = clone(estimator)
+    settings = made.get_params()
+    own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
+    quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value}
+    return made.set_params(**own, **quiet)
+
+
+def _is(name: str, setting: str) -> bool:
+    return name.rpartition("__")[2] == setting
+
+
+def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
     """Return the teacher of these rows. Whatever goes wrong with its rows stays with this one teacher."""
+    X, codes, seed = chunk
     counts = np.bincount(codes, minlength=classes) if codes.size else np.zeros(classes, dtype=np.int64)
     majority = int(counts.argmax())
     if np.count_nonzero(counts) < 2:
         return None, majority, False
+    np.random.seed(seed)  # noqa: NPY002  for an estimator that draws from the global generator
+    random.seed(seed)
     try:
-        return estimator.fit(X, codes), majority, False
+        return _own(estimator, seed).fit(X, codes), majority, False
     except Exception:  # an error here would speak of one teacher's rows
         return None, majority, True
 
 
-def _fit_some(estimator: Any, parts: Sequence[tuple[Any, Integers]], classes: int) -> list[_Tried]:
-    from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
-
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # a warning would speak of one teacher's rows
-        return [_fit_one(clone(estimator), X, codes, classes) for X, codes in parts]
+def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: int) -> list[_Tried]:
+    elsewhere = os.getpid() != parent
+    if elsewhere:
+        warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
+    before = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        with np.errstate(all="ignore"):
+            return [_fit_one(estimator, chunk, classes) for chunk in chunks]
+    finally:
+        np.random.set_state(before[0])  # noqa: NPY002
+        random.setstate(before[1])
 
 
 def fit_estimators(
@@ -79,14 +121,17 @@ def fit_estimators(
     if backend == "ray":
         _register_ray()
     chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
+    seeds = np.frombuffer(os.urandom(4 * len(chunks)), dtype=np.uint32) // 2  # by position, and secret
 
     def tasks(jobs: int) -> Iterator[Any]:
         size = max(_FITS, -(-len(chunks) // (4 * jobs))) if jobs > 1 else len(chunks)
         for start in range(0, len(chunks), size):
-            parts = [(take_rows(X, rows), codes[rows]) for rows in chunks[start : start + size]]
-            yield delayed(_fit_some)(estimator, parts, classes)
+            part = range(start, min(len(chunks), start + size))
+            dealt = [(_copy(take_rows(X, chunks[j])), codes[chunks[j]], int(seeds[j])) for j in part]
+            yield delayed(_fit_some)(estimator, dealt, classes, os.getpid())
 
-    with nullcontext() if backend is None else parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs):
+    named = nullcontext() if backend is None else parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs)
+    with named, _silence():
         found = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
     tried = [teacher for part in found for teacher in part]
     if sum(failed for _, _, failed in tried) > len(tried) / 2:
@@ -108,6 +153,8 @@ def _register_ray() -> None:
 class EstimatorTeachers:
     """Fitted scikit-learn estimators that vote. Printing them shows only public numbers.
 
+    A ballot depends on one teacher and one query: what a teacher cannot answer in a batch, it is asked row by row.
+
     >>> EstimatorTeachers([(None, 0), (None, 1)], classes=2)
     EstimatorTeachers(teachers=2, classes=2)
     """
@@ -122,9 +169,10 @@ class EstimatorTeachers:
         array([[1, 2]])
         """
         counts = np.zeros((len(X), self.classes), dtype=np.int64)
-        for start in range(0, len(X), _BLOCK):
-            rows = slice(start, min(len(X), start + _BLOCK))
-            self._count(take_rows(X, rows), counts[rows])
+        with _silence():
+            for start in range(0, len(X), _BLOCK):
+                rows = slice(start, min(len(X), start + _BLOCK))
+                self._count(take_rows(X, rows), counts[rows])
         return counts
 
     def ballots(self, X: Any) -> Integers:
@@ -134,8 +182,7 @@ class EstimatorTeachers:
         array([[0, 1, 1]])
         """
         result = np.empty((len(X), self.teachers), dtype=np.int64)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with _silence():
             for column, (model, majority) in enumerate(self.fitted):
                 result[:, column] = self._ballots(model, majority, X)
         return result
@@ -143,14 +190,12 @@ class EstimatorTeachers:
     def _count(self, X: Any, counts: Integers) -> None:
         flat, offsets = counts.reshape(-1), np.arange(len(X)) * self.classes
         ones = np.zeros(len(X), dtype=np.int64)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            for model, majority in self.fitted:
-                ballots = self._ballots(model, majority, X)
-                if self.classes == 2:
-                    ones += ballots
-                else:
-                    flat[offsets + ballots] += 1
+        for model, majority in self.fitted:
+            ballots = self._ballots(model, majority, X)
+            if self.classes == 2:
+                ones += ballots
+            else:
+                flat[offsets + ballots] += 1
         if self.classes == 2:
             counts[:, 1], counts[:, 0] = ones, self.teachers - ones
 
@@ -158,14 +203,22 @@ class EstimatorTeachers:
         if model is None:
             return majority
         try:
-            codes = np.asarray(model.predict(X)).astype(np.int64, copy=False)
+            codes = np.asarray(model.predict(_copy(X))).astype(np.int64, copy=False)
         except Exception:  # as above: the teacher votes all the same
-            return majority
-        if codes.shape != (len(X),):
-            return majority
+            codes = None
+        if codes is None or codes.shape != (len(X),):
+            return self._one_by_one(model, majority, X)
         if codes.min() >= 0 and codes.max() < self.classes:
             return codes
         return np.where((codes >= 0) & (codes < self.classes), codes, majority)
+
+    def _one_by_one(self, model: Any, majority: int, X: Any) -> Integers:
+        """Halve a batch that cannot be answered, so that one query never decides the ballot of another."""
+        if len(X) == 1:
+            return np.array([majority], dtype=np.int64)
+        middle = len(X) // 2
+        parts = (take_rows(X, slice(None, middle)), take_rows(X, slice(middle, None)))
+        return np.concatenate([np.broadcast_to(self._ballots(model, majority, part), len(part)) for part in parts])
 
     def __repr__(self) -> str:
         return f"EstimatorTeachers(teachers={self.teachers}, classes={self.classes})"

@@ -4,7 +4,6 @@ Positions are permuted, never contents, so that a neighbouring data set (one uni
 in the rows of one teacher alone.
 """
 
-import math
 import os
 from typing import Any
 
@@ -50,10 +49,11 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
 
 
 def _missing(name: Any) -> bool:
-    """Return whether this is None, a nan, or the missing value of a data frame."""
-    return (
-        name is None or (isinstance(name, float) and math.isnan(name)) or type(name).__name__ in ("NAType", "NaTType")
-    )
+    """Return whether this is None, or a value that is not even equal to itself: a nan, or what a data frame misses."""
+    try:
+        return name is None or bool(name != name)  # noqa: PLR0124
+    except TypeError:  # pandas' NA does not say
+        return True
 
 
 def _secret_permutation(count: int) -> Integers:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from quorate.errors import InvalidInput
 from quorate.privacy import Budget
@@ -47,7 +48,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: Path, budget: Budget, *, fingerprint: str, name: str = "main") -> "Ledger":
-        """Make the file for a budget, with what it has spent so far. Refuses to overwrite one.
+        """Make the file for a budget, and take the account over: the budget given can spend nothing more.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -157,9 +158,8 @@ class Ledger:
             connection.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", rows)
 
     def _add(self, name: str, budget: Budget, fingerprint: str) -> None:
-        with budget._held():
-            state = (budget.epsilon, budget.delta, budget.order, budget.slack)
-            spent = (str(budget._spent), str(budget._spent_slack))
+        state = (budget.epsilon, budget.delta, budget.order, budget.slack)
+        spent = [str(quanta) for quanta in budget.close()]  # a move, not a copy: from here on only the file can spend
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (name, *state, *spent, fingerprint)
@@ -169,13 +169,15 @@ class Ledger:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold the file for one change; it is synced when this ends, and unchanged if it fails."""
         with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("PRAGMA synchronous = EXTRA")  # also the folder, in which the journal is unlinked
+            connection.execute("PRAGMA fullfsync = ON")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
 
 
@@ -199,11 +201,26 @@ class StoredBudget(Budget):
         super().__init__(epsilon=epsilon, delta=delta, order=order, slack=slack)
         self._ledger, self._name = ledger, name
 
+    def close(self) -> NoReturn:
+        """Refuse: the account stays in its file.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.budget().close()
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: this account lives in ... and stays there
+        """
+        raise InvalidInput(f"this account lives in {self._ledger.path} and stays there")
+
     @contextmanager
     def _held(self) -> Iterator[None]:
         with super()._held(), self._ledger._transaction() as connection:
             row = connection.execute("SELECT spent, spent_slack FROM account WHERE name = ?", (self._name,)).fetchone()
             before = self._spent, self._spent_slack = int(row[0]), int(row[1])
+            if not (0 <= self._spent <= self._capacity and 0 <= self._spent_slack <= self._slack):
+                raise InvalidInput(f"{self._ledger.path} holds an account that nobody could have spent like that")
             yield
             if (self._spent, self._spent_slack) != before:
                 connection.execute(

@@ -336,6 +336,18 @@ class Run:
                 self._threshold = self._mechanism._threshold_noise(self._noise)  # the next epoch's
         return np.concatenate(parts), met
 
+    def end(self) -> int:
+        """Answer nothing more here, and return the secret noise: for a ledger that goes on with the run.
+
+        >>> from quorate.mechanisms import Quorum
+        >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
+        >>> type(run.end()), run.no_quorums_left
+        (<class 'int'>, 0)
+        """
+        with self._lock:
+            self._left = 0
+            return self._threshold
+
     def __repr__(self) -> str:
         return f"<run of {type(self._mechanism).__name__}, {self._left} no-quorums left>"
 

@@ -13,6 +13,7 @@ holds private models: it is made for its owner's eyes alone.
 import hashlib
 import io
 import json
+import os
 import zipfile
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -28,6 +29,7 @@ from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
 from quorate.ledger import Ledger
+from quorate.ledger.file import StoredBudget
 from quorate.mechanisms.run import ThresholdMechanism
 from quorate.planner import Plan
 from quorate.predictors.estimate import Estimate
@@ -42,6 +44,7 @@ _TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays 
     "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
 )
+_MECHANISMS = ("BetweenThresholds", "ConfidentMax", "NoisyMax", "Quorum", "SharpMajority", "SoftMajority")
 _SETTINGS = (
     "epsilon",
     "delta",
@@ -84,26 +87,44 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
-    contents = _teacher_files(classifier.session_.ensemble.fitted)
-    contents["estimator.skops"] = dumps(classifier._estimator())
-    contents |= extra or {}
+    session = classifier.session_
+    if isinstance(session.budget, StoredBudget):
+        raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
+    contents = _teacher_files(session.ensemble.fitted)
+    contents["estimator.skops"] = dumps(classifier.estimator_)
+    for name, content in (extra or {}).items():
+        if name in (*contents, "ledger.sqlite", "manifest.json") or Path(name).name != name:
+            raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
+        contents[name] = content
     manifest = _manifest(classifier) | {
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     }
-    text = json.dumps(manifest, indent=1).encode()
+    text = json.dumps(manifest, indent=1, default=_number).encode()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
     for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    session = classifier.session_
-    ledger = Ledger.create(folder / "ledger.sqlite", session.budget, fingerprint=_fingerprint(text))
-    if session.run is not None:
-        ledger.keep_run(session.run.threshold_noise)
-    session.hand_over(ledger)
-    (folder / "manifest.json").write_bytes(text)  # last: a folder without it is no model
+        _write(folder / name, content)
+    with session.paused():  # a move: from here on the old session answers nothing, whatever happens next
+        ledger = Ledger.create(folder / "ledger.sqlite", session.budget, fingerprint=_fingerprint(text))
+        if session.run is not None:
+            ledger.keep_run(session.run.end())
+        session.hand_over(ledger)
     classifier.session_ = Session(
         session.ensemble, session.mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run()
     )
+    _write(folder / "manifest.json", text)  # last: a folder without it is no model
     return folder
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a new file that its owner alone may read."""
+    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _number(value: Any) -> Any:
+    """Return a NumPy number as JSON takes it."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def load(folder: str | Path, *, trusted: list[str] | None = None) -> PrivateClassifier:
@@ -160,11 +181,14 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
     estimate = classifier.estimate_
     return {
         "format": _FORMAT,
+        "epsilon": classifier.epsilon_,
+        "delta": classifier.delta_,
         "settings": {name: getattr(classifier, name) for name in _SETTINGS},
         "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
-        "classes_public": classifier.classes is None,
+        "classes_public": not classifier.declared_,
         "unit": classifier.unit_,
         "features": classifier.n_features_in_,
+        "column_kinds": getattr(classifier, "column_kinds_", None),
         "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
         "mechanism": {"name": type(mechanism).__name__}
         | {f.name: getattr(mechanism, f.name) for f in fields(mechanism)},
@@ -175,9 +199,13 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
 
 def _restore(classifier: PrivateClassifier, manifest: dict[str, Any]) -> None:
     classifier.classes_ = _array(manifest["classes"])
+    classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
+    classifier.declared_, classifier.estimator_ = not manifest["classes_public"], classifier.estimator
     classifier.unit_, classifier.n_features_in_ = manifest["unit"], int(manifest["features"])
     if manifest["feature_names"]:
         classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+    if manifest["column_kinds"] is not None:
+        classifier.column_kinds_ = manifest["column_kinds"]
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
 
 
@@ -186,7 +214,10 @@ def _array(described: dict[str, Any]) -> NDArray[Any]:
 
 
 def _mechanism(described: dict[str, Any]) -> Any:
-    kind = getattr(mechanisms, described.pop("name"))
+    name = described.pop("name")
+    if name not in _MECHANISMS:
+        raise InvalidInput(f"the model is counted by {name!r}, which this version does not know")
+    kind = getattr(mechanisms, name)
     if kind is mechanisms.SoftMajority:
         return kind(teachers=described["teachers"], epsilon=described["epsilon_per_query"])
     if "table" in described:

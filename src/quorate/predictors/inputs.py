@@ -43,14 +43,44 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool) -> An
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         if len(X) < 1:
             raise InvalidInput("X has no rows; at least 1 is needed")
+        _check_kinds(classifier, X, reset=reset)
         return X
-    return validate_data(
-        classifier,
-        X,
-        reset=reset,
-        dtype=np.float64 if batched else "numeric",
-        ensure_all_finite="allow-nan" if missing and not batched else True,
-    )
+    try:
+        return validate_data(
+            classifier,
+            X,
+            reset=reset,
+            dtype=np.float64 if batched else "numeric",
+            ensure_all_finite="allow-nan" if missing and not batched else True,
+        )
+    except (TypeError, ValueError) as error:
+        if not reset:
+            raise
+        raise type(error)(_without_values(str(error))) from None
+
+
+def _check_kinds(classifier: Any, X: Any, *, reset: bool) -> None:
+    """Learn which columns of a data frame hold numbers, or refuse queries in which one of those does not."""
+    kinds = ["number" if np.asarray(X[name]).dtype.kind in "fiub" else "other" for name in X.columns]
+    if reset:
+        classifier.column_kinds_ = kinds
+        return
+    for name, kind, before in zip(X.columns, kinds, getattr(classifier, "column_kinds_", kinds), strict=True):
+        if before == "number" and kind != "number":
+            raise InvalidInput(
+                f"column {name!r} held numbers when the teachers were fitted, and now holds something else"
+            )
+
+
+def _without_values(text: str) -> str:
+    """Return an error of scikit-learn without the values that some of them repeat.
+
+    >>> _without_values("could not convert string to float: 'Smith, 1987'")
+    'X must be numbers, and some values are text'
+    """
+    if "could not convert" in text:
+        return "X must be numbers, and some values are text"
+    return text.partition("\n")[0]  # what follows shows rows
 
 
 def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:

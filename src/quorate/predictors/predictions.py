@@ -68,8 +68,19 @@ class Predictions(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         return self.labels[key]
 
+    def __array_finalize__(self, source: Any) -> None:
+        """Let copies know what their source knew; whatever else is made of it knows nothing."""
+        if isinstance(source, Predictions) and source.shape == self.shape:
+            for name in ("answered", "no_quorum", "refused", "spent"):
+                if hasattr(source, name):
+                    setattr(self, name, getattr(source, name))
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [part.view(np.ndarray) if isinstance(part, Predictions) else part for part in inputs]
+        if "out" in options:
+            options["out"] = tuple(
+                part.view(np.ndarray) if isinstance(part, Predictions) else part for part in options["out"]
+            )
         return getattr(ufunc, method)(*plain, **options)
 
     def __reduce__(self) -> Any:

@@ -218,7 +218,7 @@ class StudentFirstClassifier(PrivateClassifier):
         """
         check_is_fitted(self)
         self._check_settings()
-        checked = check_records(self, X, estimator=self._estimator(), reset=False)
+        checked = check_records(self, X, estimator=self.estimator_, reset=False)
         digests = query_digests(checked)
         proposals = self._proposals(X, checked).tolist()
         places: dict[bytes, int] = {}

@@ -2,7 +2,8 @@
 
 Claim: with every unit (a row, or a person where `groups` are given) dealt to one chunk by position, all that `predict`
 and `stream` ever return is (epsilon, delta)-differentially private under replacement of one unit's rows by others. The
-number of units, the number of features and their names, and the classes are public. PROOF.md says why.
+number of units, the columns (names, types and, in a data frame, categories) and the classes are public. PROOF.md says
+why.
 """
 
 import os
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -120,6 +121,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         quorate.errors.Infeasible: ...
         """
         self._check_settings()
+        for name in ("session_", "column_kinds_"):
+            self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
         X = check_records(self, X, estimator=self._estimator(), reset=True)
         self.classes_, labels = declared_classes(self.classes, y)
         check_consistent_length(X, labels)
@@ -142,8 +145,11 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self.estimate_: Estimate | None = None
         if held_out:
             self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
-            made = self._plan(held_out, teachers=made.teachers, disagreement=self.estimate_.disagreement)
+            found = min(self.estimate_.disagreement, 0.5)  # noise may carry it beyond what votes can show
+            made = self._plan(held_out, teachers=made.teachers, disagreement=found)
         self.unit_ = "row" if groups is None else "person"
+        self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
+        self.estimator_ = clone(self._estimator())
         self._open(ensemble, made)
         return self
 
@@ -158,6 +164,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(f"on_no_quorum must be one of {', '.join(_ON_NO_QUORUM)}, not {self.on_no_quorum!r}")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
             raise InvalidInput(f"holdout must be a share from 0 to 0.5, not {self.holdout!r}")
+        if self.holdout and self.delta == 0:
+            raise InvalidInput("holdout estimates rates with Gaussian noise and needs a delta above 0")
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
@@ -212,8 +220,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         False
         """
         unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = f"({self.epsilon:g}, {self.delta:g})-differentially private under replacement of {unit}"
-        return text if self.classes is not None else f"{text}; {_PUBLISHED}"
+        text = f"({self.epsilon_:g}, {self.delta_:g})-differentially private under replacement of {unit}"
+        return text if self.declared_ else f"{text}; {_PUBLISHED}"
 
     def spent_epsilon(self) -> float:
         """Return the epsilon of everything released so far, at this classifier's delta.
@@ -241,7 +249,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_settings()
-        X = check_records(self, X, estimator=self._estimator(), reset=False)
+        X = check_records(self, X, estimator=self.estimator_, reset=False)
         replies = self.session_.ask(X, caller=caller)
         filled = None
         if self.on_no_quorum == "random":
@@ -275,8 +283,12 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         >>> classifier.score([[1.0], [0.0]], [1, 0])
         1.0
         """
+        check_consistent_length(X, y, sample_weight)
         right = self.predict(X).labels == np.asarray(y)
         return float(np.average(right, weights=sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "session_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

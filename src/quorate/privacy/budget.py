@@ -54,6 +54,7 @@ class Budget:
 
     __slots__ = (
         "_capacity",
+        "_closed",
         "_lock",
         "_process",
         "_slack",
@@ -97,6 +98,7 @@ class Budget:
         self._capacity = math.floor(Fraction(capacity) * RENYI_QUANTA)
         self._slack = math.floor(Fraction(self.slack) * SLACK_QUANTA)
         self._spent, self._spent_slack = 0, 0
+        self._closed = False
         self._lock = threading.Lock()
         self._process = process_identity()
 
@@ -193,12 +195,28 @@ class Budget:
 
     def _affordable(self, each: Sequence[Quanta]) -> int:
         renyi, slack = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
-        most = 2**62
+        most = 0 if self._closed else 2**62
         if renyi:
             most = min(most, (self._capacity - self._spent) // renyi)
         if slack:
             most = min(most, (self._slack - self._spent_slack) // slack)
         return most
+
+    def close(self) -> tuple[int, int]:
+        """Spend nothing more here, and return what has been spent, in quanta: for a ledger that takes the account over.
+
+        >>> budget = Budget(epsilon=1.0, delta=0.0)
+        >>> budget.close()
+        (0, 0)
+        >>> budget.affordable(Cost(renyi=0.1))
+        0
+        """
+        with self._held():
+            if self._closed:
+                raise InvalidInput("this account was taken over by a ledger already")
+            spent = self._spent, self._spent_slack
+            self._closed, self._spent, self._spent_slack = True, self._capacity, self._slack
+            return spent
 
     def _charge(self, each: Sequence[Quanta], counts: Sequence[int]) -> None:
         for (renyi, slack), count in zip(each, counts, strict=True):
@@ -250,7 +268,8 @@ class Reservation:
             if self._settled:
                 raise InvalidInput("this reservation is settled already")
             self._settled = True
-            self._budget._charge(self._each, unused)
+            if not self._budget._closed:  # what was set aside went over to the ledger, charged
+                self._budget._charge(self._each, unused)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")
