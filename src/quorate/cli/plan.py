@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from quorate.errors import InvalidInput
 from quorate.planner import Plan, plan
@@ -100,12 +100,13 @@ def _show(console: Console, made: Plan) -> None:
 
 
 def _comparison(made: Plan) -> Table:
-    table = Table("aggregator", "answered", "agreeing", "answered and right", "no-quorums", "noise", title="Expected")
+    columns = ("answered", "agreeing", "answered and right", "no-quorums", "noise")
+    table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected", caption="* chosen")
     rows = [(made.aggregator, made.answered, made.agreement, made.right, made.no_quorums, made.noise)]
     rows += [(c.aggregator, c.answered, c.agreement, c.right, c.no_quorums, c.noise) for c in made.candidates]
     for place, (name, answered, agreement, right, no_quorums, noise) in enumerate(rows):
         table.add_row(
-            f"[bold]{name}[/bold] (chosen)" if place == 0 else name,
+            f"[bold]{name}[/bold] *" if place == 0 else name,
             f"{answered:.1%}",
             f"{agreement:.1%}",
             f"{right:.1%}",
