@@ -57,6 +57,7 @@ class Budget:
         "_closed",
         "_lock",
         "_process",
+        "_rest",
         "_slack",
         "_spent",
         "_spent_slack",
@@ -80,6 +81,9 @@ class Budget:
         self.slack = self.delta * _SLACK_SHARE if slack is None else check_delta(slack)
         if self.slack > self.delta or (self.slack == self.delta > 0):
             raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, not {slack!r}")
+        # What is set aside is a whole number of quanta, rounded up: a cost of this slack fits, and delta pays for it.
+        self._slack = math.ceil(Fraction(self.slack) * SLACK_QUANTA)
+        self._rest = float_down(max(Fraction(self.delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))
         if self.delta == 0:
             if order is not None and check_order(order) != math.inf:
                 raise InvalidInput(
@@ -87,16 +91,16 @@ class Budget:
                 )
             self.order = math.inf
         else:
-            rest = self.delta - self.slack
-            self.order = best_order(epsilon=epsilon, delta=rest, renyi=renyi) if order is None else check_order(order)
-        capacity = to_capacity(self.epsilon, delta=self.delta - self.slack, order=self.order)
+            self.order = (
+                best_order(epsilon=epsilon, delta=self._rest, renyi=renyi) if order is None else check_order(order)
+            )
+        capacity = to_capacity(self.epsilon, delta=self._rest, order=self.order)
         if capacity <= 0:
             raise InvalidInput(
                 f"order {self.order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
                 "leave order out to have it chosen"
             )
         self._capacity = math.floor(Fraction(capacity) * RENYI_QUANTA)
-        self._slack = math.floor(Fraction(self.slack) * SLACK_QUANTA)
         self._spent, self._spent_slack = 0, 0
         self._closed = False
         self._lock = threading.Lock()
@@ -139,7 +143,7 @@ class Budget:
             return 0.0
         if self.order == math.inf:
             return min(self.epsilon, spent.renyi)
-        return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self.delta - self.slack))
+        return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self._rest))
 
     def affordable(self, *costs: Cost) -> int:
         """Return how many times these costs, together, could be paid now. A cost of nothing can be paid 2**62 times.
