@@ -1,4 +1,4 @@
-"""UCI Adult as twelve columns of numbers, by rules that anyone would write down without a look at the records.
+"""UCI Adult as twelve columns of numbers, by rules that are written down and not fitted.
 
 People earn more until their mid-forties, with schooling, with hours worked, from capital, as managers and professionals
 rather than in service and manual work; households are counted by their married earners.

@@ -54,6 +54,7 @@ BARS: dict[str, Bar | None] = {
     "student.adult.accuracy_percent.epsilon1": (">=", 83.3),
     "student.adult.smallest_epsilon_for_83_7": None,
     "student.adult.not_private_percent": None,
+    "student.adult.any_columns_percent": None,
     "student.mnist.accuracy_percent.epsilon1": None,
     "student.mnist.accuracy_percent.epsilon2": None,
 }
