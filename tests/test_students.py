@@ -117,9 +117,9 @@ def test_the_student_is_what_its_labels_make_it(public, fitted):
 
 
 def test_claim_says_what_is_protected(records, public, fitted):
-    assert "replacing the rows of one row; the public points are not protected" in fitted.claim_
+    assert "replacement of one row; the public points are not protected" in fitted.claim_
     half = _made(mode="label-private", teachers=100, classes=None).fit(*records)
-    assert "replacing the labels of one row" in half.claim_
+    assert "replacement of the labels of one row" in half.claim_
     assert "label set was read from y" in half.claim_
     before = half.claim_
     assert half.set_params(epsilon=0.01, classes=["no", "yes"]).claim_ == before  # of the fit, not of the wish

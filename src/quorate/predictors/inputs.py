@@ -14,7 +14,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from quorate.errors import InvalidInput
 from quorate.learners import batched_equivalent
 
-__all__ = ["allows_missing", "check_records", "class_codes", "declared_classes"]
+__all__ = ["allows_missing", "check_records", "class_codes", "declared_classes", "without_values"]
 
 
 def allows_missing(estimator: Any) -> bool:
@@ -56,7 +56,7 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool) -> An
     except (TypeError, ValueError) as error:
         if not reset:
             raise
-        raise type(error)(_without_values(str(error))) from None
+        raise type(error)(without_values(str(error))) from None
 
 
 def _check_kinds(classifier: Any, X: Any, *, reset: bool) -> None:
@@ -72,10 +72,10 @@ def _check_kinds(classifier: Any, X: Any, *, reset: bool) -> None:
             )
 
 
-def _without_values(text: str) -> str:
+def without_values(text: str) -> str:
     """Return an error of scikit-learn without the values that some of them repeat.
 
-    >>> _without_values("could not convert string to float: 'Smith, 1987'")
+    >>> without_values("could not convert string to float: 'Smith, 1987'")
     'X must be numbers, and some values are text'
     """
     if "could not convert" in text:

@@ -28,7 +28,7 @@ from quorate.checks import check_count
 from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.inputs import allows_missing, check_records, declared_classes
+from quorate.predictors.inputs import allows_missing, check_records, declared_classes, without_values
 from quorate.session import query_digests
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
@@ -188,7 +188,12 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidInput("there are no rows; at least 1 is needed")
             return X
         finite: Any = "allow-nan" if allows_missing(self._student()) else True
-        return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=finite)
+        try:
+            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=finite)
+        except (TypeError, ValueError) as error:
+            if not reset:
+                raise
+            raise type(error)(without_values(str(error))) from None
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
@@ -248,12 +253,13 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         return labelled
 
     def _claim(self) -> str:
-        target = f"({self.epsilon:g}, {self.delta:g})-differentially private"
+        target = f"({self.epsilon:g}, {self.delta:g})-differentially private under replacement of"
         if self.mode == "transfer":
-            text = f"{target}, replacing the rows of one {self.unit_}; the public points are not protected"
+            unit = "one row" if self.unit_ == "row" else "all rows of one person"
+            text = f"{target} {unit}; the public points are not protected"
         else:
             text = (
-                f"{target}, replacing the labels of one {self.unit_}; the features of the half that served as public "
+                f"{target} the labels of one {self.unit_}; the features of the half that served as public "
                 "points are not protected"
             )
         return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
