@@ -318,6 +318,8 @@ def test_the_estimate_guides_the_plan(records):
     classifier = _quorum(holdout=0.25, no_quorums="auto", teachers=600, epsilon=4.0).fit(X, y)
     estimate = classifier.estimate_
     assert estimate.held_out == 5000
+    assert any("disagreement" in sentence for sentence in classifier.plan_.assumptions)
+    assert estimate.disagreement < estimate.pessimistic <= 0.5
     assert abs(estimate.error - 0.03) < 6 * estimate.deviation + 0.05
     assert estimate.epsilon + classifier.budget_.epsilon <= 4.0
     assert estimate.delta + classifier.budget_.delta <= 1e-6

@@ -94,6 +94,8 @@ def fit(
     queries: int = 1000,
     no_quorums: int | Literal["auto"] = "auto",
     disagreement: float | None = None,
+    holdout: float = 0.0,
+    jobs: int | None = None,
     report: Path | None = None,
     json: bool = False,
 ) -> int:
@@ -138,6 +140,10 @@ def fit(
         How many queries may end without a quorum, for mechanisms that pay for those alone.
     disagreement
         The mean share of teachers expected to vote against the plurality, if it is known.
+    holdout
+        The share of units kept from all teachers to estimate their disagreement privately, for a tenth of the budget.
+    jobs
+        How many processes fit teachers that are not fitted all at once; -1 takes every core.
     report
         An HTML page to write, with the guarantee and the plan.
     json
@@ -162,6 +168,8 @@ def fit(
         queries=queries,
         no_quorums=no_quorums,
         disagreement=disagreement,
+        holdout=holdout,
+        jobs=jobs,
         out=out,
         report=report,
         as_json=json,

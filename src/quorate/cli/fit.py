@@ -50,6 +50,8 @@ def run_fit(
     queries: int,
     no_quorums: int | Literal["auto"],
     disagreement: float | None,
+    holdout: float,
+    jobs: int | None,
     out: Path,
     report: Path | None,
     as_json: bool,
@@ -58,7 +60,8 @@ def run_fit(
 
     >>> unsaid = ("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts")
     >>> settings = {"learner": "ridge", "teachers": "auto", "aggregator": "auto", "queries": 10, "no_quorums": "auto"}
-    >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "disagreement": None, "report": None, "as_json": True}
+    >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "disagreement": None, "holdout": 0.0, "jobs": None}
+    >>> settings |= {"report": None, "as_json": True}
     >>> run_fit(Path("x.csv"), out=Path("x"), **settings, **dict.fromkeys(unsaid))
     Traceback (most recent call last):
     ...
@@ -99,6 +102,8 @@ def run_fit(
             classes=list(columns.label.classes),
             no_quorums=no_quorums,
             disagreement=disagreement,
+            holdout=holdout,
+            n_jobs=jobs,
         ).fit(encoded, labels, groups=units, public=points)
         step()
         save(classifier, out, extra={SCHEMA_FILE: columns.to_json().encode()})

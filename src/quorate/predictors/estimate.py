@@ -38,6 +38,17 @@ class Estimate:
     epsilon: float
     delta: float
 
+    @property
+    def pessimistic(self) -> float:
+        """The disagreement to plan with: two deviations more, and never more than half of the votes.
+
+        No-quorums that were planned and not met are not spent; a run that ends early is the worse mistake.
+
+        >>> Estimate(error=0.1, disagreement=0.05, deviation=0.01, held_out=9, epsilon=0.1, delta=1e-7).pessimistic
+        0.07
+        """
+        return min(0.5, self.disagreement + 2 * self.deviation)
+
 
 def estimate_rates(
     ballots: Ballots, codes: NDArray[np.int64], *, teachers: int, epsilon: float, delta: float

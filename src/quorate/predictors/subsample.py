@@ -145,8 +145,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self.estimate_: Estimate | None = None
         if held_out:
             self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
-            found = min(self.estimate_.disagreement, 0.5)  # noise may carry it beyond what votes can show
-            made = self._plan(held_out, teachers=made.teachers, disagreement=found)
+            made = self._plan(held_out, teachers=made.teachers, disagreement=self.estimate_.pessimistic)
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
         self.estimator_ = clone(self._estimator())
