@@ -21,8 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
+from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier, load, save
-from quorate.session import query_digests
 
 # One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.
 PLAIN = PrivateClassifier(epsilon=1e5, delta=1e-6, teachers=1, aggregator="soft_majority", queries=1000)

@@ -2,17 +2,17 @@
 
     query -> recalled? -> counted by the ensemble -> [ charged -> drawn -> settled ] by the mechanism -> kept -> answer
 
-Both arrows that cross the trust line stand in `Session._release`: sealed ballots go into a mechanism, and what it
-releases comes out. The mechanism charges before it draws. A query is checked before it comes here, and is refused, if
-at all, because of the budget alone.
+Both arrows that cross the trust line stand in `put_to_vote`: sealed ballots go into a mechanism, and what it releases
+comes out. Whoever has an ensemble comes by here. The mechanism charges before it draws. A query is checked before it
+comes here, and is refused, if at all, because of the budget alone.
 """
 
-import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,49 +23,14 @@ from quorate.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.mechanisms import NO_QUORUM, Answers
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import ThresholdMechanism
+from quorate.memory import KeptAnswers, Memory, query_digests
 from quorate.privacy import Budget, Cost
 
-__all__ = ["Memory", "Replies", "Session", "query_digests"]
+__all__ = ["Replies", "Session", "put_to_vote"]
+
+Released = TypeVar("Released")
 
 _BLOCK = 8192  # queries counted together: a budget that ends does not leave a million ballots counted in vain
-_KEPT = 2**20  # answers kept in memory; a query whose answer was dropped is asked, and paid for, again
-
-
-class Memory(Protocol):
-    """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`.
-
-    >>> from quorate.ledger import Ledger
-    >>> {"recall", "remember"} <= set(vars(Ledger))
-    True
-    """
-
-    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
-        """Return the answers known."""
-
-    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
-        """Keep answers, before they leave."""
-
-
-class _Kept:
-    """Answers kept in this process, the oldest dropped first."""
-
-    def __init__(self) -> None:
-        self._answers: dict[tuple[str, bytes], int] = {}
-
-    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
-        known = self._answers
-        return {query: known[caller, query] for query in queries if (caller, query) in known}
-
-    def by_caller(self) -> dict[str, dict[bytes, int]]:
-        found: dict[str, dict[bytes, int]] = {}
-        for (caller, query), label in self._answers.items():
-            found.setdefault(caller, {})[query] = label
-        return found
-
-    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
-        self._answers.update(((caller, query), label) for query, label in answers.items())
-        while len(self._answers) > _KEPT:
-            del self._answers[next(iter(self._answers))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,36 +46,17 @@ class Replies:
     spent: Cost
 
 
-def query_digests(X: Any) -> list[bytes]:
-    """Return what tells one query from another: 16 bytes for each row in canonical form.
+def put_to_vote(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
+    """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases.
 
-    Numbers count as 64-bit floats, so that 1 and 1.0 are one query, and 0.0 and -0.0, and all nans; whole numbers that
-    such a float cannot hold count as they are. Rows of a data frame count by the names and values of their columns.
-
-    >>> query_digests(np.array([[1, 0]])) == query_digests(np.array([[1.0, -0.0]]))
-    True
+    >>> from quorate.ensemble.estimators import EstimatorTeachers
+    >>> from quorate.mechanisms import NoisyMax
+    >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 100, classes=2))
+    >>> put_to_vote(ensemble, np.zeros((2, 1)), NoisyMax(teachers=100, classes=2, scale=5.0).answers).labels
+    array([1, 1])
     """
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
-        canonical = _canonical(X)
-        rows = canonical.view(np.uint8).reshape(len(X), -1)
-        kind = canonical.dtype.char.encode()
-        named: Iterable[bytes] = (kind + row.tobytes() for row in rows)
-    else:
-        columns = [str(name) for name in X.columns]
-        values = zip(*(_canonical(np.asarray(X[name])).tolist() for name in X.columns), strict=True)
-        named = (repr((columns, row)).encode() for row in values)
-    return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
-
-
-def _canonical(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as floats, equal ones alike; whole numbers beyond 2**53 and what is no number stay as they are."""
-    if values.dtype.kind not in "fiub":
-        return values
-    if values.dtype.kind in "iu" and values.size and max(abs(int(values.max())), abs(int(values.min()))) > 2**53:
-        return np.ascontiguousarray(values)
-    floats = np.ascontiguousarray(values, dtype=np.float64) + 0.0
-    floats[np.isnan(floats)] = np.nan
-    return floats
+    ballots = ensemble.count(X)
+    return ballots.put_to(release)
 
 
 class Session:
@@ -136,7 +82,7 @@ class Session:
         threshold_noise: int | None = None,
     ) -> None:
         self.ensemble, self.mechanism, self.budget = ensemble, mechanism, budget
-        self._memory = _Kept() if memory is None else memory
+        self._memory = KeptAnswers() if memory is None else memory
         self._lock = threading.Lock()
         self.run = None
         if isinstance(mechanism, ThresholdMechanism):
@@ -201,7 +147,7 @@ class Session:
         >>> other.ask(np.zeros((1, 1))).spent.renyi
         0.0
         """
-        if isinstance(self._memory, _Kept):
+        if isinstance(self._memory, KeptAnswers):
             for caller, answers in self._memory.by_caller().items():
                 memory.remember(caller, answers)
 
@@ -236,9 +182,7 @@ class Session:
         return self.budget.affordable(paid)
 
     def _release(self, X: Any) -> Answers:
-        ballots = self.ensemble.count(X)
         if self.run is not None:
-            return ballots.put_to(self.run.answers)
+            return put_to_vote(self.ensemble, X, self.run.answers)
         assert isinstance(self.mechanism, QueryMechanism)
-        mechanism = self.mechanism
-        return ballots.put_to(lambda votes: mechanism.answers(votes, budget=self.budget))
+        return put_to_vote(self.ensemble, X, partial(self.mechanism.answers, budget=self.budget))

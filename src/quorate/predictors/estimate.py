@@ -7,13 +7,14 @@ moves each sum below by at most H (one ballot a query), and a unit held out by a
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.ensemble import Ballots
-from quorate.errors import InvalidInput
+from quorate.ensemble import Ensemble
 from quorate.mechanisms import NoisySum
+from quorate.session import put_to_vote
 
 __all__ = ["ESTIMATE_SHARE", "Estimate", "estimate_rates"]
 
@@ -50,19 +51,16 @@ class Estimate:
         return min(0.5, self.disagreement + 2 * self.deviation)
 
 
-def estimate_rates(
-    ballots: Ballots, codes: NDArray[np.int64], *, teachers: int, epsilon: float, delta: float
-) -> Estimate:
-    """Release both rates within (epsilon, delta), as one account of its own.
+def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsilon: float, delta: float) -> Estimate:
+    """Release both rates within (epsilon, delta), as one account of its own: one row and label for each unit held out.
 
-    >>> ballots = Ballots(np.array([[900, 100]] * 1000))
-    >>> made = estimate_rates(ballots, np.zeros(1000, dtype=np.int64), teachers=1000, epsilon=1.0, delta=1e-6)
+    >>> from quorate.ensemble.estimators import EstimatorTeachers
+    >>> ensemble = Ensemble(EstimatorTeachers([(None, 0)] * 900 + [(None, 1)] * 100, classes=2))
+    >>> made = estimate_rates(ensemble, np.zeros((1000, 1)), np.zeros(1000, dtype=np.int64), epsilon=1.0, delta=1e-6)
     >>> abs(made.error - 0.1) < 0.1
     True
     """
-    held_out = len(ballots)
-    if held_out != len(codes):
-        raise InvalidInput("every unit held out needs its own ballot")
+    held_out, teachers = len(codes), ensemble.teachers
     noisy = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=max(held_out, teachers), releases=2)
 
     def release(votes: NDArray[np.int64]) -> tuple[int, int]:
@@ -70,7 +68,7 @@ def estimate_rates(
         minority = teachers * held_out - int(votes.max(axis=1).sum())
         return noisy.release(wrong), noisy.release(minority)
 
-    wrong, minority = ballots.put_to(release)
+    wrong, minority = put_to_vote(ensemble, X, release)
     cast = teachers * held_out
     return Estimate(
         error=min(1.0, max(0.0, wrong / cast)),

@@ -25,11 +25,12 @@ from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, RunEnded
 from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.mechanisms.dissent import RATE, calibrate_with_quorum, proposed_first
+from quorate.memory import query_digests
 from quorate.predictors.inputs import check_records, class_codes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
-from quorate.session import Session, query_digests
+from quorate.session import Session, put_to_vote
 
 __all__ = ["StudentFirstClassifier", "StudentFirstPredictions"]
 
@@ -267,9 +268,8 @@ class StudentFirstClassifier(PrivateClassifier):
         return spent, None
 
     def _dissents(self, X: Any, proposed: NDArray[np.int64]) -> Any:
-        """Ask whether the ensemble disagrees: sealed ballots go into the mechanism, and what it releases comes out."""
-        ballots = self.session_.ensemble.count(X)
-        return ballots.put_to(lambda votes: self._run.answers(proposed_first(votes, proposed)))
+        """Ask whether the ensemble disagrees."""
+        return put_to_vote(self.session_.ensemble, X, lambda votes: self._run.answers(proposed_first(votes, proposed)))
 
     def _correct(self, X: Any, digests: list[bytes], proposed: dict[bytes, int], caller: str) -> Cost:
         """Put queries dissented from to the Quorum. Where it can no longer be asked, they found no quorum."""

@@ -196,7 +196,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
 
     def _estimate(self, ensemble: Ensemble, X: Any, codes: NDArray[np.int64]) -> Estimate:
         epsilon, delta = self._shares()[0]
-        return estimate_rates(ensemble.count(X), codes, teachers=ensemble.teachers, epsilon=epsilon, delta=delta)
+        return estimate_rates(ensemble, X, codes, epsilon=epsilon, delta=delta)
 
     def _open(self, ensemble: Ensemble, made: Plan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers

@@ -27,9 +27,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from quorate.checks import check_count
 from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.inputs import allows_missing, check_records, declared_classes, without_values
-from quorate.session import query_digests
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
