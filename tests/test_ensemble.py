@@ -8,6 +8,7 @@ import pickle
 import random
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -184,6 +185,26 @@ class Chatty(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
+def test_classifiers_in_two_threads_are_silent_and_leave_the_filters_alone():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    deal, _ = deal_units(*unit_numbers(200), teachers=20)
+    ensembles = [fit_estimators(Chatty(), X, (X[:, 0] > 0).astype(int), deal, classes=2) for _ in range(2)]
+    for ensemble in ensembles:
+        for model, _ in ensemble.fitted:
+            model.predict = lambda X, model=model: [warnings.warn("mean", stacklevel=1), model.apply(X) % 2][1]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        before, state = list(warnings.filters), np.random.get_state()[1].tolist()  # noqa: NPY002
+        threads = [threading.Thread(target=lambda e=e: [e.votes(X) for _ in range(15)]) for e in ensembles]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert warnings.filters == before
+        assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
+    assert not seen
+
+
 def test_threads_are_silent_too():
     X = np.random.default_rng(0).normal(size=(900, 2))
     deal, _ = deal_units(*unit_numbers(900), teachers=150)
@@ -258,6 +279,8 @@ class Forgetful(DecisionTreeClassifier):
         return super().fit(X, y)
 
     def predict(self, X):
+        np.random.normal(size=int(abs(self.shift_)))  # noqa: NPY002  as many draws as its rows say
+        X += 0.3 * np.random.normal() + 0.3 * random.random()  # noqa: NPY002
         X -= self.shift_
         X *= 1 + self.tree_.value.mean()
         return super().predict(X)

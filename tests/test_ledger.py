@@ -5,12 +5,13 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate import Budget, BudgetSpent, Cost, InvalidInput
+from quorate import Budget, BudgetSpent, Cost, InvalidInput, WrongProcess
 from quorate.ledger import Ledger
 
 SPENDER = """
@@ -111,6 +112,47 @@ def test_an_impossible_account_is_refused(path, spent):
     connection.close()
     with pytest.raises(InvalidInput, match="nobody could have spent like that"):
         ledger.budget().remaining()
+
+
+def test_a_ledger_that_is_exchanged_under_way_is_refused(path, tmp_path, monkeypatch):
+    """Found in review: a running model went on spending from whatever lay at its path."""
+    ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    other = Ledger.create(tmp_path / "other.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="another")
+    budget = ledger.budget()
+    budget.spend(Cost(renyi=1.0))
+    os.replace(other.path, path)
+    for use in (lambda: budget.spend(Cost(renyi=0.5)), ledger.run, lambda: ledger.recall("", [b"x"])):
+        with pytest.raises(InvalidInput, match="belongs to another model"):
+            use()
+    path.unlink()
+    with pytest.raises(InvalidInput, match="is missing"):
+        budget.remaining()
+    assert not path.exists()
+
+
+def test_it_stays_where_it_is(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    budget = Ledger.create(Path("ledger.sqlite"), Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget()
+    monkeypatch.chdir(tmp_path / "b")
+    budget.spend(Cost(renyi=0.5))
+    assert budget.remaining().renyi == 0.5
+
+
+def test_a_forked_child_cannot_take_the_account_over(path):
+    budget = Budget(epsilon=1.0, delta=0.0)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            Ledger.create(path, budget, fingerprint="m")
+        except WrongProcess:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert budget.remaining().renyi == 1.0
 
 
 def test_it_is_for_its_owner(path):

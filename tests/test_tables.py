@@ -210,10 +210,10 @@ def write(path, text):
 
 
 def test_csv_as_people_write_it(tmp_path):
-    text = '\ufeffage, "work" ,note\r\n39, State-gov,"a, ""b""\nc"\r\n\r\n 40,?,\r\n'
+    text = '\ufeffage, "work" ,note\r\n39, State-gov,"a, ""b"" c"\r\n\r\n 40,?,\r\n'
     read = read_table(write(tmp_path / "t.CSV", text))
     assert read.to_pylist() == [
-        {"age": "39", '"work"': " State-gov", "note": 'a, "b"\nc'},
+        {"age": "39", '"work"': " State-gov", "note": 'a, "b" c'},
         {"age": " 40", '"work"': "?", "note": ""},
     ]
     one = read_table(write(tmp_path / "one.csv", "age\n1\n\n3\n"))
@@ -229,6 +229,8 @@ def test_csv_as_people_write_it(tmp_path):
         ("t.csv", "", "the file is empty; its first line must name the columns"),
         ("t.csv", "\n\n", "the file is empty"),
         ("t.csv", "a,b\n", "the table has no rows"),
+        ("t.csv", 'a,b\n1,"x\n2,y\n3,z\n', "a quote"),
+        ("t.csv", 'a,b\n1,"x\n2,y"\n3,z\n', "a quoted value must end on its own line"),
         ("t.csv", "a,b,a\n1,2,3\n", "column names must differ: 'a' stands twice"),
         ("t.csv", "a, a\n1,2\n", "column names must differ: 'a' stands twice"),
         ("t.csv", ",a\n0,2\n", "column 1 has no name"),
@@ -607,3 +609,9 @@ def test_encoding_takes_bounded_memory():
     assert encoded[-1].tolist() == [10.0, 0.0, 1.0]
     assert peak < encoded.nbytes + 16 * 2**20
     assert pool.max_memory() < 16 * 2**20
+
+
+def test_a_private_table_without_a_header_is_not_repeated(tmp_path):
+    with pytest.raises(InvalidInput, match="the first line must name the columns, and has a number in it") as caught:
+        read_table(write(tmp_path / "t.csv", "39,52000.5,yes\n40,1.5,no\n"), role="private")
+    assert "52000" not in str(caught.value)

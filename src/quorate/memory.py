@@ -5,6 +5,7 @@ This is also a defence: noisy answers to one query, drawn over and over, would a
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +30,9 @@ class Memory(Protocol):
     def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
         """Keep answers, before they leave."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other processes from asking for a while."""
+
 
 class KeptAnswers:
     """Answers kept in this process, the oldest dropped first.
@@ -50,6 +54,14 @@ class KeptAnswers:
         """
         known = self._answers
         return {query: known[caller, query] for query in queries if (caller, query) in known}
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Do nothing: no other process asks here.
+
+        >>> with KeptAnswers().alone():
+        ...     pass
+        """
+        return nullcontext()
 
     def by_caller(self) -> dict[str, dict[bytes, int]]:
         """Return all answers, caller by caller.

@@ -25,6 +25,7 @@ from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import ThresholdMechanism
 from quorate.memory import KeptAnswers, Memory, query_digests
 from quorate.privacy import Budget, Cost
+from quorate.process import process_identity
 
 __all__ = ["Replies", "Session", "put_to_vote"]
 
@@ -84,6 +85,7 @@ class Session:
         self.ensemble, self.mechanism, self.budget = ensemble, mechanism, budget
         self._memory = KeptAnswers() if memory is None else memory
         self._lock = threading.Lock()
+        self.process = process_identity()
         self.run = None
         if isinstance(mechanism, ThresholdMechanism):
             opened = threshold_noise is not None and not mechanism.redraws
@@ -115,7 +117,10 @@ class Session:
         labels = np.array([known.get(digest, NO_QUORUM) for digest in digests], dtype=np.int64)
         refused = np.array([digest not in known for digest in digests], dtype=np.bool_)
         if ended is not None and refused.all():
-            raise ended
+            try:
+                raise ended
+            finally:
+                del ended  # an error that knows its own frame would keep the ensemble alive
         return Replies(labels=labels, refused=refused, spent=spent)
 
     @contextmanager
@@ -159,7 +164,8 @@ class Session:
         start = 0
         while start < len(new):
             try:
-                answers = self._release(take_rows(X, rows[start : start + min(_BLOCK, self._affordable())]))
+                with self._memory.alone():
+                    answers = self._release(take_rows(X, rows[start : start + min(_BLOCK, self._affordable())]))
             except (BudgetSpent, RunEnded) as error:
                 return spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
             fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -204,10 +205,11 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(bill))
         return
-    table = Table(title=title, show_header=False)
+    table = Table(title=escape(title), show_header=False)
     for name, value in bill.items():
         if not isinstance(value, dict | list):
-            table.add_row(name.replace("_", " "), f"{value:,.4g}" if isinstance(value, float) else str(value))
+            shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
+            table.add_row(name.replace("_", " "), escape(shown))
     Console(stderr=True).print(table)
 
 
@@ -252,8 +254,8 @@ def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[s
     return {
         "folder": str(folder),
         "claim": classifier.claim_,
-        "epsilon": classifier.epsilon,
-        "delta": classifier.delta,
+        "epsilon": classifier.epsilon_,
+        "delta": classifier.delta_,
         "privacy_unit": classifier.unit_,
         "label": plan.label.column,
         "classes": classifier.classes_.tolist(),
@@ -271,7 +273,7 @@ def _write_report(classifier: "PrivateClassifier", bill: dict[str, Any], path: P
 
     data = ReportData(
         title="A private model",
-        claim=Claim(epsilon=classifier.epsilon, delta=classifier.delta, unit=classifier.unit_),
+        claim=Claim(epsilon=classifier.epsilon_, delta=classifier.delta_, unit=classifier.unit_),
         plan=bill["plan"],
         results={name: bill[name] for name in ("label", "features", "queries_planned", "epsilon_spent")},
         proofs=proofs_for(bill["aggregator"]),

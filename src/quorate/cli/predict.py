@@ -74,7 +74,7 @@ def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:
         raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
     table = read_table(queries, role="query")
     path = folder / SCHEMA_FILE
-    if path.is_file():
+    if SCHEMA_FILE in manifest.get("files", {}):
         return Schema.load(path).encode(table, role="query")
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
     if len(names) != features:
@@ -125,9 +125,9 @@ def _bill(classifier: "PrivateClassifier", answers: list[Answer]) -> dict[str, A
         "answered": outcomes["answered"],
         "no_quorum": outcomes["no_quorum"],
         "refused": outcomes["refused"],
-        "epsilon_allowed": float(classifier.epsilon),
+        "epsilon_allowed": classifier.epsilon_,
         "epsilon_spent": classifier.spent_epsilon(),
-        "delta": float(classifier.delta),
+        "delta": classifier.delta_,
         "budget_left_percent": 100 * budget.remaining().renyi / budget.capacity().renyi,
     }
 

@@ -5,8 +5,9 @@ Nothing that one teacher does reaches another: it gets copies of its rows and of
 
 import os
 import random
+import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -43,12 +44,50 @@ def _copy(X: Any) -> Any:
     return X.copy() if hasattr(X, "copy") else X.clone()
 
 
+class _Silence:
+    """Lets no warning out: it would speak of one teacher's rows. Threads share the filters: the last restores them."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._filters: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._inside == 0:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._filters.__exit__(None, None, None)
+
+
+_silence = _Silence()
+_generators = threading.RLock()  # whoever seeds the global generators has them for itself
+
+
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Let no warning out: it would speak of one teacher's rows. Not for use in several threads at a time."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
+def _global_randomness() -> Iterator[Callable[[int], None]]:
+    """Yield what seeds the global generators, before each teacher; leave them as they were found."""
+    with _generators:
+        before = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+        def seed(value: int) -> None:
+            np.random.seed(value)  # noqa: NPY002
+            random.seed(value)
+
+        try:
+            yield seed
+        finally:
+            np.random.set_state(before[0])  # noqa: NPY002
+            random.setstate(before[1])
 
 
 def _own(estimator: Any, seed: int) -> Any:
@@ -73,8 +112,6 @@ def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
     majority = int(counts.argmax())
     if np.count_nonzero(counts) < 2:
         return None, majority, False
-    np.random.seed(seed)  # noqa: NPY002  for an estimator that draws from the global generator
-    random.seed(seed)
     try:
         return _own(estimator, seed).fit(X, codes), majority, False
     except Exception:  # an error here would speak of one teacher's rows
@@ -85,13 +122,12 @@ def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: in
     elsewhere = os.getpid() != parent
     if elsewhere:
         warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
-    before = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        with np.errstate(all="ignore"):
-            return [_fit_one(estimator, chunk, classes) for chunk in chunks]
-    finally:
-        np.random.set_state(before[0])  # noqa: NPY002
-        random.setstate(before[1])
+    found = []
+    with np.errstate(all="ignore"), _global_randomness() as seed:
+        for chunk in chunks:
+            seed(chunk[2])
+            found.append(_fit_one(estimator, chunk, classes))
+    return found
 
 
 def fit_estimators(
@@ -169,10 +205,9 @@ class EstimatorTeachers:
         array([[1, 2]])
         """
         counts = np.zeros((len(X), self.classes), dtype=np.int64)
-        with _silence():
-            for start in range(0, len(X), _BLOCK):
-                rows = slice(start, min(len(X), start + _BLOCK))
-                self._count(take_rows(X, rows), counts[rows])
+        for start in range(0, len(X), _BLOCK):
+            rows = slice(start, min(len(X), start + _BLOCK))
+            self._count(take_rows(X, rows), counts[rows])
         return counts
 
     def ballots(self, X: Any) -> Integers:
@@ -182,16 +217,22 @@ class EstimatorTeachers:
         array([[0, 1, 1]])
         """
         result = np.empty((len(X), self.teachers), dtype=np.int64)
-        with _silence():
-            for column, (model, majority) in enumerate(self.fitted):
-                result[:, column] = self._ballots(model, majority, X)
+        for column, ballots in enumerate(self._each(X)):
+            result[:, column] = ballots
         return result
+
+    def _each(self, X: Any) -> Iterator[Integers | int]:
+        """Yield the ballots of one teacher after the other; each finds the global generators seeded by its place."""
+        secret = int.from_bytes(os.urandom(4), "big")
+        with _silence(), _global_randomness() as seed:
+            for place, (model, majority) in enumerate(self.fitted):
+                seed((secret + place) % 2**32)
+                yield self._ballots(model, majority, X)
 
     def _count(self, X: Any, counts: Integers) -> None:
         flat, offsets = counts.reshape(-1), np.arange(len(X)) * self.classes
         ones = np.zeros(len(X), dtype=np.int64)
-        for model, majority in self.fitted:
-            ballots = self._ballots(model, majority, X)
+        for ballots in self._each(X):
             if self.classes == 2:
                 ones += ballots
             else:

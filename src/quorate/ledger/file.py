@@ -6,6 +6,7 @@ given: it is private, and only its owner may read it. Whoever restores an old co
 knows of that.
 """
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,8 +44,8 @@ class Ledger:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self.path, self._fingerprint = path.resolve(), fingerprint
 
     @classmethod
     def create(cls, path: Path, budget: Budget, *, fingerprint: str, name: str = "main") -> "Ledger":
@@ -60,11 +61,15 @@ class Ledger:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # for its owner's eyes
         except FileExistsError:
             raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
-        made = cls(path)
-        with made._transaction() as connection:
+        made = cls(path, fingerprint)
+        state = (budget.epsilon, budget.delta, budget.order, budget.slack)
+        spent = [str(quanta) for quanta in budget.close()]  # a move, not a copy: from here on only the file can spend
+        with made._transaction(new=True) as connection:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
-        made._add(name, budget, fingerprint)
+            connection.execute(
+                "INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (name, *state, *spent, fingerprint)
+            )
         return made
 
     @classmethod
@@ -74,20 +79,11 @@ class Ledger:
         >>> Ledger.open(Path("no such file"), fingerprint="m")
         Traceback (most recent call last):
         ...
-        quorate.errors.InvalidInput: no such file is missing: without its ledger a model has no budget ...
+        quorate.errors.InvalidInput: ...no such file is missing: without its ledger a model has no budget ...
         """
-        path = Path(path)
-        if not path.is_file():
-            raise InvalidInput(f"{path} is missing: without its ledger a model has no budget and answers nothing")
-        made = cls(path)
-        try:
-            with made._transaction() as connection:
-                found = connection.execute("SELECT fingerprint FROM account WHERE name = 'main'").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise InvalidInput(f"{path} is not a ledger: {error}") from None
-        if found is None or found[0] != fingerprint:
-            raise InvalidInput(f"{path} belongs to another model; each model answers from the budget it was made with")
-        return made
+        made = cls(Path(path), fingerprint)
+        with made._transaction():
+            return made
 
     def budget(self, name: str = "main") -> "StoredBudget":
         """Return the budget kept here. It reads and writes the file at every use.
@@ -157,18 +153,51 @@ class Ledger:
         with self._transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", rows)
 
-    def _add(self, name: str, budget: Budget, fingerprint: str) -> None:
-        state = (budget.epsilon, budget.delta, budget.order, budget.slack)
-        spent = [str(quanta) for quanta in budget.close()]  # a move, not a copy: from here on only the file can spend
-        with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (name, *state, *spent, fingerprint)
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from asking: what one has set aside for a batch, another would take for spent.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     with ledger.alone():
+        ...         ledger.run() is None
+        True
+        """
+        flags = os.O_CREAT | os.O_RDWR
+        with open(os.open(self.path.with_suffix(".lock"), flags, 0o600), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file is closed, or its process ends
+            yield
+
+    @contextmanager
+    def _transaction(self, *, new: bool = False) -> Iterator[sqlite3.Connection]:
+        """Hold the file for one change; it is synced when this ends, and unchanged if it fails.
+
+        A file that is gone, or was exchanged for that of another model, is refused every time.
+        """
+        if not self.path.is_file():
+            raise InvalidInput(f"{self.path} is missing: without its ledger a model has no budget and answers nothing")
+        try:
+            with self._connected() as connection:
+                if not new:
+                    self._check_owner(connection)
+                yield connection
+        except sqlite3.OperationalError as error:
+            raise InvalidInput(f"{self.path} cannot be used just now: {error}") from None
+        except sqlite3.DatabaseError as error:
+            raise InvalidInput(f"{self.path} is not a ledger: {error}") from None
+
+    def _check_owner(self, connection: sqlite3.Connection) -> None:
+        found = connection.execute("SELECT fingerprint FROM account").fetchall()
+        if not found or any(row[0] != self._fingerprint for row in found):
+            raise InvalidInput(
+                f"{self.path} belongs to another model; each model answers from the budget it was made with"
             )
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file for one change; it is synced when this ends, and unchanged if it fails."""
-        with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as connection:
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        address = f"{self.path.as_uri()}?mode=rw"  # never makes a file
+        with closing(sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")  # also the folder, in which the journal is unlinked
             connection.execute("PRAGMA fullfsync = ON")
             try:

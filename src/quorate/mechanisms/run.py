@@ -344,6 +344,7 @@ class Run:
         >>> type(run.end()), run.no_quorums_left
         (<class 'int'>, 0)
         """
+        check_process("this run", self._process)
         with self._lock:
             self._left = 0
             return self._threshold

@@ -34,6 +34,7 @@ from quorate.mechanisms.run import ThresholdMechanism
 from quorate.planner import Plan
 from quorate.predictors.estimate import Estimate
 from quorate.predictors.subsample import PrivateClassifier
+from quorate.process import check_process
 from quorate.session import Session
 
 __all__ = ["load", "save"]
@@ -72,7 +73,7 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     >>> with tempfile.TemporaryDirectory() as home:
     ...     folder = save(classifier, Path(home) / "model")
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([1], ['estimator.skops', 'ledger.sqlite', 'manifest.json', 'teachers.npz'])
+    ([1], ['estimator.skops', 'ledger.lock', 'ledger.sqlite', 'manifest.json', 'teachers.npz'])
     """
     from skops.io import dumps  # noqa: PLC0415  takes a second to load
 
@@ -88,6 +89,7 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
     session = classifier.session_
+    check_process("this classifier", session.process)
     if isinstance(session.budget, StoredBudget):
         raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
     contents = _teacher_files(session.ensemble.fitted)
@@ -181,6 +183,7 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
     estimate = classifier.estimate_
     return {
         "format": _FORMAT,
+        "identity": os.urandom(16).hex(),  # no two models share a fingerprint, not even equal ones
         "epsilon": classifier.epsilon_,
         "delta": classifier.delta_,
         "settings": {name: getattr(classifier, name) for name in _SETTINGS},

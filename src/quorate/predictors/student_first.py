@@ -219,6 +219,8 @@ class StudentFirstClassifier(PrivateClassifier):
         """
         check_is_fitted(self)
         self._check_settings()
+        if not isinstance(caller, str):
+            raise InvalidInput(f"caller must be a text that names who asks, not {caller!r}")
         checked = check_records(self, X, estimator=self.estimator_, reset=False)
         digests = query_digests(checked)
         proposals = self._proposals(X, checked).tolist()

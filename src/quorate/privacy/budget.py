@@ -215,6 +215,7 @@ class Budget:
         >>> budget.affordable(Cost(renyi=0.1))
         0
         """
+        check_process("this budget", self._process)
         with self._held():
             if self._closed:
                 raise InvalidInput("this account was taken over by a ledger already")

@@ -143,13 +143,15 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         """Label the public points and train the student; `places` are the row numbers that they are known by."""
         self.classes_, labels = declared_classes(self.classes, y)
         queries = check_records(self, public, estimator=self._estimator(), reset=False)
-        tried = try_student(self._student(), public, self.classes_)
+        tried = try_student(self._student(), public, self.classes_, told=places is None)
         if self.points == "margin":
             margins(tried, take_rows(public, np.arange(1)))
         first = self._first_points(public)
         # A query asked twice is answered twice and paid for once: the plan is for distinct ones.
         paid = query_digests(queries if self.points == "margin" else take_rows(queries, first))
-        teachers = self._teachers(min(self.queries, len(set(paid)))).fit(X, labels, groups=groups, public=public)
+        teachers = self._teachers(min(self.queries, len(set(paid)))).fit(
+            X, labels, groups=groups, public=public if places is None else None
+        )
         self.plan_, self.unit_ = teachers.plan_, teachers.unit_
         self.claim_ = self._claim()
         labelled = self._ask(teachers, public, first)
@@ -157,6 +159,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
             labelled = self._ask_by_margin(teachers, public, labelled)
         self.spent_epsilon_ = teachers.spent_epsilon()
         self.labelled_ = labelled if places is None else replace(labelled, asked=places[labelled.asked])
+        del teachers  # before anything can be raised that would carry them in its traceback
         if labelled.labels.size == 0:
             raise NoQuorum(
                 f"none of the {labelled.asked.size} points asked found a quorum: nothing is there to learn, and it "

@@ -39,7 +39,7 @@ def labels_of(y: Any, rows: Rows) -> Any:
     if y is None:
         raise InvalidInput("y is missing: one label is needed for each row of X")
     if hasattr(y, "iloc"):
-        return y.iloc[rows]
+        return y.iloc[rows].tolist()
     if isinstance(y, np.ndarray):
-        return y[rows]
+        return np.array(y[rows].tolist())  # as if there had never been others: a type is wide enough for all
     return [y[row] for row in rows.tolist()]

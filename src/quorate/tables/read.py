@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
@@ -58,6 +59,8 @@ def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
 
 def _read_csv(path: Path, role: Role) -> pa.Table:
     names = _header(path)
+    if role == "private" and any(_is_number(name) for name in names):
+        raise InvalidInput(f"{path}: the first line must name the columns, and has a number in it")
     try:
         table = _parse(path, names, threads=True)
         if table.num_columns == 1:  # an empty line is a missing value there, not a line to skip
@@ -66,7 +69,34 @@ def _read_csv(path: Path, role: Role) -> pa.Table:
         if "UTF8" in str(error):
             raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
         raise _malformed(path, names, role) from None
+    if _quote_left_open(path) or _spans_lines(table):
+        raise InvalidInput(
+            f"{path}: a quoted value must end on its own line; a quote that is left open swallows records"
+        )
     return table.rename_columns([name.strip() for name in names])
+
+
+def _quote_left_open(path: Path) -> bool:
+    """Return whether the file has an odd number of quotes: every quoted value has an even one."""
+    compression = "gzip" if path.name.lower().endswith(".gz") else None
+    with pa.input_stream(path, compression=compression) as file:
+        quotes: int = sum(block.count(b'"') for block in iter(lambda: file.read(2**20), b""))
+    return quotes % 2 == 1
+
+
+def _spans_lines(table: pa.Table) -> bool:
+    """Return whether a value holds a line break: what was meant as records may have become one value."""
+    return any(
+        pyarrow.compute.any(pyarrow.compute.match_substring_regex(column, "[\r\n]")).as_py() for column in table.columns
+    )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _header(path: Path) -> list[str]:
