@@ -5,6 +5,7 @@
     teachers.skops    scikit-learn estimators, of types that skops trusts
     estimator.skops   the estimator as it was given
     ledger.sqlite     what has been spent, a run's secret noise, the answers given
+    ledger.lock       held by the process that is asking
 
 The ledger is bound to the manifest by a fingerprint: a file that was changed, or exchanged, is refused. The folder
 holds private models: it is made for its owner's eyes alone.
