@@ -435,3 +435,21 @@ def test_help(capsys):
     for command in ("fit", "predict"):
         assert quorate(command, "--help") == 0
         assert "Usage" in capsys.readouterr().out
+
+
+def test_a_report_of_what_was_asked(tmp_path):
+    records, public, asked = (tmp_path / name for name in ("records.csv", "public.csv", "asked.csv"))
+    rows = "".join(f"{i % 2},{'yes' if i % 2 else 'no'}\n" for i in range(4000))
+    records.write_text(f"dose,ill\n{rows}")
+    public.write_text("dose,ill\n0,no\n1,yes\n")
+    asked.write_text("dose\n" + "".join(f"{i / 40}\n" for i in range(40)))
+    model, page = tmp_path / "model", tmp_path / "page.html"
+    settings = ["--epsilon", "8", "--queries", "30", "--teachers", "150", "--aggregator", "sharp_majority"]
+    assert main(["fit", str(records), "--label", "ill", "--public", str(public), "--out", str(model), *settings]) == 0
+    assert main(["predict", str(model), str(asked), "--out", str(tmp_path / "a.csv"), "--report", str(page)]) == 1
+    text = page.read_text()
+    for part in ("Budget spent over queries", "Answer rate over queries", "sharp_majority", "predictors/PROOF.md"):
+        assert part in text
+    outcomes = [line.split(",")[1] for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
+    assert outcomes == ["answered"] * 30 + ["refused"] * 10
+    assert main(["predict", str(model), str(asked), "--report", str(tmp_path / "no" / "page.html")]) == 1

@@ -256,6 +256,7 @@ def predict(
     out: Path | None = None,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     caller: str = "",
+    report: Path | None = None,
     json: bool = False,
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
@@ -275,12 +276,14 @@ def predict(
         What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
         Who asks: answers are kept apart for each caller.
+    report
+        An HTML page to write: what was spent, the answer rate, the labels released, the plan.
     json
         Print one JSON object, with the answers if there is no --out.
     """
     from quorate.cli.predict import run_predict
 
-    return run_predict(folder, queries, out=out, on_no_quorum=on_no_quorum, caller=caller, as_json=json)
+    return run_predict(folder, queries, out=out, on_no_quorum=on_no_quorum, caller=caller, report=report, as_json=json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

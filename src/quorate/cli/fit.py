@@ -273,7 +273,7 @@ def _write_report(classifier: "PrivateClassifier", bill: dict[str, Any], path: P
 
     data = ReportData(
         title="A private model",
-        claim=Claim(epsilon=classifier.epsilon_, delta=classifier.delta_, unit=classifier.unit_),
+        claim=Claim(epsilon=classifier.epsilon_, delta=classifier.delta_, unit=classifier.unit_),  # classes: declared
         plan=bill["plan"],
         results={name: bill[name] for name in ("label", "features", "queries_planned", "epsilon_spent")},
         proofs=proofs_for(bill["aggregator"]),

@@ -6,6 +6,8 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from quorate.cli.fit import SCHEMA_FILE, check_new_file, show_bill, steps
 from quorate.errors import BudgetSpent, InvalidInput
+from quorate.report import Claim, ReportData, check_installed, proofs_for, software_versions, write_report
 from quorate.tables import Number, Schema, read_table
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["run_predict"]
 
 Answer = tuple[Any, str]  # a label or None, and what became of the query
+_BATCHES = 20  # at most, in which queries are asked
+_BILLED = ("queries", "answered", "no_quorum", "refused", "epsilon_allowed", "epsilon_spent", "budget_left_percent")
 
 
 def run_predict(
@@ -31,6 +36,7 @@ def run_predict(
     out: Path | None,
     on_no_quorum: Literal["abstain", "random", "raise"],
     caller: str,
+    report: Path | None = None,
     as_json: bool,
 ) -> int:
     """Check the queries, ask the model, write the answers and the bill. Exit code 1 if a query was refused.
@@ -45,14 +51,17 @@ def run_predict(
     """
     if out is not None:
         check_new_file(out, inputs=[queries])
-    with steps(["reading", "asking"], quiet=as_json) as step:
+    if report is not None:
+        check_new_file(report, inputs=[queries, out])
+        check_installed()
+    with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
         encoded = _encoded(folder, queries)
-        step()
         from quorate.predictors import load
 
         classifier = load(folder)  # a file that was changed, the schema included, is refused here
-        answers = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller)
+        asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
+    answers = asked.answers
     text = _written(answers)
     if out is not None:
         _write(out, text)
@@ -62,6 +71,8 @@ def run_predict(
     if as_json and out is None:
         bill["answers"] = [_plain(label) for label, _ in answers]
         bill["outcomes"] = [outcome for _, outcome in answers]
+    if report is not None:
+        _write_report(classifier, asked, {name: value for name, value in bill.items() if name in _BILLED}, report)
     show_bill("The bill", bill, as_json=as_json)
     return _verdict(bill, on_no_quorum)
 
@@ -82,18 +93,68 @@ def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:
     return Schema({name: Number() for name in names}).encode(table, role="query")
 
 
+@dataclass
+class _Asked:
+    """The answers, and what had been spent and how much of the batch was answered after each batch."""
+
+    answers: list[Answer] = field(default_factory=list)
+    spending: list[tuple[float, float]] = field(default_factory=list)
+    answer_rate: list[tuple[float, float]] = field(default_factory=list)
+
+
 def _asked(
-    classifier: "PrivateClassifier", encoded: NDArray[np.float64], *, on_no_quorum: str, caller: str
-) -> list[Answer]:
+    classifier: "PrivateClassifier",
+    encoded: NDArray[np.float64],
+    *,
+    on_no_quorum: str,
+    caller: str,
+    step: Callable[[], None],
+) -> _Asked:
     # What "raise" means here is the exit code: answers that were paid for are not thrown away.
     classifier.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
-    try:
-        made = classifier.predict(encoded, caller=caller)
-    except BudgetSpent as error:
-        print(f"quorate: {error}", file=sys.stderr)
-        return [(None, "refused")] * len(encoded)
-    outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
-    return list(zip(made.labels.tolist(), outcomes.tolist(), strict=True))
+    asked = _Asked(spending=[(0, classifier.spent_epsilon())])
+    size, told = -(-len(encoded) // _BATCHES), False
+    for start in range(0, len(encoded), size):
+        step()
+        batch = encoded[start : start + size]
+        try:
+            made = classifier.predict(batch, caller=caller)
+        except BudgetSpent as error:  # a later batch may still repeat what was answered before
+            if not told:
+                print(f"quorate: {error}", file=sys.stderr)
+            told = True
+            asked.answers += [(None, "refused")] * len(batch)
+        else:
+            outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
+            asked.answers += zip(made.labels.tolist(), outcomes.tolist(), strict=True)
+        done = len(asked.answers)
+        answered = sum(outcome == "answered" for _, outcome in asked.answers[start:])
+        asked.spending.append((done, classifier.spent_epsilon()))
+        asked.answer_rate.append((done, answered / len(batch)))
+    return asked
+
+
+def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str, Any], path: Path) -> None:
+    """Write a page of what was released: for whoever may see the answers."""
+    labels = Counter(str(label) for label, outcome in asked.answers if outcome == "answered")
+    data = ReportData(
+        title="A private model, asked",
+        claim=Claim(
+            epsilon=classifier.epsilon_,
+            delta=classifier.delta_,
+            unit=classifier.unit_,
+            labels="declared" if classifier.declared_ else "read from y, and public",
+        ),
+        plan=classifier.plan_.as_dict(),
+        results=bill,
+        spending=tuple(asked.spending),
+        answer_rate=tuple(asked.answer_rate),
+        label_counts={str(label): labels[str(label)] for label in classifier.classes_.tolist()},
+        proofs=proofs_for(classifier.plan_.aggregator),
+        software=software_versions(),
+        notes=("A query that this caller had asked before was answered again, for nothing.",),
+    )
+    write_report(data, path)
 
 
 def _written(answers: list[Answer]) -> str:

@@ -170,7 +170,7 @@ def plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
         colours = [_ORANGE if row["name"] == chosen else _BLUE for row in rows]
         axes.barh(places, right, height=0.7, color=colours, label="right")
         axes.set_yticks(places, [row["name"] + (" (chosen)" if row["name"] == chosen else "") for row in rows])
-        axes.set(xlabel="expected, % of queries: the plurality's label (grey: answered)", xlim=(0, 100))
+        axes.set(xlabel="right, % of queries (grey: answered)", xlim=(0, 100))
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
 
