@@ -133,6 +133,24 @@ class Plan:
         known["assumptions"] = tuple(known["assumptions"])
         return cls(mechanism=mechanism, **known)
 
+    def shortfall(self) -> str:
+        """Return what is wrong with a plan that is not feasible, and what would do.
+
+        >>> from quorate.planner import plan
+        >>> print(plan(epsilon=1.0, queries=100_000, teachers=100).shortfall())
+        not feasible: with 100 teachers only 51...% of 100,000 queries would be answered with the teachers' plurality
+        label (guessing: 50%); any one of these would do: use ... teachers; ask at most ... queries
+        """
+        teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
+        text = (
+            f"not feasible: with {teachers} only {self.right:.1%} of {self.queries:,} queries would be answered with "
+            f"the teachers' plurality label (guessing: {1 / self.classes:.0%})"
+        )
+        changes = "; ".join(change.sentence for change in self.nearest)
+        return (
+            f"{text}; any one of these would do: {changes}" if changes else f"{text}; no change of one number would do"
+        )
+
     def summary(self) -> str:
         """Return the plan in a few sentences.
 

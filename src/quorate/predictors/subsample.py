@@ -191,7 +191,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             **(asked | known),
         )
         if not made.feasible and self.aggregator == "auto":
-            raise Infeasible(made.summary())
+            raise Infeasible(made.shortfall())
         return made
 
     def _estimate(self, ensemble: Ensemble, X: Any, codes: NDArray[np.int64]) -> Estimate:
