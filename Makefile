@@ -34,7 +34,7 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench mechanisms
 	$(BIN)/quorate bench classifier
 
-wheel: $(READY)  ## build the wheel and the source archive into dist/
+wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove what was made

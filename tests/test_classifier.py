@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -192,6 +192,26 @@ def test_each_teacher_may_prepare_its_own_columns(kind):
         broken.fit(kind(frame), y, public=public)
 
 
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
+def test_text_columns_are_named_with_a_remedy(kind):
+    frame, y = _mixed(200)
+    for estimator in (None, DecisionTreeClassifier()):
+        classifier = PrivateClassifier(estimator, epsilon=8.0, teachers=20, aggregator="noisy_max", queries=10)
+        text = (
+            r"columns 'ward' hold no numbers; .*OneHotEncoder"
+            if estimator is None
+            else "more than half|missing|numbers"
+        )
+        with pytest.raises(InvalidInput, match=text):
+            classifier.fit(kind(frame), y)
+
+
+def test_a_score_needs_all_of_its_answers(records):
+    classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=20, aggregator="noisy_max").fit(*records)
+    with pytest.raises(BudgetSpent, match="of 50 queries could not be paid for, so that there is no score"):
+        classifier.score(records[0][:50], records[1][:50])
+
+
 def test_missing_values_where_the_estimator_takes_them():
     frame, y = _mixed(2000)
     X = frame[["age"]].to_numpy()
@@ -242,6 +262,13 @@ def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
         ({"classes": ["no", "perhaps"]}, InvalidInput, "labels that were not declared"),
         ({"classes": [0, 1]}, InvalidInput, "labels that were not declared"),
         ({"queries": 1.5}, InvalidInput, "queries must be a whole number"),
+        ({"n_jobs": 0}, InvalidInput, "n_jobs must be a number of processes"),
+        ({"estimator": LinearRegression()}, InvalidInput, "estimator must be a classifier, .* not LinearRegression"),
+        (
+            {"estimator": DecisionTreeClassifier(), "backend": "foo"},
+            InvalidInput,
+            "backend must be one that joblib knows",
+        ),
     ],
 )
 def test_bad_settings(records, settings, error, text):

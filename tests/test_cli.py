@@ -122,3 +122,26 @@ def test_links_in_the_documents_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
             if not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_an_interrupt_says_what_it_means(tmp_path):
+    """Found by a newcomer: the command line's own handling swallowed it."""
+    import signal
+    import time
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "what was charged stays charged" in errors
+
+
+def test_a_plan_for_a_billion_queries_comes_back():
+    shown = quorate("plan", "--records", "100000", "--queries", "1000000000", "--json")
+    assert json.loads(shown.stdout)["feasible"] is False

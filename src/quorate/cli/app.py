@@ -17,6 +17,7 @@ app = App(
     name="quorate",
     help="Answers from sensitive data by secret ballot, with a differential-privacy guarantee that is true.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # `main` says what an interrupt means
 )
 
 
@@ -115,7 +116,7 @@ def fit(
     classes
         All labels there are, separated by commas. Taken from the public table or the schema if they show them.
     public
-        A table of public records: columns are encoded by it, and the plan may use it.
+        A table of public records of the same columns, by which they are encoded.
     schema
         A JSON file that says how each column is encoded.
     groups
@@ -226,7 +227,8 @@ def plan(
     no_quorums
         How many queries may find no quorum before a run ends; chosen unless given.
     answer_rate
-        The share of queries to be answered with the plurality's label for the plan to be feasible.
+        The share of queries to be answered with the plurality's label for the plan to be feasible; and of the answers
+        a share halfway between guessing and certainty must be (75% with two labels).
     json
         Print one JSON object instead of tables.
     """
@@ -309,6 +311,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("quorate: interrupted; what was charged stays charged", file=sys.stderr)
+        print(
+            "quorate: interrupted; what was charged stays charged. Ask again: what was answered before is free",
+            file=sys.stderr,
+        )
         return 130
     return result if isinstance(result, int) else 0

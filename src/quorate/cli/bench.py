@@ -160,7 +160,8 @@ def run_bench(name: str, *, quick: bool, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"figures": figures, "machine": _machine()}, indent=2))
     else:
-        table = Table(Column("figure", no_wrap=True), "value", "unit", "bar", "holds", title=f"quorate bench {name}")
+        numbers = [Column(title, no_wrap=True) for title in ("value", "unit", "bar", "holds")]
+        table = Table(Column("figure", overflow="fold"), *numbers, title=f"quorate bench {name}")
         for figure in figures:
             value = "no data" if figure["value"] is None else f"{figure['value']:,.6g}"
             verdict = {True: "yes", False: "NO", None: "-"}[figure["holds"]]

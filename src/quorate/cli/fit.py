@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from quorate.errors import InvalidInput
+from quorate.report import check_installed
 from quorate.tables import MISSING_TEXTS, Schema, read_table
 
 if TYPE_CHECKING:
@@ -71,9 +72,11 @@ def run_fit(
     _check_new_folder(out)
     if report is not None:
         check_new_file(report, inputs=[table, public, schema])
+        check_installed()
     with steps(["reading", "encoding", "fitting", "saving"], quiet=as_json) as step:
         step()
         records = read_table(table, role="private")
+        _check_named(records, label=label, groups=groups, leave_out=_listed(leave_out) or ())
         known = None if public is None else read_table(public, role="public")
         step()
         columns = chosen_schema(
@@ -233,6 +236,15 @@ def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
             started = True
 
         yield step
+
+
+def _check_named(records: Any, *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> None:
+    """Refuse options that name a column which is not there: names are public."""
+    for option, names in (("--label", [label]), ("--groups", [groups]), ("--leave-out", leave_out)):
+        for name in names:
+            if name and name not in records.column_names:
+                columns = ", ".join(repr(column) for column in records.column_names)
+                raise InvalidInput(f"{option} names {name!r}, and there is no such column; the columns are {columns}")
 
 
 def _check_new_folder(folder: Path) -> None:

@@ -88,7 +88,7 @@ def _show(console: Console, made: Plan) -> None:
         return
     console.print(
         f"\n[bold]Not feasible[/bold]: {made.right:.1%} of the queries would be answered with the plurality's label, "
-        f"and {made.answer_rate:.0%} are asked for, with answers that are better than guesses."
+        f"and {made.answer_rate:.0%} are asked for, and {(1 + 1 / made.classes) / 2:.0%} of the answers given."
     )
     if not made.nearest:
         console.print("No change of one number alone would do.")

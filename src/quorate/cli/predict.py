@@ -81,8 +81,10 @@ def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:
     """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
-    except (OSError, ValueError):
+    except OSError:
         raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
+    except ValueError:
+        raise InvalidInput(f"{folder}/manifest.json is damaged or was changed; the model is not loaded") from None
     table = read_table(queries, role="query")
     path = folder / SCHEMA_FILE
     if SCHEMA_FILE in manifest.get("files", {}):
@@ -113,6 +115,12 @@ def _asked(
     # What "raise" means here is the exit code: answers that were paid for are not thrown away.
     classifier.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
     asked = _Asked(spending=[(0, classifier.spent_epsilon())])
+    if len(encoded) > classifier.queries:
+        print(
+            f"quorate: {len(encoded):,} queries are asked and the model is planned for {classifier.queries:,}: "
+            "the last ones may be refused",
+            file=sys.stderr,
+        )
     size, told = -(-len(encoded) // _BATCHES), False
     for start in range(0, len(encoded), size):
         step()

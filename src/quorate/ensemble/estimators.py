@@ -166,7 +166,7 @@ def fit_estimators(
             dealt = [(_copy(take_rows(X, chunks[j])), codes[chunks[j]], int(seeds[j])) for j in part]
             yield delayed(_fit_some)(estimator, dealt, classes, os.getpid())
 
-    named = nullcontext() if backend is None else parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs)
+    named = nullcontext() if backend is None else _named(backend, n_jobs)
     with named, _silence():
         found = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
     tried = [teacher for part in found for teacher in part]
@@ -176,6 +176,13 @@ def fit_estimators(
             "rows for this estimator are the usual reasons. Give rows that are not private as public= to hear why"
         )
     return EstimatorTeachers([(model, majority) for model, majority, _ in tried], classes=classes)
+
+
+def _named(backend: str, n_jobs: int | None) -> Any:
+    try:
+        return parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs)
+    except ValueError as error:
+        raise InvalidInput(f"backend must be one that joblib knows: {error}") from None
 
 
 def _register_ray() -> None:

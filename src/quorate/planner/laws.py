@@ -57,6 +57,9 @@ def beta_quantiles(levels: Floats, *, mean: float, concentration: float) -> Floa
     return quantiles
 
 
+_MOST_TERMS = 200_000  # of a sum; beyond, the normal law has to do
+
+
 def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats:
     """Return the mean of min(X, cap) for binomial X, elementwise in the probability.
 
@@ -68,7 +71,7 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
     z = (cap - mean) / spread
     density = np.exp(-np.minimum(z**2, 1400.0) / 2) / math.sqrt(2 * math.pi)
     result = np.clip(mean - spread * (density - z * normal_below(-z)), 0.0, np.minimum(mean, cap))
-    close = (variance < _NEARLY_NORMAL) & (np.abs(cap - mean) < 12 * spread + 30)
+    close = (variance < _NEARLY_NORMAL) & (np.abs(cap - mean) < 12 * spread + 30) & (min(trials, cap) < _MOST_TERMS)
     for index in np.flatnonzero(close):
         result[index] = _exact_capped_mean(trials, cap, float(probability[index]))
     return result

@@ -88,6 +88,8 @@ def nearest_changes(
         yield _more_teachers(math.ceil(_tidy(found)), lambda count: right(task, count), records=records, free=free)
     if aggregator in SLOW:
         return
+    if free and records is not None:
+        teachers = max(1, records // LEAST_ROWS)  # the plan may take as many for another epsilon or fewer queries
     found = _smallest(
         lambda epsilon: reaches(replace(task, epsilon=epsilon), teachers, target), task.epsilon, _MOST_EPSILON
     )

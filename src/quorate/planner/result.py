@@ -139,12 +139,14 @@ class Plan:
         >>> from quorate.planner import plan
         >>> print(plan(epsilon=1.0, queries=100_000, teachers=100).shortfall())
         not feasible: with 100 teachers only 51...% of 100,000 queries would be answered with the teachers' plurality
-        label (guessing: 50%); any one of these would do: use ... teachers; ask at most ... queries
+        label (asked for: 50%, and 75% of the answers, halfway between guessing and certainty); any one of these would
+        do: use ... teachers; ask at most ... queries
         """
         teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
         text = (
             f"not feasible: with {teachers} only {self.right:.1%} of {self.queries:,} queries would be answered with "
-            f"the teachers' plurality label (guessing: {1 / self.classes:.0%})"
+            f"the teachers' plurality label (asked for: {self.answer_rate:.0%}, and {(1 + 1 / self.classes) / 2:.0%} "
+            f"of the answers, halfway between guessing and certainty)"
         )
         changes = "; ".join(change.sentence for change in self.nearest)
         return (
@@ -170,6 +172,9 @@ class Plan:
         if self.no_quorums is not None:
             parts.append(f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}.")
         if not self.feasible:
-            parts.append(f"This falls short of what was asked for: {self.answer_rate:.0%}, and better than guessing.")
+            least = (1 + 1 / self.classes) / 2
+            parts.append(
+                f"This falls short of what was asked for: {self.answer_rate:.0%}, and {least:.0%} of the answers."
+            )
             parts += [f"It would do to {change.sentence}." for change in self.nearest]
         return " ".join(parts)

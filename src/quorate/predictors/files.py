@@ -103,10 +103,13 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     }
     text = json.dumps(manifest, indent=1, default=_number).encode()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    for name, content in contents.items():
-        _write(folder / name, content)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for name, content in contents.items():
+            _write(folder / name, content)
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
     with session.paused():  # a move: from here on the old session answers nothing, whatever happens next
         ledger = Ledger.create(folder / "ledger.sqlite", session.budget, fingerprint=_fingerprint(text))
         if session.run is not None:

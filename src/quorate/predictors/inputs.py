@@ -17,6 +17,12 @@ from quorate.learners import batched_equivalent
 __all__ = ["allows_missing", "check_records", "class_codes", "declared_classes", "without_values"]
 
 
+_REMEDY = (
+    "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
+    "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
+)
+
+
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values.
 
@@ -45,6 +51,10 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool) -> An
             raise InvalidInput("X has no rows; at least 1 is needed")
         _check_kinds(classifier, X, reset=reset)
         return X
+    if frame:
+        text = [str(name) for name in X.columns if not _holds_numbers(X[name]) and str(X[name].dtype) != "object"]
+        if text:
+            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {_REMEDY}")
     try:
         return validate_data(
             classifier,
@@ -59,9 +69,16 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool) -> An
         raise type(error)(without_values(str(error))) from None
 
 
+def _holds_numbers(column: Any) -> bool:
+    """Return whether a column of a pandas or polars frame is of a type of numbers."""
+    if hasattr(column.dtype, "is_numeric"):
+        return bool(column.dtype.is_numeric()) or str(column.dtype) == "Boolean"
+    return getattr(column.dtype, "kind", "O") in "fiub"
+
+
 def _check_kinds(classifier: Any, X: Any, *, reset: bool) -> None:
     """Learn which columns of a data frame hold numbers, or refuse queries in which one of those does not."""
-    kinds = ["number" if np.asarray(X[name]).dtype.kind in "fiub" else "other" for name in X.columns]
+    kinds = ["number" if _holds_numbers(X[name]) else "other" for name in X.columns]
     if reset:
         classifier.column_kinds_ = kinds
         return
@@ -75,11 +92,11 @@ def _check_kinds(classifier: Any, X: Any, *, reset: bool) -> None:
 def without_values(text: str) -> str:
     """Return an error of scikit-learn without the values that some of them repeat.
 
-    >>> without_values("could not convert string to float: 'Smith, 1987'")
-    'X must be numbers, and some values are text'
+    >>> print(without_values("could not convert string to float: 'Smith, 1987'"))
+    X must be numbers, and some values are text; ...
     """
     if "could not convert" in text:
-        return "X must be numbers, and some values are text"
+        return f"X must be numbers, and some values are text; {_REMEDY}"
     return text.partition("\n")[0]  # what follows shows rows
 
 

@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.ensemble.estimators import take_rows
-from quorate.errors import Infeasible, InvalidInput, NoQuorum
+from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.planner import Plan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
@@ -145,7 +145,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self.estimate_: Estimate | None = None
         if held_out:
             self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
-            made = self._plan(held_out, teachers=made.teachers, disagreement=self.estimate_.pessimistic)
+            made = self._plan_with(self.estimate_, held_out, made.teachers)
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
         self.estimator_ = clone(self._estimator())
@@ -156,6 +156,11 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta)
         check_count("queries", self.queries)
+        if not is_classifier(self._estimator()):
+            kind = type(self.estimator).__name__
+            raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
+        if self.n_jobs == 0:
+            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
         for name in ("teachers", "no_quorums"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
@@ -193,6 +198,17 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         if not made.feasible and self.aggregator == "auto":
             raise Infeasible(made.shortfall())
         return made
+
+    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> Plan:
+        try:
+            return self._plan(held_out, teachers=teachers, disagreement=estimate.pessimistic)
+        except Infeasible as error:
+            raise Infeasible(
+                f"{error}. (Planned for a disagreement of {estimate.pessimistic:.3f}: {estimate.disagreement:.3f} was "
+                f"estimated on units held out, and twice the deviation of {estimate.deviation:.3f} added. The estimate "
+                f"is paid for, epsilon = {estimate.epsilon:g}, and fitting again pays for another; it takes more "
+                "teachers, or no holdout)"
+            ) from None
 
     def _estimate(self, ensemble: Ensemble, X: Any, codes: NDArray[np.int64]) -> Estimate:
         epsilon, delta = self._shares()[0]
@@ -275,7 +291,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             yield self.predict(row, caller=caller).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered, and answered with `y`. They are asked, and paid for.
+        """Return the share of queries that are answered, and answered with `y`. They are asked, and paid for, all.
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
@@ -283,7 +299,13 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         1.0
         """
         check_consistent_length(X, y, sample_weight)
-        right = self.predict(X).labels == np.asarray(y)
+        made = self.predict(X)
+        if made.refused:
+            raise BudgetSpent(
+                f"{made.refused} of {made.size} queries could not be paid for, so that there is no score; "
+                f"the classifier is planned for queries={self.queries}"
+            )
+        right = made.labels == np.asarray(y)
         return float(np.average(right, weights=sample_weight))
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -340,9 +340,9 @@ class Schema:
             found = f"; the columns are {_shown(table.column_names)}"
             raise InvalidInput(f"{subject(role)} must have the columns {_shown(lacking)}{found}")
         if unknown:
+            also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
             raise InvalidInput(
-                f"the schema does not know these columns of {subject(role)}: {_shown(unknown)}; take them away, or "
-                'name them under "leave_out" in the schema (--leave-out)'
+                f"the schema does not know these columns of {subject(role)}: {_shown(unknown)}; take them away{also}"
             )
         for name in self.columns:
             _check_type(name, table.schema.field(name).type, role)
