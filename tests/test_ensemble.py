@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import isolation
@@ -213,6 +213,18 @@ def test_threads_are_silent_too():
         fit_estimators(Chatty(), X, (X[:, 0] > 0).astype(int), deal, classes=2, n_jobs=4, backend="threading")
         assert warnings.filters == before
     assert not seen
+
+
+def test_whose_randomness_is_known():
+    X, codes = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
+    for estimator, known in (
+        (DecisionTreeClassifier(), True),
+        (make_pipeline(StandardScaler(), RandomForestClassifier(2)), True),
+        (make_pipeline(StandardScaler(), Chatty()), False),
+        (make_pipeline(FunctionTransformer(np.sqrt), DecisionTreeClassifier()), False),
+    ):
+        teachers = fit_estimators(estimator, X, codes, Deal.of([[], [0, 1, 2]]), classes=2)
+        assert teachers._known is known
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -193,6 +193,34 @@ def _register_ray() -> None:
     register_ray()
 
 
+def _read_only(X: Any) -> Any:
+    """Return a copy of a matrix that cannot be written to; a data frame is copied for each teacher instead."""
+    if not isinstance(X, np.ndarray):
+        return X
+    own = X.copy()
+    own.flags.writeable = False
+    return own
+
+
+def _predicted(model: Any, X: Any) -> Integers | None:
+    """Return one number for each query, or None where there is none: the teacher votes all the same."""
+    try:
+        codes = np.asarray(model.predict(X)).astype(np.int64, copy=False)
+    except Exception:  # it would speak of one teacher's rows
+        return None
+    return codes if codes.shape == (len(X),) else None
+
+
+def _draws_nothing(estimator: Any) -> bool:
+    """Return whether all parts are scikit-learn's own, which draw from their `random_state` alone, or from nothing."""
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    return all(_is_plain(part) or type(part).__module__.partition(".")[0] == "sklearn" for part in parts)
+
+
+def _is_plain(part: Any) -> bool:
+    return part is None or isinstance(part, str | int | float | list | tuple | dict | np.ndarray | np.generic)
+
+
 class EstimatorTeachers:
     """Fitted scikit-learn estimators that vote. Printing them shows only public numbers.
 
@@ -204,6 +232,8 @@ class EstimatorTeachers:
 
     def __init__(self, fitted: Sequence[Fitted], *, classes: int) -> None:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
+        one = next((model for model, _ in self.fitted if model is not None), None)  # all are clones of one estimator
+        self._known = one is None or _draws_nothing(one)
 
     def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class: one row a query, one column a class.
@@ -231,9 +261,11 @@ class EstimatorTeachers:
     def _each(self, X: Any) -> Iterator[Integers | int]:
         """Yield the ballots of one teacher after the other; each finds the global generators seeded by its place."""
         secret = int.from_bytes(os.urandom(4), "big")
+        X = _read_only(X)
         with _silence(), _global_randomness() as seed:
             for place, (model, majority) in enumerate(self.fitted):
-                seed((secret + place) % 2**32)
+                if not self._known:
+                    seed((secret + place) % 2**32)
                 yield self._ballots(model, majority, X)
 
     def _count(self, X: Any, counts: Integers) -> None:
@@ -250,11 +282,10 @@ class EstimatorTeachers:
     def _ballots(self, model: Any, majority: int, X: Any) -> Integers | int:
         if model is None:
             return majority
-        try:
-            codes = np.asarray(model.predict(_copy(X))).astype(np.int64, copy=False)
-        except Exception:  # as above: the teacher votes all the same
-            codes = None
-        if codes is None or codes.shape != (len(X),):
+        codes = _predicted(model, X) if isinstance(X, np.ndarray) else None
+        if codes is None:
+            codes = _predicted(model, _copy(X))  # one that changes what it is given, or a data frame
+        if codes is None:
             return self._one_by_one(model, majority, X)
         if codes.min() >= 0 and codes.max() < self.classes:
             return codes
