@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -125,19 +127,19 @@ def test_links_in_the_documents_lead_somewhere():
 
 
 def test_an_interrupt_says_what_it_means(tmp_path):
-    """Found by a newcomer: the command line's own handling swallowed it."""
-    import signal
-    import time
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    """Found by a newcomer: the command line's own handling swallowed it. A busy machine gets more time to start."""
+    for seconds in (3, 6, 12):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        if process.returncode == 130:
+            break
     assert process.returncode == 130, errors
     assert "what was charged stays charged" in errors
 
