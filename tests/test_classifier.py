@@ -360,7 +360,9 @@ def test_an_estimate_that_noise_carries_away_is_still_a_plan():
     X = np.zeros((300, 1))
     settings = {"epsilon": 4.0, "teachers": 60, "queries": 5, "aggregator": "noisy_max", "holdout": 0.3}
     for _ in range(5):
-        PrivateClassifier(**settings).fit(X, np.arange(300) % 5)
+        classifier = PrivateClassifier(**settings).fit(X, np.arange(300) % 5)
+        assert 0 < classifier.estimate_.pessimistic <= 0.5
+        assert len(classifier.predict([[0.0]])) == 1
 
 
 # Files

@@ -71,17 +71,12 @@ class OwnPoints(StudentClassifier):
         return super().fit(X, y, groups=groups, public=X)
 
 
-COMPARE_FITS = {"check_classifier_data_not_an_array", "check_supervised_y_2d", "check_fit_idempotent"}
-
-
 @parametrize_with_checks(
-    [OwnPoints(epsilon=1e6, delta=1e-6, teachers=1, aggregator="noisy_max", queries=1000)],
+    [OwnPoints(epsilon=1e5, delta=1e-6, teachers=1, aggregator="soft_majority", queries=1000)],  # next to no noise
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
-    if check.func.__name__ in COMPARE_FITS:
-        pytest.skip("compares two fits on a few rows at random; even a little noise tells them apart")
-    check(estimator)
+    check(estimator)  # raises where the estimator does not keep the contract
 
 
 def test_a_student_is_an_ordinary_classifier(records, public, fitted):

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from quorate.errors import InvalidInput
 from quorate.planner import Plan, plan
+from quorate.planner.result import least_agreement
 
 __all__ = ["read_votes", "run_plan"]
 
@@ -88,7 +89,7 @@ def _show(console: Console, made: Plan) -> None:
         return
     console.print(
         f"\n[bold]Not feasible[/bold]: {made.right:.1%} of the queries would be answered with the plurality's label, "
-        f"and {made.answer_rate:.0%} are asked for, and {(1 + 1 / made.classes) / 2:.0%} of the answers given."
+        f"and {made.answer_rate:.0%} are asked for, and {least_agreement(made.classes):.0%} of the answers given."
     )
     if not made.nearest:
         console.print("No change of one number alone would do.")

@@ -6,10 +6,10 @@ from typing import Any
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.planner.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
-from quorate.planner.nearest import least_agreement, nearest_changes
+from quorate.planner.nearest import nearest_changes
 from quorate.planner.outlook import DEFAULT_DISAGREEMENT, Outlook
 from quorate.planner.published import published_bounds
-from quorate.planner.result import Candidate, Plan
+from quorate.planner.result import Candidate, Plan, least_agreement
 from quorate.planner.task import Draft, Expected, Made, Task
 
 __all__ = ["plan"]

@@ -7,23 +7,14 @@ from dataclasses import replace
 from quorate.errors import Infeasible
 from quorate.planner.choose import LEAST_ROWS, NEAR, SLOW, best_draft
 from quorate.planner.outlook import Outlook
-from quorate.planner.result import Change
+from quorate.planner.result import Change, least_agreement
 from quorate.planner.task import Expected, Task
 
-__all__ = ["least_agreement", "nearest_changes"]
+__all__ = ["nearest_changes"]
 
 _SPARE = 0.005  # beyond the rate asked for: what is certified later may need a little more noise
 _MOST_TEACHERS, _MOST_EPSILON = 10**7, 16.0
 _ENOUGH = 1.02  # the search stops once its bracket is this narrow
-
-
-def least_agreement(classes: int) -> float:
-    """Return the agreement below which answers are nearer to guesses than to the plurality's label.
-
-    >>> least_agreement(2)
-    0.75
-    """
-    return (1 + 1 / classes) / 2
 
 
 def _smallest(reaches: Callable[[float], bool], low: float, high: float) -> float | None:

@@ -10,7 +10,7 @@ from quorate.mechanisms.run import ThresholdMechanism
 from quorate.planner.published import PublishedBound
 from quorate.privacy import Budget
 
-__all__ = ["NAMES", "Candidate", "Change", "Plan"]
+__all__ = ["NAMES", "Candidate", "Change", "Plan", "least_agreement"]
 
 _BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess to go without a warning
 NAMES = {
@@ -22,6 +22,15 @@ NAMES = {
     "stability": "the stability test",
     "between_thresholds": "two thresholds",
 }
+
+
+def least_agreement(classes: int) -> float:
+    """Return the agreement below which answers are nearer to guesses than to the plurality's label.
+
+    >>> least_agreement(2)
+    0.75
+    """
+    return (1 + 1 / classes) / 2
 
 
 @dataclass(frozen=True)
@@ -145,8 +154,8 @@ class Plan:
         teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
         text = (
             f"not feasible: with {teachers} only {self.right:.1%} of {self.queries:,} queries would be answered with "
-            f"the teachers' plurality label (asked for: {self.answer_rate:.0%}, and {(1 + 1 / self.classes) / 2:.0%} "
-            f"of the answers, halfway between guessing and certainty)"
+            f"the teachers' plurality label (asked for: {self.answer_rate:.0%}, and "
+            f"{least_agreement(self.classes):.0%} of the answers, halfway between guessing and certainty)"
         )
         changes = "; ".join(change.sentence for change in self.nearest)
         return (
@@ -172,7 +181,7 @@ class Plan:
         if self.no_quorums is not None:
             parts.append(f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}.")
         if not self.feasible:
-            least = (1 + 1 / self.classes) / 2
+            least = least_agreement(self.classes)
             parts.append(
                 f"This falls short of what was asked for: {self.answer_rate:.0%}, and {least:.0%} of the answers."
             )
