@@ -60,12 +60,7 @@ def plan(
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
     count = _teachers(aggregator, task, outlook, teachers=teachers, records=records, assumptions=assumptions)
-    drafted = drafts(aggregator, task, outlook, count)
-    made, expected = _certified(drafted[0], task, outlook)
-    if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
-        certified = [(*_certified(draft, task, outlook), draft) for draft in drafted]
-        made, expected, best = max(certified, key=lambda each: each[1].worth)
-        drafted = (best, *(draft for draft in drafted if draft is not best))
+    drafted, made, expected = _chosen(aggregator, task, outlook, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
     assumptions += [
         f"{draft.aggregator} would answer {draft.expected.right:.1%} right if queries were exactly like this, but it "
@@ -176,6 +171,17 @@ def _teachers(
         return count
     assumptions.append(f"a teacher learns well enough from {LEAST_ROWS} records or more")
     return smallest_teachers(aggregator, task, outlook, most=max(1, records // LEAST_ROWS))
+
+
+def _chosen(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tuple[tuple[Draft, ...], Made, Expected]:
+    """Return the drafts, the best one first, and what that one is and gives by its own certified noise."""
+    drafted = drafts(aggregator, task, outlook, teachers)
+    made, expected = _certified(drafted[0], task, outlook)
+    if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
+        certified = [(*_certified(draft, task, outlook), draft) for draft in drafted]
+        made, expected, best = max(certified, key=lambda each: each[1].worth)
+        drafted = (best, *(draft for draft in drafted if draft is not best))
+    return drafted, made, expected
 
 
 def _certified(draft: Draft, task: Task, outlook: Outlook) -> tuple[Made, Expected]:

@@ -5,7 +5,6 @@ Claim (replace-one units, one ballot a unit): a run of any number of adaptively 
 label that stands is free; opening the run and each dissent are paid. Proof: PROOF.md.
 """
 
-import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +16,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
 from quorate.mechanisms.laws import gaussian_tail_quantile
-from quorate.mechanisms.quorum.table import ONE, build_table, table_price
+from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
 from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
@@ -68,13 +67,7 @@ class Dissent(ThresholdMechanism):
         )
         if self.margin > _WIDEST:
             raise InvalidInput(f"margin must be at most 2**40, not {self.margin!r}")
-        table = self.table
-        if not table or table[0] != ONE or any(a <= b for a, b in itertools.pairwise(table)):
-            raise InvalidInput("table must fall strictly from 2**64 to a positive level")
-        if table_price(table, order=self.order) > self.price:  # proof: step 4
-            raise InvalidInput(
-                f"table costs more than price={self.price!r} at order {self.order!r}; build it with build_table"
-            )
+        check_table(self.table, order=self.order, price=self.price)  # proof: step 4
 
     @classmethod
     def calibrate(

@@ -5,7 +5,6 @@ Claim (replace-one units, one ballot a unit): a run of any number of adaptively 
 probability at most `slack`. An answer is free; opening the run and each no-quorum are paid. Proof: PROOF.md.
 """
 
-import itertools
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
@@ -17,7 +16,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import gaussian_tail
 from quorate.mechanisms.quorum.calibrate import best_settings
-from quorate.mechanisms.quorum.table import ONE, build_table, table_price
+from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
 from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_teachers
 from quorate.mechanisms.votes import Counts, distances
 from quorate.noise import NoiseSource
@@ -62,13 +61,7 @@ class Quorum(ThresholdMechanism):
             slack=check_delta(self.slack),
             table=tuple(check_count("a level of the table", level) for level in self.table),
         )
-        table = self.table
-        if not table or table[0] != ONE or any(a <= b for a, b in itertools.pairwise(table)):
-            raise InvalidInput("table must fall strictly from 2**64 to a positive level")
-        if table_price(table, order=self.order) > self.price:  # proof: step 4
-            raise InvalidInput(
-                f"table costs more than price={self.price!r} at order {self.order!r}; build it with build_table"
-            )
+        check_table(self.table, order=self.order, price=self.price)  # proof: step 4
         if gaussian_tail(self.threshold_scale, self.margin) > self.slack:  # proof: step 1
             raise InvalidInput(
                 f"slack={self.slack!r} is below the probability that the threshold noise passes the margin"

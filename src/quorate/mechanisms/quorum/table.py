@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 
-__all__ = ["FLOOR", "ONE", "build_table", "levels_needed", "table_price"]
+__all__ = ["FLOOR", "ONE", "build_table", "check_table", "levels_needed", "table_price"]
 
 ONE = 2**64
 FLOOR = 2**24  # in units of 2**-64: a clear ballot still misses its quorum once in 10**12
@@ -129,6 +129,17 @@ def table_price(table: tuple[int, ...], *, order: float) -> float:
     if not np.isfinite(steps).all():
         raise InvalidInput("table must fall strictly from 2**64 to a positive level")
     return max(0.0, float(steps.max())) * (1 + _MARGIN) + order * _ROUNDING
+
+
+def check_table(table: tuple[int, ...], *, order: float, price: float) -> None:
+    """Refuse a table that does not fall from certainty, or costs more than its price at this order.
+
+    >>> check_table(build_table(order=20.0, price=1.0), order=20.0, price=1.0)
+    """
+    if not table or table[0] != ONE or any(a <= b for a, b in itertools.pairwise(table)):
+        raise InvalidInput("table must fall strictly from 2**64 to a positive level")
+    if table_price(table, order=order) > price:
+        raise InvalidInput(f"table costs more than price={price!r} at order {order!r}; build it with build_table")
 
 
 def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | None = None) -> Floats:
