@@ -328,8 +328,9 @@ def test_other_labels_in_the_second_half_change_nothing(records, monkeypatch, co
     turned = y.copy()
     turned[LENT] = np.where(y[LENT] == "yes", "no", "yes")
     one, other = (_plain(mode="label-private").fit(X, container(labels)) for labels in (y, turned))
-    assert (one.labelled_.labels == other.labelled_.labels).mean() > 0.98  # teachers are dealt anew each time
-    assert (one.predict(X) == other.predict(X)).mean() > 0.98
+    # Teachers are dealt anew each time, so that points near the border may change; a label read would turn most.
+    assert (one.labelled_.labels == other.labelled_.labels).mean() > 0.9
+    assert (one.predict(X) == other.predict(X)).mean() > 0.9
     turned = np.where(y == "yes", "no", "yes")  # the check can fail: labels of the first half do count
     assert (_plain(mode="label-private").fit(X, container(turned)).predict(X) == one.predict(X)).mean() < 0.05
 
