@@ -4,84 +4,158 @@ This is also a defence: noisy answers to one query, drawn over and over, would a
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KeptAnswers", "Memory", "query_digests"]
+from quorate.errors import IdReused, QuorateError
+
+__all__ = [
+    "REFUSED",
+    "Admitted",
+    "Asked",
+    "KeptAnswers",
+    "Memory",
+    "Outcome",
+    "Query",
+    "outcome_of",
+    "query_digests",
+    "reused",
+]
+
+REFUSED = -2  # in an outcome: the budget could not pay for the query, and it was not put to the vote
 
 _KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is asked, and paid for, again
+
+
+Query = tuple[str, bytes]  # who asked, and the digest of what
+Outcome = list[int]  # a label for each query of a request, NO_QUORUM or REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as a memory knows it: who asks, digests of the queries, and the id and the digest of the whole request.
+
+    >>> Asked(caller="a", queries=[b"query"]).id is None
+    True
+    """
+
+    caller: str
+    queries: Sequence[bytes]
+    id: str | None = None
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
+
+    >>> Admitted(known={b"query": 1}).outcome is None
+    True
+    """
+
+    known: Mapping[bytes, int]
+    outcome: Outcome | None = None
 
 
 class Memory(Protocol):
     """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`.
 
     >>> from quorate.ledger import Ledger
-    >>> {"recall", "remember"} <= set(vars(Ledger))
+    >>> {"admit", "keep"} <= set(vars(Ledger))
     True
     """
 
-    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
-        """Return the answers known."""
+    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+        """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
 
-    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
-        """Keep answers, before they leave."""
+    def keep(
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+    ) -> list[Outcome | QuorateError]:
+        """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Keep other processes from asking for a while."""
+
+def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
+    """Return the outcome of a request: what is not known was refused.
+
+    >>> outcome_of(Asked(caller="a", queries=[b"x", b"y"]), {("a", b"x"): 1})
+    [1, -2]
+    """
+    return [known.get((asked.caller, query), REFUSED) for query in asked.queries]
+
+
+def reused(asked: Asked) -> IdReused:
+    """Return the error for an id that was used before, for something else.
+
+    >>> str(reused(Asked(caller="a", queries=[], id="7")))
+    'this id was used for another request: a request has an id of its own, and keeps it when it is sent again'
+    """
+    return IdReused(
+        "this id was used for another request: a request has an id of its own, and keeps it when it is sent again"
+    )
 
 
 class KeptAnswers:
     """Answers kept in this process, the oldest dropped first.
 
     >>> kept = KeptAnswers()
-    >>> kept.remember("a", {b"query": 1})
-    >>> kept.recall("a", [b"query"]), kept.recall("b", [b"query"])
-    ({b'query': 1}, {})
+    >>> kept.keep({("a", b"query"): 1}, {}, [])
+    []
+    >>> kept.admit([Asked("a", [b"query"]), Asked("b", [b"query"])])
+    [Admitted(known={b'query': 1}, outcome=None), Admitted(known={}, outcome=None)]
     """
 
     def __init__(self) -> None:
-        self._answers: dict[tuple[str, bytes], int] = {}
+        self._answers: dict[Query, int] = {}
+        self._outcomes: dict[tuple[str, str], tuple[bytes, Outcome]] = {}
 
-    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[bytes, int]:
-        """Return the answers known to this caller.
+    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+        """Return what is known of each request, or why it is refused.
 
-        >>> KeptAnswers().recall("a", [b"query"])
-        {}
+        >>> KeptAnswers().admit([Asked("a", [b"query"])])
+        [Admitted(known={}, outcome=None)]
         """
-        known = self._answers
-        return {query: known[caller, query] for query in queries if (caller, query) in known}
+        return [self._admit(one) for one in asked]
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Do nothing: no other process asks here.
+    def _admit(self, one: Asked) -> Admitted | QuorateError:
+        before = None if one.id is None else self._outcomes.get((one.caller, one.id))
+        if before is not None and before[0] != one.body:
+            return reused(one)
+        known = {
+            query: self._answers[one.caller, query] for query in one.queries if (one.caller, query) in self._answers
+        }
+        return Admitted(known, None if before is None else before[1])
 
-        >>> with KeptAnswers().alone():
-        ...     pass
+    def keep(
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+    ) -> list[Outcome | QuorateError]:
+        """Keep answers and outcomes, and drop the oldest where there are too many.
+
+        >>> KeptAnswers().keep({}, {("a", b"query"): 1}, [Asked("a", [b"query"])])
+        [[1]]
         """
-        return nullcontext()
-
-    def by_caller(self) -> dict[str, dict[bytes, int]]:
-        """Return all answers, caller by caller.
-
-        >>> KeptAnswers().by_caller()
-        {}
-        """
-        found: dict[str, dict[bytes, int]] = {}
-        for (caller, query), label in self._answers.items():
-            found.setdefault(caller, {})[query] = label
-        return found
-
-    def remember(self, caller: str, answers: Mapping[bytes, int]) -> None:
-        """Keep answers, and drop the oldest where there are too many.
-
-        >>> KeptAnswers().remember("a", {})
-        """
-        self._answers.update(((caller, query), label) for query, label in answers.items())
+        self._answers.update(fresh)
+        known.update(fresh)
+        outcomes = [outcome_of(one, known) for one in asked]
+        for one, outcome in zip(asked, outcomes, strict=True):
+            if one.id is not None and set(outcome) != {REFUSED}:
+                self._outcomes[one.caller, one.id] = one.body, outcome
         while len(self._answers) > _KEPT:
             del self._answers[next(iter(self._answers))]
+        while len(self._outcomes) > _KEPT:
+            del self._outcomes[next(iter(self._outcomes))]
+        return list(outcomes)
+
+    def answers(self) -> Mapping[Query, int]:
+        """Return all answers, for a memory that takes them over.
+
+        >>> KeptAnswers().answers()
+        {}
+        """
+        return self._answers
 
 
 def query_digests(X: Any) -> list[bytes]:

@@ -1,16 +1,15 @@
 """The join: ballots into a mechanism, answers out of it, and the budget charged in between. Read this first.
 
-    query -> recalled? -> counted by the ensemble -> [ charged -> drawn -> settled ] by the mechanism -> kept -> answer
+    requests -> admitted -> counted by the ensemble -> [ reserved -> drawn -> settled ] by the mechanism -> kept
 
 Both arrows that cross the trust line stand in `put_to_vote`: sealed ballots go into a mechanism, and what it releases
-comes out. Whoever has an ensemble comes by here. The mechanism charges before it draws. A query is checked before it
-comes here, and is refused, if at all, because of the budget alone.
+comes out. Whoever has an ensemble comes by here. The mechanism charges before it draws; where the budget is in a
+ledger, what it charges is on the disk before that, and an answer is on the disk before it leaves. A query is checked
+before it comes here, and is refused, if at all, because of the budget, its id, or its caller's limits.
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,32 +18,22 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import take_rows
-from quorate.errors import BudgetSpent, InvalidInput, RunEnded
-from quorate.mechanisms import NO_QUORUM, Answers
+from quorate.errors import BudgetSpent, InvalidInput, QuorateError, RunEnded
+from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
+from quorate.ledger import Ledger
+from quorate.ledger.budget import LeasedBudget
+from quorate.mechanisms import Answers
 from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
-from quorate.memory import KeptAnswers, Memory, query_digests
+from quorate.mechanisms.run import Run, ThresholdMechanism
+from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query, query_digests
 from quorate.privacy import Budget, Cost
 from quorate.process import process_identity
 
-__all__ = ["Replies", "Session", "put_to_vote"]
+__all__ = ["Replies", "Request", "Session", "put_to_vote"]
 
 Released = TypeVar("Released")
-
+Mechanism = QueryMechanism | ThresholdMechanism
 _BLOCK = 8192  # queries counted together: a budget that ends does not leave a million ballots counted in vain
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Replies:
-    """What a batch was answered: class numbers, `NO_QUORUM` where there was none; `refused` marks what was not asked.
-
-    >>> Replies(labels=np.array([1, NO_QUORUM]), refused=np.array([False, True]), spent=Cost(0.0)).refused
-    array([False,  True])
-    """
-
-    labels: NDArray[np.int64]
-    refused: NDArray[np.bool_]
-    spent: Cost
 
 
 def put_to_vote(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
@@ -56,12 +45,11 @@ def put_to_vote(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]
     >>> put_to_vote(ensemble, np.zeros((2, 1)), NoisyMax(teachers=100, classes=2, scale=5.0).answers).labels
     array([1, 1])
     """
-    ballots = ensemble.count(X)
-    return ballots.put_to(release)
+    return ensemble.count(X).put_to(release)
 
 
 class Session:
-    """An ensemble, the mechanism that counts for it, and the budget that pays.
+    """An ensemble, the mechanism that counts for it, the budget that pays, and where it is all kept.
 
     >>> from quorate.ensemble.estimators import EstimatorTeachers
     >>> from quorate.mechanisms import NoisyMax
@@ -74,26 +62,19 @@ class Session:
     """
 
     def __init__(
-        self,
-        ensemble: Ensemble,
-        mechanism: QueryMechanism | ThresholdMechanism,
-        budget: Budget,
-        *,
-        memory: Memory | None = None,
-        threshold_noise: int | None = None,
+        self, ensemble: Ensemble, mechanism: Mechanism, budget: Budget, *, ledger: Ledger | None = None
     ) -> None:
-        self.ensemble, self.mechanism, self.budget = ensemble, mechanism, budget
-        self._memory = KeptAnswers() if memory is None else memory
+        self.ensemble, self.mechanism, self.budget, self.ledger = ensemble, mechanism, budget, ledger
+        self._memory: Memory = KeptAnswers() if ledger is None else ledger
         self._lock = threading.Lock()
         self.process = process_identity()
-        self.run = None
+        self.run: Run | None = None
         if isinstance(mechanism, ThresholdMechanism):
-            opened = threshold_noise is not None and not mechanism.redraws
-            self.run = (
-                mechanism.resume(budget, threshold_noise=int(threshold_noise or 0))
-                if opened
-                else mechanism.open(budget)
-            )
+            noise = None if ledger is None or mechanism.redraws else ledger.run()
+            self.run = mechanism.open(budget) if noise is None else mechanism.resume(budget, threshold_noise=noise)
+            self._release: Callable[[Any], Answers] = self.run.answers
+        else:
+            self._release = partial(mechanism.answers, budget=budget)
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
         """Answer a batch of checked queries. What this caller was answered before, it is answered again, for nothing.
@@ -109,86 +90,112 @@ class Session:
         """
         if not isinstance(caller, str):
             raise InvalidInput(f"caller must be a text that names who asks, not {caller!r}")
-        digests = query_digests(X)
+        (reply,) = self.ask_all([Request(X, caller)])
+        if isinstance(reply, Replies):
+            return reply
+        raise reply
+
+    def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
+        """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place.
+
+        >>> from quorate.ensemble.estimators import EstimatorTeachers
+        >>> from quorate.mechanisms import SoftMajority
+        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
+        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
+        >>> replies = session.ask_all([Request(np.zeros((1, 1)), id="1", body=body) for body in (b"a", b"a", b"b")])
+        >>> replies[0].labels, replies[1].labels, replies[2]
+        (array([1]), array([1]), IdReused('this id was used for another request: ...'))
+        """
+        asked = [Asked(request.caller, query_digests(request.X), request.id, request.body) for request in requests]
+        firsts = firsts_of(asked)  # two requests of one id are answered once
+        alone = [place for place, first in enumerate(firsts) if place == first]
         with self._lock:
-            known = self._memory.recall(caller, digests)
-            places = {digest: place for place, digest in enumerate(digests) if digest not in known}
-            spent, ended = self._ask_new(X, places, known, caller)
-        labels = np.array([known.get(digest, NO_QUORUM) for digest in digests], dtype=np.int64)
-        refused = np.array([digest not in known for digest in digests], dtype=np.bool_)
-        if ended is not None and refused.all():
             try:
-                raise ended
+                results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
+                spent, ended = self._answer(requests, asked, results)
             finally:
-                del ended  # an error that knows its own frame would keep the ensemble alive
-        return Replies(labels=labels, refused=refused, spent=spent)
+                self.budget.give_back()
+        return [
+            replies_of(one, asked[first], results[first], spent, ended)
+            for one, first in zip(asked, firsts, strict=True)
+        ]
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Answer nothing while this lasts: what is under way is finished first.
+    def move(self, make: Callable[[Budget], Ledger]) -> Ledger:
+        """Move into a ledger that `make` makes for the budget: from then on nothing is answered here.
 
-        >>> from quorate.ensemble.estimators import EstimatorTeachers
-        >>> from quorate.mechanisms import SoftMajority
-        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
-        >>> with session.paused():
-        ...     session.budget.remaining().renyi
-        1.0
+        >>> Session.move.__name__
+        'move'
         """
         with self._lock:
-            yield
+            ledger = make(self.budget)
+            if self.run is not None:
+                ledger.keep_run(self.run.end())
+            if isinstance(self._memory, KeptAnswers) and self._memory.answers():
+                ledger.keep(self._memory.answers(), {}, [])
+            return ledger
 
-    def hand_over(self, memory: Memory) -> None:
-        """Have another memory remember all the answers given so far.
+    def tend(self) -> None:
+        """Return what is out on lease where others wait for it: for a server with nothing to do.
 
-        >>> from quorate.ensemble.estimators import EstimatorTeachers
-        >>> from quorate.mechanisms import SoftMajority
-        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
-        >>> session.ask(np.zeros((1, 1))).labels
-        array([1])
-        >>> other = Session(ensemble, session.mechanism, session.budget)
-        >>> session.hand_over(other._memory)
-        >>> other.ask(np.zeros((1, 1))).spent.renyi
-        0.0
+        >>> Session.tend.__name__
+        'tend'
         """
-        if isinstance(self._memory, KeptAnswers):
-            for caller, answers in self._memory.by_caller().items():
-                memory.remember(caller, answers)
+        if isinstance(self.budget, LeasedBudget):
+            self.budget.tend()
 
-    def _ask_new(
-        self, X: Any, places: dict[bytes, int], known: dict[bytes, int], caller: str
+    def close(self) -> None:
+        """Return what is out on lease, and let go of the ledger.
+
+        >>> Session.close.__name__
+        'close'
+        """
+        with self._lock:
+            self.budget.give_back(all=True)
+            if self.ledger is not None:
+                self.ledger.close()
+
+    def _answer(
+        self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
     ) -> tuple[Cost, BudgetSpent | None]:
-        """Put new queries to the vote, block by block, and add their answers to `known`."""
-        spent, new, rows = Cost(0.0), list(places), list(places.values())
-        start = 0
-        while start < len(new):
+        """Put what is new to the vote and add the outcomes. A block is kept before the next is drawn."""
+        known, places = dict[Query, int](), dict[Query, tuple[int, int]]()
+        waiting = {place: one for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None}
+        for place, admitted in waiting.items():
+            caller = asked[place].caller
+            known.update({(caller, query): label for query, label in admitted.known.items()})
+            for row, query in enumerate(asked[place].queries):
+                places.setdefault((caller, query), (place, row))
+        new = [query for query in places if query not in known]
+        X = rows_of(requests, [places[query] for query in new])
+        spent, start, fresh, ended = Cost(0.0), 0, dict[Query, int](), None
+        while start < len(new) and ended is None:
+            if fresh:
+                self._memory.keep(fresh, known, [])
+            fresh = {}
             try:
-                with self._memory.alone():
-                    answers = self._release(take_rows(X, rows[start : start + min(_BLOCK, self._affordable())]))
+                block = take_rows(X, slice(start, start + self._affordable(len(new) - start)))
+                answers = put_to_vote(self.ensemble, block, self._release)
             except (BudgetSpent, RunEnded) as error:
-                return spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
-            fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
-            self._memory.remember(caller, fresh)
-            known.update(fresh)
-            spent = spent + (answers.spent or Cost(0.0))
-            start += len(fresh)  # what was refused is asked again: an answer may cost less than was set aside for it
-        return spent, None
+                ended = BudgetSpent(f"{error}. Queries answered before can be asked again")
+            else:
+                fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
+                spent = spent + (answers.spent or Cost(0.0))
+                start += len(
+                    fresh
+                )  # what was refused is asked again: answers may cost less than was set aside for them
+        outcomes = self._memory.keep(fresh, known, [asked[place] for place in waiting]) if waiting else []
+        for place, outcome in zip(waiting, outcomes, strict=True):
+            results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
+        return spent, ended
 
-    def _affordable(self) -> int:
+    def _affordable(self, most: int) -> int:
         """Return how many queries may be counted, so that no ballot is counted in vain, or raise where none may."""
+        most = min(most, _BLOCK)
         if isinstance(self.mechanism, ThresholdMechanism):
             if self.run is not None and self.run.no_quorums_left == 0:
                 raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
-            return _BLOCK
-        order = self.budget.order
-        paid = self.mechanism.query_cost(order) + self.mechanism.answer_cost(order)
-        if self.budget.affordable(paid) == 0:
-            raise BudgetSpent("the budget cannot pay for another query")
-        return self.budget.affordable(paid)
-
-    def _release(self, X: Any) -> Answers:
-        if self.run is not None:
-            return put_to_vote(self.ensemble, X, self.run.answers)
-        assert isinstance(self.mechanism, QueryMechanism)
-        return put_to_vote(self.ensemble, X, partial(self.mechanism.answers, budget=self.budget))
+            return most
+        paid = self.mechanism.query_cost(self.budget.order) + self.mechanism.answer_cost(self.budget.order)
+        if payable := self.budget.obtain(paid, most=most):
+            return payable
+        raise BudgetSpent("the budget cannot pay for another query")

@@ -3,6 +3,7 @@
 Nothing that one teacher does reaches another: it gets copies of its rows and of the queries, and randomness of its own.
 """
 
+import importlib
 import os
 import random
 import threading
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
 
-__all__ = ["EstimatorTeachers", "Fitted", "fit_estimators", "take_rows"]
+__all__ = ["EstimatorTeachers", "Fitted", "fit_estimators", "join_rows", "take_rows"]
 
 Integers = NDArray[np.int64]
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
@@ -37,6 +38,21 @@ def take_rows(X: Any, rows: Any) -> Any:
            [1]])
     """
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Return matrices or data frames of the same columns as one.
+
+    >>> join_rows([np.array([[1]]), np.array([[2]])])
+    array([[1],
+           [2]])
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if not parts or isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts) if parts else np.empty((0, 0))
+    frames = importlib.import_module(type(parts[0]).__module__.partition(".")[0])  # pandas or polars, which made them
+    return frames.concat(parts)
 
 
 def _copy(X: Any) -> Any:

@@ -1,5 +1,29 @@
-"""What must survive a restart: the budget, a run's secret noise, and the answers given. One SQLite file."""
+"""What must survive a restart: the budget, a run's secret noise, keys, and the answers given.
 
-from quorate.ledger.file import Ledger
+rules        what may happen to a ledger: pure functions
+chain        entries that hang together by a keyed hash; verify reads them all
+store        transactions: sqlite, postgres
+witness      how far the ledger had come: what an old copy of it does not know
+change       one transaction: read, apply the rules, append, commit
+requests     ids and answers;  keys;  budget: leases
+ledger       all of it together;  place: where it is, moving and restoring it
+"""
 
-__all__ = ["Ledger"]
+from quorate.ledger.ledger import Ledger
+from quorate.ledger.place import find_ledger, move, restore
+from quorate.ledger.rules import Key
+from quorate.ledger.verify import Verification
+from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal
+
+__all__ = [
+    "Activity",
+    "Key",
+    "LeaseView",
+    "Ledger",
+    "LedgerView",
+    "Refusal",
+    "Verification",
+    "find_ledger",
+    "move",
+    "restore",
+]

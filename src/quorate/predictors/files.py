@@ -4,8 +4,10 @@
     teachers.npz      plain arrays, where the teachers were fitted as one; or
     teachers.skops    scikit-learn estimators, of types that skops trusts
     estimator.skops   the estimator as it was given
-    ledger.sqlite     what has been spent, a run's secret noise, the answers given
-    ledger.lock       held by the process that is asking
+    ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
+    ledger.key        proves that the ledger's entries are its own
+    ledger.mark       how far the ledger has come; another mark lies in the owner's state folder
+    ledger.lock       held by the process that is asking; ledger.turn by the one that comes next
 
 The ledger is bound to the manifest by a fingerprint: a file that was changed, or exchanged, is refused. The folder
 holds private models: it is made for its owner's eyes alone.
@@ -17,6 +19,7 @@ import json
 import os
 import zipfile
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +32,8 @@ from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
-from quorate.ledger import Ledger
-from quorate.ledger.file import StoredBudget
+from quorate.ledger import Ledger, find_ledger
+from quorate.ledger.place import LEDGER_FILES
 from quorate.mechanisms.run import ThresholdMechanism
 from quorate.planner import Plan
 from quorate.predictors.estimate import Estimate
@@ -74,7 +77,7 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     >>> with tempfile.TemporaryDirectory() as home:
     ...     folder = save(classifier, Path(home) / "model")
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([1], ['estimator.skops', 'ledger.lock', 'ledger.sqlite', 'manifest.json', 'teachers.npz'])
+    ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
     from skops.io import dumps  # noqa: PLC0415  takes a second to load
 
@@ -91,12 +94,12 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
         raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
     session = classifier.session_
     check_process("this classifier", session.process)
-    if isinstance(session.budget, StoredBudget):
+    if session.ledger is not None:
         raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
     contents = _teacher_files(session.ensemble.fitted)
     contents["estimator.skops"] = dumps(classifier.estimator_)
     for name, content in (extra or {}).items():
-        if name in (*contents, "ledger.sqlite", "manifest.json") or Path(name).name != name:
+        if name in (*contents, *LEDGER_FILES, "manifest.json") or Path(name).name != name:
             raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
         contents[name] = content
     manifest = _manifest(classifier) | {
@@ -110,14 +113,9 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
             _write(folder / name, content)
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
-    with session.paused():  # a move: from here on the old session answers nothing, whatever happens next
-        ledger = Ledger.create(folder / "ledger.sqlite", session.budget, fingerprint=_fingerprint(text))
-        if session.run is not None:
-            ledger.keep_run(session.run.end())
-        session.hand_over(ledger)
-    classifier.session_ = Session(
-        session.ensemble, session.mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run()
-    )
+    make = partial(Ledger.create, folder / "ledger.sqlite", fingerprint=_fingerprint(text))
+    ledger = session.move(make)  # from here on the old session answers nothing, whatever happens next
+    classifier.session_ = Session(session.ensemble, session.mechanism, ledger.budget(), ledger=ledger)
     _write(folder / "manifest.json", text)  # last: a folder without it is no model
     return folder
 
@@ -133,8 +131,11 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def load(folder: str | Path, *, trusted: list[str] | None = None) -> PrivateClassifier:
+def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0) -> PrivateClassifier:
     """Return the classifier of a folder. It spends from the folder's ledger.
+
+    With a `lease` it takes so many answers' worth of the budget at a time, as a server does: `session_.close()` returns
+    the rest, and a crash loses it. Without, each batch is charged for itself.
 
     Files whose hash is wrong are refused, and so are estimators of a type that skops does not know, unless
     `trusted` names it: only name what you would also import.
@@ -149,7 +150,7 @@ def load(folder: str | Path, *, trusted: list[str] | None = None) -> PrivateClas
         text = (folder / "manifest.json").read_bytes()
     except OSError:
         raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
-    ledger = Ledger.open(folder / "ledger.sqlite", fingerprint=_fingerprint(text))
+    ledger = find_ledger(folder, fingerprint=_fingerprint(text))
     manifest = json.loads(text)
     if manifest.get("format") != _FORMAT:
         raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
@@ -164,7 +165,7 @@ def load(folder: str | Path, *, trusted: list[str] | None = None) -> PrivateClas
     mechanism = _mechanism(manifest["mechanism"])
     classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
-    classifier.session_ = Session(ensemble, mechanism, ledger.budget(), memory=ledger, threshold_noise=ledger.run())
+    classifier.session_ = Session(ensemble, mechanism, ledger.budget(lease=lease), ledger=ledger)
     return classifier
 
 

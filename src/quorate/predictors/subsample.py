@@ -262,9 +262,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         >>> classifier.predict([[1.0], [0.0]]).labels
         array([1, 0])
         """
-        check_is_fitted(self)
         self._check_settings()
-        X = check_records(self, X, estimator=self.estimator_, reset=False)
+        X = self.checked(X)
         replies = self.session_.ask(X, caller=caller)
         filled = None
         if self.on_no_quorum == "random":
@@ -277,6 +276,17 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             text = f"{int(made.no_quorum.sum())} of {made.size} queries found no quorum; they were paid for"
             raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=made)
         return made
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked.
+
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> classifier.checked([[1]])
+        array([[1.]])
+        """
+        check_is_fitted(self)
+        return check_records(self, X, estimator=self.estimator_, reset=False)
 
     def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
         """Answer queries one by one as they come, each a row of features: a label, or None for no quorum.

@@ -114,6 +114,14 @@ class Budget:
         """
         return _cost((self._capacity, self._slack), float_down)
 
+    def quanta(self) -> Quanta:
+        """Return what could be spent when the budget opened, in whole quanta: for a ledger.
+
+        >>> Budget(epsilon=1.0, delta=0.0).quanta() == (RENYI_QUANTA, 0)
+        True
+        """
+        return self._capacity, self._slack
+
     def spent(self) -> Cost:
         """Return what has been charged, rounded up.
 
@@ -121,6 +129,7 @@ class Budget:
         Cost(renyi=0.0, slack=0.0)
         """
         with self._held():
+            self._refresh()
             return _cost((self._spent, self._spent_slack), float_up)
 
     def remaining(self) -> Cost:
@@ -130,6 +139,7 @@ class Budget:
         Cost(renyi=1.0, slack=0.0)
         """
         with self._held():
+            self._refresh()
             return self._left()
 
     def spent_epsilon(self) -> float:
@@ -152,7 +162,26 @@ class Budget:
         3
         """
         with self._held():
+            self._refresh()
             return self._affordable([_quanta(cost) for cost in costs])
+
+    def obtain(self, *costs: Cost, most: int) -> int:
+        """Return how many times these costs, together, can be paid from here on, up to `most`, and see to it.
+
+        A budget that others spend too takes so much out of it for this process; what is not used can be given back.
+
+        >>> Budget(epsilon=1.0, delta=0.0).obtain(Cost(renyi=0.3), most=2)
+        2
+        """
+        check_process("this budget", self._process)
+        with self._held():
+            return min(most, self._obtained([_quanta(cost) for cost in costs], most))
+
+    def give_back(self, *, all: bool = False) -> None:
+        """Give back what was obtained and not used, where others wait for it. Nobody does here.
+
+        >>> Budget(epsilon=1.0, delta=0.0).give_back()
+        """
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
         """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing.
@@ -160,6 +189,7 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).spend(Cost(renyi=0.5), times=2)
         """
         self.reserve(cost, times=times)
+        self.give_back()
 
     def reserve(self, *costs: Cost, times: int = 1) -> "Reservation":
         """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all of it or nothing.
@@ -175,24 +205,38 @@ class Budget:
         check_process("this budget", self._process)
         times = check_count("times", times, least=0)
         each = [_quanta(cost) for cost in costs]
+        refusal = None
         with self._held():
-            if self._affordable(each) < times:
-                asked = _cost(
-                    (times * sum(renyi for renyi, _ in each), times * sum(slack for _, slack in each)), float_up
-                )
-                left = self._left()
-                raise BudgetSpent(
-                    f"the budget has {left.renyi:g} left at order {self.order:g} and {left.slack:g} of slack; "
-                    f"this asks for {asked.renyi:g} and {asked.slack:g}"
-                )
-            self._charge(each, [times] * len(each))
+            if self._obtained(each, times) < times:
+                refusal = self._refusal(each, times)
+            else:
+                self._charge(each, [times] * len(each))
+        if refusal is not None:
+            self.give_back()
+            raise refusal
         return Reservation(self, each, times)
+
+    def _refusal(self, each: Sequence[Quanta], times: int) -> BudgetSpent:
+        self._refresh()
+        asked = _cost((times * sum(renyi for renyi, _ in each), times * sum(slack for _, slack in each)), float_up)
+        left = self._left()
+        return BudgetSpent(
+            f"the budget has {left.renyi:g} left at order {self.order:g} and {left.slack:g} of slack; "
+            f"this asks for {asked.renyi:g} and {asked.slack:g}"
+        )
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Keep everybody else out while the account is read or changed; a durable budget also reads and stores it."""
+        """Keep other threads out while the account is read or changed."""
         with self._lock:
             yield
+
+    def _refresh(self) -> None:
+        """Read the account anew, where others spend it too."""
+
+    def _obtained(self, each: Sequence[Quanta], most: int) -> int:
+        """Return how many times this can be paid for, after trying to have it at hand `most` times."""
+        return self._affordable(each)
 
     def _left(self) -> Cost:
         return _cost((self._capacity - self._spent, self._slack - self._spent_slack), float_down)
@@ -275,6 +319,7 @@ class Reservation:
             self._settled = True
             if not self._budget._closed:  # what was set aside went over to the ledger, charged
                 self._budget._charge(self._each, unused)
+        self._budget.give_back()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")

@@ -1,0 +1,88 @@
+"""What comes to a session and what leaves it: checked queries with who asks them, and their answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.ensemble.estimators import join_rows, take_rows
+from quorate.errors import BudgetSpent, QuorateError
+from quorate.mechanisms import NO_QUORUM
+from quorate.memory import REFUSED, Admitted, Asked, reused
+from quorate.privacy import Cost
+
+__all__ = ["Replies", "Request", "firsts_of", "replies_of", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """Checked queries, who asks, and the id that the client gave them, with a digest of all that came with it.
+
+    >>> Request(np.zeros((1, 1))).id is None
+    True
+    """
+
+    X: Any
+    caller: str = ""
+    id: str | None = None
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replies:
+    """What a request was answered: class numbers, `NO_QUORUM` where there was none; `refused` marks what was not asked.
+
+    `spent` is what the requests that were answered together have cost.
+
+    >>> Replies(labels=np.array([1, NO_QUORUM]), refused=np.array([False, True]), spent=Cost(0.0)).refused
+    array([False,  True])
+    """
+
+    labels: NDArray[np.int64]
+    refused: NDArray[np.bool_]
+    spent: Cost
+
+
+def rows_of(requests: Sequence[Request], places: Sequence[tuple[int, int]]) -> Any:
+    """Return these rows, each named by its request and its number there, in order, as one matrix or data frame.
+
+    >>> rows_of([Request(np.array([[1], [2]])), Request(np.array([[3]]))], [(0, 1), (1, 0), (0, 0)]).tolist()
+    [[2], [3], [1]]
+    """
+    parts = groupby(places, key=lambda place: place[0])
+    return join_rows([take_rows(requests[place].X, [row for _, row in rows]) for place, rows in parts])
+
+
+def firsts_of(asked: Sequence[Asked]) -> list[int]:
+    """Return for each request the first one of the same caller and id, which may be itself.
+
+    >>> firsts_of([Asked("a", [], id="1"), Asked("b", [], id="1"), Asked("a", [], id="1"), Asked("a", [])])
+    [0, 1, 0, 3]
+    """
+    seen: dict[tuple[str, str], int] = {}
+    return [
+        place if one.id is None else seen.setdefault((one.caller, one.id), place) for place, one in enumerate(asked)
+    ]
+
+
+def replies_of(
+    one: Asked, first: Asked, result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent | None
+) -> Replies | QuorateError:
+    """Return the replies to a request from what became of the first one of its id, or why it was not answered.
+
+    >>> one = Asked("a", [b"x", b"y"])
+    >>> replies_of(one, one, Admitted({}, [1, REFUSED]), Cost(0.0), None).labels
+    array([ 1, -1])
+    """
+    if one.body != first.body:
+        return reused(one)
+    if isinstance(result, QuorateError):
+        return result
+    labels = np.array(result.outcome, dtype=np.int64)
+    refused = labels == REFUSED
+    if ended is not None and refused.all():
+        return ended
+    return Replies(labels=np.where(refused, NO_QUORUM, labels), refused=refused, spent=spent)

@@ -1,0 +1,173 @@
+"""A budget whose account is in a ledger. A process takes some of it out, spends that from memory, returns the rest.
+
+What is taken out is on the disk as spent before any of it is used, so that a crash loses what was out and never gives
+anything back.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from quorate.errors import InvalidInput, LedgerRefused
+from quorate.ledger.owner import is_gone, owner_name
+from quorate.privacy import Budget
+from quorate.privacy.budget import Quanta
+from quorate.process import check_process
+
+if TYPE_CHECKING:
+    from quorate.ledger.change import Change
+    from quorate.ledger.ledger import Ledger
+
+__all__ = ["LeasedBudget"]
+
+_IDLE = 30.0  # seconds after which a lease that nobody uses is returned
+_PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
+_PAUSE = 0.02  # seconds between two looks
+
+
+def _times(quanta: Quanta, unit: Quanta) -> int:
+    """Return how many times a unit fits."""
+    return min((have // need for have, need in zip(quanta, unit, strict=True) if need), default=2**62)
+
+
+class LeasedBudget(Budget):
+    """A budget whose account is in a ledger. Made by `Ledger.budget`.
+
+    >>> issubclass(LeasedBudget, Budget)
+    True
+    """
+
+    __slots__ = ("_at_hand", "_lease", "_ledger", "_out", "_taken", "_used")
+
+    def __init__(self, ledger: "Ledger", *, lease: int) -> None:
+        state = ledger.state()
+        super().__init__(epsilon=state.epsilon, delta=state.delta, order=state.order, slack=state.slack)
+        if self.quanta() != state.capacity:
+            raise LedgerRefused(f"the account at {ledger.place} was opened with another capacity than it has now")
+        self._ledger, self._lease = ledger, lease
+        self._at_hand: Quanta = (0, 0)
+        self._out = False  # whether the ledger has an open lease of ours
+        self._taken = self._used = 0.0
+
+    def close(self) -> NoReturn:
+        """Refuse: the account stays in its ledger.
+
+        >>> import pathlib, tempfile
+        >>> from quorate.ledger import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "a.sqlite"
+        ...     Ledger.create(path, Budget(epsilon=1.0, delta=1e-6), fingerprint="m").budget().close()
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: this account lives in ... and stays there
+        """
+        raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
+
+    def give_back(self, *, all: bool = False) -> None:
+        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it.
+
+        >>> import pathlib, tempfile
+        >>> from quorate.ledger import Ledger
+        >>> from quorate.privacy import Cost
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "a.sqlite"
+        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     budget = ledger.budget(lease=4)
+        ...     budget.spend(Cost(renyi=0.125))
+        ...     before = ledger.view().left
+        ...     budget.give_back(all=True)
+        ...     before, ledger.view().left
+        (0.5, 0.875)
+        """
+        check_process("this budget", self._process)
+        with self._held():
+            if not self._out:
+                return
+            idle = time.monotonic() - self._used > _IDLE
+            if all or idle or not self._lease or self._ledger.last_state().wanted >= self._taken:
+                with self._ledger.change() as change:
+                    self._return(change)
+
+    def tend(self) -> None:
+        """Look whether others wait for what is out on lease, and return it then. For a server that has nothing to do.
+
+        >>> import pathlib, tempfile
+        >>> from quorate.ledger import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "a.sqlite"
+        ...     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget(lease=4).tend()
+        """
+        if self._out:
+            self._ledger.state()
+            self.give_back()
+
+    def _refresh(self) -> None:
+        state = self._ledger.state()
+        self._spent, self._spent_slack = (spent - mine for spent, mine in zip(state.spent, self._at_hand, strict=True))
+
+    def _charge(self, each: Sequence[Quanta], counts: Sequence[int]) -> None:
+        renyi, slack = self._at_hand
+        for (one_renyi, one_slack), count in zip(each, counts, strict=True):
+            renyi, slack = renyi - one_renyi * count, slack - one_slack * count
+        self._at_hand, self._used = (renyi, slack), time.monotonic()
+
+    def _obtained(self, each: Sequence[Quanta], most: int) -> int:
+        unit = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
+        if _times(self._at_hand, unit) < most and any(unit):
+            self._take(unit, most)
+        return _times(self._at_hand, unit)
+
+    def _take(self, unit: Quanta, most: int) -> None:
+        """Take out what `most` units need, or as much as there is; where there is none, wait for others to return."""
+        end = time.monotonic() + _PATIENCE[self._lease > 0]
+        while True:
+            waits = False
+            with self._ledger.change() as change:
+                more = self._leased(change, unit, most)
+                if not any(more) and _times(self._at_hand, unit) == 0:
+                    waits = self._wait_for(change)
+            if any(more):  # and not before: only now is it on the disk
+                self._at_hand = self._at_hand[0] + more[0], self._at_hand[1] + more[1]
+                self._out, self._taken, self._used = True, change.at, time.monotonic()
+            if not waits or time.monotonic() > end:
+                return
+            time.sleep(_PAUSE)
+
+    def _leased(self, change: "Change", unit: Quanta, most: int) -> Quanta:
+        """Lease what is missing for `most` units, or for as many as there are, and return how much that is."""
+        state = change.state
+        left = [capacity - spent for capacity, spent in zip(state.capacity, state.spent, strict=True)]
+        payable = _times((left[0] + self._at_hand[0], left[1] + self._at_hand[1]), unit)
+        # Near the end a lease is small, so that nobody keeps what others need.
+        others = len(state.leases.keys() - {self._ledger.session})
+        wanted = max(min(most, payable), min(self._lease, payable // (2 * (others + 1))))
+        renyi, slack = (max(0, wanted * one - have) for one, have in zip(unit, self._at_hand, strict=True))
+        if renyi or slack:
+            body = {"lease": self._ledger.session, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}
+            change.append("leased", body)
+        return renyi, slack
+
+    def _wait_for(self, change: "Change") -> bool:
+        """Return whether others may still return something, after asking them to and returning what is here."""
+        waits = False
+        for name, lease in list(change.state.leases.items()):
+            if name == self._ledger.session:
+                continue
+            if is_gone(lease.owner, silent=change.at - lease.seen):
+                change.append("lost", {"lease": name})
+            else:
+                waits = True
+        if waits:
+            if self._out:
+                self._return(change)
+            if change.state.wanted <= max(lease.seen for lease in change.state.leases.values()):  # not asked since
+                change.append("wanted", {})
+        return waits
+
+    def _return(self, change: "Change") -> None:
+        """Return what is at hand. It is gone from here whether or not that reaches the disk."""
+        (renyi, slack), self._at_hand, self._out = self._at_hand, (0, 0), False
+        lease = change.state.leases.get(self._ledger.session)
+        if lease is not None:  # or this process was taken for dead, and what it had out stays spent
+            returned = {"renyi": str(min(renyi, lease.renyi)), "slack": str(min(slack, lease.slack))}
+            change.append("returned", {"lease": self._ledger.session, **returned})

@@ -1,0 +1,467 @@
+"""The ledger of one model: its account, what is out on lease, its keys, its answers; read, checked and changed here.
+
+A charge is on the disk, and its mark beside it, before anything is drawn for it. Every entry is tied to the ones before
+it by a keyed hash, and whoever opens the ledger reads and checks all of them.
+"""
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from quorate.errors import InvalidInput, LedgerRefused, QuorateError
+from quorate.ledger.budget import LeasedBudget
+from quorate.ledger.chain import Entry, keyed_hash
+from quorate.ledger.change import Change, Head
+from quorate.ledger.keys import Keys, token_of
+from quorate.ledger.owner import is_gone, owner_name
+from quorate.ledger.postgres import PostgresStore, check_driver
+from quorate.ledger.requests import admit, keep, take_over
+from quorate.ledger.rules import Key, State
+from quorate.ledger.sqlite import SQLiteStore
+from quorate.ledger.store import Store, is_url
+from quorate.ledger.verify import Verification, check_chain, check_marks, read_entries
+from quorate.ledger.views import Activity, LedgerView, Refusal, view_of
+from quorate.ledger.witness import Witness
+from quorate.memory import Admitted, Asked, Outcome, Query
+from quorate.privacy import Budget
+
+__all__ = ["Ledger"]
+
+_NO_QUORUM = -1  # as in `quorate.mechanisms`, which this folder does not know
+_REFUSALS = 1000  # kept for the owner to look at
+_KEY = "ledger.key"
+
+
+class Ledger:
+    """What a model has spent and may spend, kept so that no crash, copy or restart gives any of it back.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "ledger.sqlite"
+    >>> ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="model 1")
+    >>> from quorate.privacy import Cost
+    >>> ledger.budget().spend(Cost(renyi=0.25))
+    >>> Ledger.open(path, fingerprint="model 1").budget().remaining().renyi
+    0.75
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, store: Store, *, fingerprint: str, folder: Path, key: bytes) -> None:
+        self._store, self._fingerprint, self._key = store, fingerprint, key
+        self._seen = Head()
+        self._witness = Witness(folder, fingerprint, key)
+        self._keys = Keys()
+        self.session = secrets.token_hex(8)  # tells two users of one process apart
+        self.place = store.place
+
+    @classmethod
+    def create(
+        cls,
+        place: str | Path,
+        budget: Budget,
+        *,
+        fingerprint: str,
+        folder: Path | None = None,
+    ) -> "Ledger":
+        """Make the ledger for a budget, and take the account over: the budget given can spend nothing more.
+
+        `folder` is where its key and its mark lie: beside the file unless given.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget()
+        Budget(epsilon=1, delta=0, order=inf, left=100.0%)
+        """
+        folder = _folder(place, folder)
+        if is_url(place):
+            check_driver()
+        store: Store = PostgresStore(str(place)) if is_url(place) else SQLiteStore.create(Path(place))
+        made = cls(store, fingerprint=fingerprint, folder=folder, key=_make_key(folder))
+        opened = {
+            "fingerprint": fingerprint,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "order": repr(budget.order),
+            "slack": budget.slack,
+            "capacity": [str(quanta) for quanta in budget.quanta()],
+            "keys": [],
+        }
+        spent = [str(quanta) for quanta in budget.close()]  # a move: from here on only the ledger can spend
+        made._begin(opened | {"spent": spent})
+        return made
+
+    def _begin(
+        self,
+        opened: Mapping[str, Any],
+        *,
+        answers: Sequence[Any] = (),
+        requests: Sequence[Any] = (),
+        run: int | None = None,
+    ) -> None:
+        """Write the first entry, and what came with the account from another place."""
+        change: Change | None = None
+
+        def written() -> None:
+            assert change is not None
+            self._witness.write(change.mark(), anew=True)
+            change.committed(self._seen)
+
+        with self._store.transaction(self._fingerprint, written) as statements:
+            if statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._fingerprint,)):
+                raise InvalidInput(f"{self.place} holds a ledger of this model already; it is never overwritten")
+            change = Change(statements, self._fingerprint, self._key, self._seen)
+            change.append("opened", dict(opened))
+            if run is not None:
+                self._keep_run(change, run)
+            if answers or requests:
+                take_over(change, answers, requests)
+            change.write()
+
+    @classmethod
+    def open(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
+        """Open a ledger that belongs to the model of this fingerprint, after reading and checking all of it.
+
+        >>> Ledger.open(Path("no such file"), fingerprint="m")
+        Traceback (most recent call last):
+        ...
+        quorate.errors.LedgerRefused: ...no such file is missing: without its ledger a model has no budget ...
+        """
+        made = cls._unchecked(place, fingerprint=fingerprint, folder=folder)
+        found = made.verify()
+        if found.problems:
+            raise LedgerRefused(f"the ledger at {made.place} is refused: {'; '.join(found.problems)}")
+        return made
+
+    @classmethod
+    def _unchecked(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
+        folder = _folder(place, folder)
+        if is_url(place):
+            check_driver()
+            store: Store = PostgresStore(str(place))
+        else:
+            store = SQLiteStore(Path(place))
+            if not Path(place).is_file():
+                raise LedgerRefused(
+                    f"{store.place} is missing: without its ledger a model has no budget and answers nothing"
+                )
+        return cls(store, fingerprint=fingerprint, folder=folder, key=_read_key(folder))
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """Open one transaction on the ledger. It is on the disk when this ends, and with it the mark of a charge.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     with ledger.change() as change:
+        ...         change.append("wanted", {})
+        2
+        """
+        change: Change | None = None
+
+        def written() -> None:
+            assert change is not None
+            if change.charged:
+                self._witness.write(change.mark(), anew=change.restored)
+            change.committed(self._seen)
+
+        with self._store.transaction(self._fingerprint, written) as statements:
+            change = Change.read(statements, self._fingerprint, self._key, self._seen)
+            yield change
+            change.write()
+
+    def state(self) -> State:
+        """Return what the ledger holds now.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").state().spent
+        (0, 0)
+        """
+        with self.change() as change:
+            return change.state
+
+    def last_state(self) -> State:
+        """Return what the ledger held when this process last looked.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     ledger.last_state().wanted
+        0.0
+        """
+        return self._seen.state or self.state()
+
+    def budget(self, *, lease: int = 0) -> LeasedBudget:
+        """Return the budget kept here. With a `lease` this process takes out so many answers' worth at a time.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     round(ledger.budget().spent_epsilon(), 6)
+        0.0
+        """
+        return LeasedBudget(self, lease=lease)
+
+    def keep_run(self, threshold_noise: int) -> None:
+        """Keep the secret noise of an open run.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.keep_run(-3)
+        ...     ledger.run()
+        -3
+        """
+        with self.change() as change:
+            self._keep_run(change, int(threshold_noise))
+
+    def _keep_run(self, change: Change, noise: int) -> None:
+        change.append("run", {"mac": self._run_mac(noise)})
+        change.statements.run(
+            "INSERT INTO quorate_secret VALUES (?, 'run', ?) ON CONFLICT (ledger, name) "
+            "DO UPDATE SET value = excluded.value",
+            (self._fingerprint, noise),
+        )
+
+    def run(self) -> int | None:
+        """Return the secret noise of the open run, or None where none is open.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.run() is None
+        True
+        """
+        with self.change() as change:
+            noise = _secret(change)
+            if change.state.run != (None if noise is None else self._run_mac(noise)):
+                raise LedgerRefused(f"the run's secret noise in {self.place} was edited")
+        return noise
+
+    def _run_mac(self, noise: int) -> str:
+        return keyed_hash(self._key, b"run", self._fingerprint.encode(), str(noise).encode())
+
+    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+        """Look requests up and take their ids, before anything is drawn for them.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.admit([Asked("", [b"query"], id="1")])
+        [Admitted(known={}, outcome=None)]
+        """
+        with self.change() as change:
+            return admit(
+                change, asked, owner=self._owner(), is_gone=lambda owner, silent: _is_gone(owner, silent=silent)
+            )
+
+    def keep(
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+    ) -> list[Outcome | QuorateError]:
+        """Keep answers and outcomes, before they leave.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
+        ...     ledger.keep({("", b"query"): 1}, {}, []), ledger.admit([Asked("", [b"query"])])
+        ([], [Admitted(known={b'query': 1}, outcome=None)])
+        """
+        with self.change() as change:
+            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.session, no_quorum=_NO_QUORUM)
+
+    def _owner(self) -> str:
+        return f"{self.session}@{owner_name()}"
+
+    def view(self) -> LedgerView:
+        """Return what the owner may want to look at.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").view().left
+        1.0
+        """
+        state = self.state()
+        return view_of(state, place=self.place, entries=self._seen.seq, head=self._seen.mac)
+
+    def verify(self) -> Verification:
+        """Read the whole ledger and say what is wrong with it.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").verify().sound
+        True
+        """
+        marks, unmarked = [self._seen.mark()], ()
+        try:
+            marks += self._witness.marks()  # before the rest: the ledger may go on while it is read
+        except LedgerRefused as error:
+            unmarked = (str(error),)
+        try:
+            found = check_marks(check_chain(self._store, self._fingerprint, self._key, self._run_mac), marks)
+        except LedgerRefused as error:
+            found = Verification(entries=0, head="", problems=(str(error),))
+        return replace(found, problems=found.problems + unmarked)
+
+    def entries(self, start: int = 1) -> Iterator[Entry]:
+        """Yield the entries, oldest first.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     [entry.event.kind for entry in ledger.entries()]
+        ['opened']
+        """
+        return read_entries(self._store, self._fingerprint, start)
+
+    def activity(self, since: float = 0.0) -> list[Activity]:
+        """Return what was answered in each minute since a time, oldest first.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").activity()
+        []
+        """
+        with self._store.transaction(self._fingerprint) as statements:
+            rows = statements.run(
+                "SELECT minute, answered, no_quorums, repeated, refused FROM quorate_activity "
+                "WHERE ledger = ? AND minute >= ? ORDER BY minute",
+                (self._fingerprint, int(since)),
+            )
+        return [Activity(*row) for row in rows]
+
+    def note_refusals(self, refusals: Iterable[Refusal]) -> None:
+        """Note that callers were refused, for the owner to see; the oldest notes are dropped.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     ledger.note_refusals([Refusal(at=1.0, caller="alice", code="quota_spent")])
+        ...     ledger.refusals()
+        [Refusal(at=1.0, caller='alice', code='quota_spent')]
+        """
+        with self._store.transaction(self._fingerprint) as statements:
+            statements.run_many(
+                "INSERT INTO quorate_refusal VALUES (?, ?, ?, ?)",
+                [(self._fingerprint, one.at, one.caller, one.code) for one in refusals],
+            )
+            statements.run(
+                "DELETE FROM quorate_refusal WHERE ledger = ? AND at < (SELECT min(at) FROM (SELECT at FROM "
+                "quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?) AS latest)",
+                (self._fingerprint, self._fingerprint, _REFUSALS),
+            )
+
+    def refusals(self, limit: int = 20) -> list[Refusal]:
+        """Return the latest refusals, newest first.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").refusals()
+        []
+        """
+        with self._store.transaction(self._fingerprint) as statements:
+            rows = statements.run(
+                "SELECT at, caller, code FROM quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?",
+                (self._fingerprint, int(limit)),
+            )
+        return [Refusal(*row) for row in rows]
+
+    def add_key(
+        self, name: str, *, scopes: Sequence[str] = ("ask",), quota: int | None = None, per_minute: int | None = None
+    ) -> str:
+        """Make an API key and return its token, which is shown this once: only a hash of it is kept.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     ledger.find_key(ledger.add_key("alice")).name
+        'alice'
+        """
+        with self.change() as change:
+            token, key = token_of(name, scopes, quota, per_minute, created=change.at)
+            change.append("key_added", {"key": key})
+        return token
+
+    def revoke_key(self, id: str) -> None:
+        """Let a key open nothing more.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     token = ledger.add_key("alice")
+        ...     ledger.revoke_key(token.split("_")[1])
+        ...     ledger.find_key(token) is None
+        True
+        """
+        with self.change() as change:
+            change.append("key_revoked", {"id": id})
+        self._keys.forget()
+
+    def find_key(self, token: str) -> Key | None:
+        """Return the key of this token, or None where there is none, or it was revoked.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     ledger.find_key("qk_nobody_secret") is None
+        True
+        """
+        return self._keys.find(token, self.state)
+
+    def close(self) -> None:
+        """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").close()
+        """
+        with self.change() as change:
+            change.charged = True
+        self._store.close()
+
+
+def _is_gone(owner: str, *, silent: float) -> bool:
+    return is_gone(owner.partition("@")[2], silent=silent)
+
+
+def _secret(change: Change) -> int | None:
+    found = change.statements.run(
+        "SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (change.ledger,)
+    )
+    return int(found[0][0]) if found else None
+
+
+def _folder(place: str | Path, folder: Path | None) -> Path:
+    if folder is None:
+        if is_url(place):
+            raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
+        return Path(place).absolute().parent
+    return Path(folder).absolute()
+
+
+def _make_key(folder: Path) -> bytes:
+    """Return the key beside the model, made where there is none yet."""
+    try:
+        with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise InvalidInput(f"{folder / _KEY} cannot be written: {error.strerror}") from None
+    return _read_key(folder)
+
+
+def _read_key(folder: Path) -> bytes:
+    try:
+        key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        raise LedgerRefused(f"{folder / _KEY} is missing or is no key: without it nothing proves the ledger") from None
+    if len(key) != 32:
+        raise LedgerRefused(f"{folder / _KEY} is no key: it has {len(key)} bytes, not 32")
+    return key

@@ -1,0 +1,125 @@
+"""Where a model's ledger is: a file in its folder, or a database that a small file names. Moving it, restoring it."""
+
+import json
+import os
+from pathlib import Path
+
+from quorate.errors import InvalidInput, LedgerRefused
+from quorate.ledger.ledger import Ledger
+from quorate.ledger.owner import is_gone
+from quorate.ledger.rules import to_json
+from quorate.ledger.store import is_url, without_password
+from quorate.ledger.verify import check_chain, check_marks
+from quorate.ledger.views import LedgerView
+from quorate.ledger.witness import write_whole
+
+__all__ = ["LEDGER_FILES", "find_ledger", "move", "place_of", "restore"]
+
+_FILE, _NAME = "ledger.sqlite", "ledger.json"
+LEDGER_FILES = (_FILE, _NAME, "ledger.key", "ledger.mark", "ledger.lock", "ledger.turn")  # which no manifest hashes
+
+
+def place_of(folder: Path) -> str | Path:
+    """Return where the ledger of the model in this folder is. `$QUORATE_LEDGER` may name its database with a password.
+
+    >>> place_of(Path("model"))
+    PosixPath('model/ledger.sqlite')
+    """
+    try:
+        kept = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        place = str(kept["place"])
+    except FileNotFoundError:
+        return folder / _FILE
+    except (OSError, ValueError, KeyError, TypeError):
+        raise LedgerRefused(f"{folder / _NAME} cannot be read: it says where the ledger is") from None
+    given = os.environ.get("QUORATE_LEDGER", "")
+    return given if given and without_password(given) == without_password(place) else place
+
+
+def find_ledger(folder: Path, *, fingerprint: str) -> Ledger:
+    """Open the ledger of the model in this folder, after reading and checking all of it.
+
+    >>> find_ledger(Path("no such model"), fingerprint="m")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: without its ledger a model has no budget ...
+    """
+    return Ledger.open(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
+
+
+def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
+    """Move a model's ledger from its file into a database: the file can spend nothing more.
+
+    What was interrupted can be called again: the file says that the account has gone, and what it was then.
+
+    >>> move(Path("model"), "elsewhere", fingerprint="m")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: a ledger moves to a database, postgresql://..., not to 'elsewhere'
+    """
+    folder = Path(folder)
+    if not is_url(url):
+        raise InvalidInput(f"a ledger moves to a database, postgresql://..., not to {url!r}")
+    if (folder / _NAME).exists():
+        raise InvalidInput(f"the ledger of {folder} is in a database already")
+    new = Ledger._unchecked(url, fingerprint=fingerprint, folder=folder)
+    try:
+        new.state()  # an earlier move came so far
+    except LedgerRefused:
+        _copy(Ledger._unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder), new)
+    problems = new.verify().problems
+    if problems:
+        raise LedgerRefused(f"the ledger that was moved to {new.place} is refused: {'; '.join(problems)}")
+    # A password belongs in $QUORATE_LEDGER or in a password file, not here.
+    write_whole(folder / _NAME, json.dumps({"place": without_password(url)}))
+    return new
+
+
+def _copy(old: Ledger, new: Ledger) -> None:
+    """Close the account in one place, then open it in the other."""
+    state = old.state()
+    marks = [] if state.moved else list(old._witness.marks())  # an interrupted move may have made new marks
+    found = check_marks(check_chain(old._store, old._fingerprint, old._key, old._run_mac), marks)
+    if found.problems:
+        raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(found.problems)}")
+    if any(not is_gone(lease.owner, silent=state.at - lease.seen) for lease in state.leases.values()):
+        raise InvalidInput("a process has some of the budget out on lease; stop the server, then move the ledger")
+    with old.change() as change:
+        if change.state.moved is None:
+            change.append("moved", {"to": new.place})
+        state = change.state
+        span = "FROM {} WHERE ledger = ? AND seq IS NOT NULL"
+        answers = change.statements.run(
+            "SELECT caller, query, label " + span.format("quorate_answer"), (change.ledger,)
+        )
+        requests = change.statements.run(
+            "SELECT caller, id, body, outcome " + span.format("quorate_request"), (change.ledger,)
+        )
+    kept = to_json(state)
+    names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys")
+    new._begin({name: kept[name] for name in names}, answers=answers, requests=requests, run=old.run())
+
+
+def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
+    """Accept an old copy of a ledger, charged with what a mark says was spent later, or with all there is.
+
+    `charge` is "mark" (what the marks say: nothing was charged after the last one) or "all" (nothing is left).
+
+    >>> restore(Path("model"), fingerprint="m", charge="nothing")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: charge must be 'mark' or 'all', not 'nothing'
+    """
+    if charge not in ("mark", "all"):
+        raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
+    ledger = Ledger._unchecked(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
+    problems = check_chain(ledger._store, ledger._fingerprint, ledger._key, ledger._run_mac).problems
+    if problems:
+        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(problems)}")
+    marks = [mark.spent for mark in ledger._witness.readable()]
+    if not marks and charge == "mark":
+        raise InvalidInput("no mark says what was spent after this copy was made; use charge='all', or keep it closed")
+    with ledger.change() as change:
+        spent = change.state.capacity if charge == "all" else [max(pair) for pair in zip(*marks, strict=True)]
+        change.append("restored", {"spent": [str(quanta) for quanta in spent]})
+    return ledger.view()

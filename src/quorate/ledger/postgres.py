@@ -1,0 +1,119 @@
+"""A ledger in a PostgreSQL database, for several processes on several hosts.
+
+Transactions on one ledger wait for each other on its row; a database that does not sync its commits is refused.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from quorate.errors import InvalidInput, LedgerRefused
+from quorate.ledger.store import TABLES, Statements, without_password
+from quorate.process import process_identity
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["PostgresStore", "check_driver"]
+
+_DURABLE = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply", "local")}
+
+
+class _Statements:
+    def __init__(self, cursor: "psycopg.Cursor[Any]") -> None:
+        self._cursor = cursor
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        self._cursor.execute(statement.replace("?", "%s"), values)
+        return self._cursor.fetchall() if self._cursor.description else []
+
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(statement.replace("?", "%s"), rows)
+
+
+class PostgresStore:
+    """The one connection of this process to a database. Opened at the first use, and again after it broke.
+
+    >>> PostgresStore("postgresql://me:secret@host/quorate").place
+    'postgresql://me@host/quorate'
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url, self.place = url, without_password(url)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._process = process_identity()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> Iterator[Statements]:
+        """Hold this ledger's rows for one change; it is synced when this ends, and unchanged if it fails.
+
+        `then` is called when the change is on the disk.
+
+        >>> PostgresStore("postgresql://host.invalid/quorate?connect_timeout=1").transaction("m").__enter__()
+        Traceback (most recent call last):
+        ...
+        quorate.errors.LedgerRefused: the ledger at postgresql://host.invalid/quorate cannot be used just now: ...
+        """
+        import psycopg  # noqa: PLC0415  an extra
+
+        with self._lock:
+            try:
+                connection = self._connected()
+                with connection.transaction(), connection.cursor() as cursor:
+                    cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (ledger,))
+                    yield _Statements(cursor)
+                if then is not None:
+                    then()
+            except psycopg.Error as error:
+                self._drop()
+                kind = type(error).__name__  # its text may hold values
+                raise LedgerRefused(f"the ledger at {self.place} cannot be used just now: {kind}") from None
+
+    def _connected(self) -> "psycopg.Connection[Any]":
+        import psycopg  # noqa: PLC0415
+
+        if self._process != process_identity():  # a fork: the parent's connection is left to the parent
+            self._connection, self._process = None, process_identity()
+        if self._connection is None or self._connection.closed:
+            connection = psycopg.connect(self._url, autocommit=True)
+            self._connection = connection
+            connection.execute("SET synchronous_commit = on")
+            for setting, right in _DURABLE.items():
+                row = connection.execute(f"SHOW {setting}").fetchone()
+                if row is None or row[0] not in right:
+                    self._drop()
+                    raise LedgerRefused(
+                        f"the database at {self.place} has {setting} off: a charge could be lost; switch it on"
+                    )
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(7309453761)")  # two processes may come at once
+                for statement in TABLES.format(bytes="BYTEA").split(";"):
+                    if statement.strip():
+                        connection.execute(statement)
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and self._process == process_identity():
+            connection.close()
+
+    def close(self) -> None:
+        """Let go of the connection; the next use opens another.
+
+        >>> PostgresStore("postgresql://host/quorate").close()
+        """
+        with self._lock:
+            self._drop()
+
+
+def check_driver() -> None:
+    """Raise where the extra is missing that PostgreSQL takes.
+
+    >>> check_driver()
+    """
+    try:
+        import psycopg  # noqa: F401, PLC0415
+    except ImportError:
+        raise InvalidInput("a ledger in PostgreSQL needs psycopg: install quorate[postgres]") from None

@@ -1,0 +1,267 @@
+"""Requests and answers in a ledger: each answer is kept before it leaves, and an id is answered once."""
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from quorate.errors import InProgress, QuorateError
+from quorate.ledger.chain import digest_rows
+from quorate.ledger.change import Change
+from quorate.ledger.rules import allow
+from quorate.memory import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
+
+__all__ = ["admit", "answer_row", "keep", "pack", "recall", "request_row", "take_over", "unpack"]
+
+_NAMES = 400  # values looked up in one statement
+_MINUTE = 60
+
+
+def pack(outcome: Outcome) -> bytes:
+    """Return an outcome as bytes.
+
+    >>> unpack(pack([1, -1, -2]))
+    [1, -1, -2]
+    """
+    return array("q", outcome).tobytes()
+
+
+def unpack(packed: bytes) -> Outcome:
+    """Return the outcome that `pack` packed.
+
+    >>> unpack(b"")
+    []
+    """
+    return array("q", bytes(packed)).tolist()
+
+
+def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query, int]:
+    """Return the answers that these callers were given to these queries, where there are any.
+
+    >>> recall(None, {})
+    {}
+    """
+    known: dict[Query, int] = {}
+    for caller, queries in wanted.items():
+        asked = list(queries)
+        for start in range(0, len(asked), _NAMES):
+            part = asked[start : start + _NAMES]
+            statement = (
+                "SELECT query, label FROM quorate_answer WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
+                f"AND query IN ({','.join('?' * len(part))})"
+            )
+            rows = change.statements.run(statement, [change.ledger, caller, *part])
+            known.update({(caller, bytes(query)): int(label) for query, label in rows})
+    return known
+
+
+def admit(
+    change: Change, asked: Sequence[Asked], *, owner: str, is_gone: Callable[[str, float], bool]
+) -> list[Admitted | QuorateError]:
+    """Look requests up, take their ids, and count their rows against the keys' limits.
+
+    >>> admit(None, [], owner="me", is_gone=lambda owner, silent: True)
+    []
+    """
+    if not asked:
+        return []
+    before = _requests(change, asked)
+    results: list[Admitted | QuorateError | None] = [None] * len(asked)
+    rows: Counter[str] = Counter()
+    taken = []
+    for place, one in enumerate(asked):
+        found = before.get((one.caller, one.id))
+        try:
+            if found is not None:
+                results[place] = _earlier(change, one, found, owner, is_gone)
+            if results[place] is None:
+                allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at)
+                rows[one.caller] += len(one.queries)
+                if one.id is not None:
+                    taken.append((change.ledger, one.caller, one.id, one.body, owner, change.at))
+        except QuorateError as error:
+            results[place] = error
+    if limited := {caller: count for caller, count in rows.items() if caller in change.state.keys}:
+        change.append("admitted", {"rows": limited})
+    change.statements.run_many(
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, ?, ?, NULL, NULL) ON CONFLICT (ledger, caller, id) "
+        "DO UPDATE SET owner = excluded.owner, at = excluded.at",
+        taken,
+    )
+    wanted: dict[str, set[bytes]] = {}
+    for one, result in zip(asked, results, strict=True):
+        if result is None:
+            wanted.setdefault(one.caller, set()).update(one.queries)
+    known = recall(change, wanted)
+    return [
+        Admitted({query: known[one.caller, query] for query in one.queries if (one.caller, query) in known})
+        if result is None
+        else result
+        for one, result in zip(asked, results, strict=True)
+    ]
+
+
+def _requests(change: Change, asked: Sequence[Asked]) -> dict[tuple[str, str | None], Any]:
+    """Return what is kept of the requests with these ids: body, owner, time and packed outcome."""
+    found: dict[tuple[str, str | None], Any] = {}
+    ids: dict[str, list[str]] = {}
+    for one in asked:
+        if one.id is not None:
+            ids.setdefault(one.caller, []).append(one.id)
+    for caller, names in ids.items():
+        for start in range(0, len(names), _NAMES):
+            part = names[start : start + _NAMES]
+            statement = (
+                "SELECT id, body, owner, at, outcome FROM quorate_request WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
+                f"AND id IN ({','.join('?' * len(part))})"
+            )
+            for name, *row in change.statements.run(statement, [change.ledger, caller, *part]):
+                found[caller, name] = row
+    return found
+
+
+def _earlier(
+    change: Change, one: Asked, found: Any, owner: str, is_gone: Callable[[str, float], bool]
+) -> Admitted | None:
+    """Return the outcome of an earlier request of this id, or None where this one may take the id over."""
+    body, holder, at, outcome = found
+    if bytes(body) != one.body:
+        raise reused(one)
+    if outcome is not None:
+        return Admitted({}, unpack(outcome))
+    if holder != owner and not is_gone(holder, change.at - at):
+        raise InProgress("a request with this id is being answered just now; send it again in a moment")
+    return None  # whoever held it died, or failed, before its answer was kept, and so before it left
+
+
+def keep(
+    change: Change,
+    fresh: Mapping[Query, int],
+    known: dict[Query, int],
+    asked: Sequence[Asked],
+    *,
+    owner: str,
+    lease: str,
+    no_quorum: int,
+) -> list[Outcome | QuorateError]:
+    """Keep fresh answers and the outcomes of requests, in one entry. Where an answer is kept already, that one stands.
+
+    >>> keep.__name__
+    'keep'
+    """
+    wanted: dict[str, list[bytes]] = {}
+    for caller, query in fresh:
+        wanted.setdefault(caller, []).append(query)
+    standing = recall(change, wanted)
+    new = {query: label for query, label in fresh.items() if query not in standing}
+    known.update({**fresh, **standing})
+    held = _requests(change, asked)
+    results: list[Outcome | QuorateError] = []
+    done: list[tuple[Asked, Outcome]] = []
+    returned: Counter[str] = Counter()
+    for one in asked:
+        outcome = outcome_of(one, known)
+        kept = held.get((one.caller, one.id))
+        if kept is not None and kept[1] != owner:  # taken over meanwhile, by somebody who took this process for dead
+            later = kept[3]
+            results.append(
+                InProgress("a request with this id is being answered just now") if later is None else unpack(later)
+            )
+            continue
+        results.append(outcome)
+        returned[one.caller] += outcome.count(REFUSED)
+        if one.id is not None:
+            done.append((one, outcome))
+    counts = Counter(new.values())
+    replied = sum(len(one.queries) for one in asked)
+    refused = sum(returned.values())
+    body = {
+        "lease": lease,
+        "answered": sum(counts.values()) - counts[no_quorum],
+        "no_quorums": counts[no_quorum],
+        "repeated": max(0, replied - refused - sum(counts.values())),
+        "refused": refused,
+        "returned": {caller: rows for caller, rows in returned.items() if rows and caller in change.state.keys},
+        "digest": _digest(new.items(), done),
+    }
+    if new or done or body["returned"]:
+        seq = change.append("answered", body)
+        _write(change, seq, new, done)
+    _count(change, body)
+    return results
+
+
+def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
+    """Keep answers and ended requests that come from another place, in one entry.
+
+    >>> take_over.__name__
+    'take_over'
+    """
+    new = {(caller, bytes(query)): int(label) for caller, query, label in answers}
+    done = [(Asked(caller, [], name, bytes(body)), unpack(outcome)) for caller, name, body, outcome in requests]
+    body = {"lease": "", "answered": 0, "no_quorums": 0, "repeated": 0, "refused": 0, "returned": {}}
+    seq = change.append("answered", body | {"digest": _digest(new.items(), done)})
+    change.statements.run_many(
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, NULL)",
+        [(change.ledger, one.caller, one.id, one.body, change.at) for one, _ in done],
+    )
+    _write(change, seq, new, done)
+
+
+def _write(change: Change, seq: int, new: Mapping[Query, int], done: Sequence[tuple[Asked, Outcome]]) -> None:
+    change.statements.run_many(
+        "INSERT INTO quorate_answer VALUES (?, ?, ?, ?, ?)",
+        [(change.ledger, caller, query, label, seq) for (caller, query), label in new.items()],
+    )
+    given_up = [(change.ledger, one.caller, one.id) for one, outcome in done if _empty(outcome)]
+    change.statements.run_many(
+        "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
+    )  # nothing was drawn for it
+    change.statements.run_many(
+        "UPDATE quorate_request SET outcome = ?, seq = ? WHERE ledger = ? AND caller = ? AND id = ?",
+        [(pack(outcome), seq, change.ledger, one.caller, one.id) for one, outcome in done if not _empty(outcome)],
+    )
+
+
+def _empty(outcome: Outcome) -> bool:
+    return set(outcome) == {REFUSED}
+
+
+def _count(change: Change, body: Mapping[str, Any]) -> None:
+    counts = [body[name] for name in ("answered", "no_quorums", "repeated", "refused")]
+    if any(counts):
+        change.statements.run(
+            "INSERT INTO quorate_activity VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (ledger, minute) DO UPDATE SET "
+            "answered = quorate_activity.answered + excluded.answered, "
+            "no_quorums = quorate_activity.no_quorums + excluded.no_quorums, "
+            "repeated = quorate_activity.repeated + excluded.repeated, "
+            "refused = quorate_activity.refused + excluded.refused",
+            (change.ledger, int(change.at // _MINUTE) * _MINUTE, *counts),
+        )
+
+
+def answer_row(caller: str, query: bytes, label: int) -> tuple[bytes, ...]:
+    """Return an answer as it counts in its entry's digest.
+
+    >>> answer_row("a", b"query", 1)
+    (b'answer', b'a', b'query', b'1')
+    """
+    return b"answer", caller.encode(), bytes(query), str(label).encode()
+
+
+def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> tuple[bytes, ...]:
+    """Return a request as it counts in its entry's digest.
+
+    >>> len(request_row("a", "id", b"body", b"outcome"))
+    5
+    """
+    return b"request", caller.encode(), name.encode(), bytes(body), hashlib.sha256(bytes(outcome)).digest()
+
+
+def _digest(new: Iterable[tuple[Query, int]], done: Sequence[tuple[Asked, Outcome]]) -> str:
+    rows = [answer_row(caller, query, label) for (caller, query), label in new]
+    rows += [
+        request_row(one.caller, one.id or "", one.body, pack(outcome)) for one, outcome in done if not _empty(outcome)
+    ]
+    return digest_rows(rows)

@@ -1,0 +1,315 @@
+"""The rules of a ledger, as pure functions: what it holds, what may happen to it, and what it holds then.
+
+A store only reads and writes what these functions return, so that SQLite and PostgreSQL cannot differ in what they
+allow. Amounts are whole quanta (see `quorate.privacy.Budget`); what is leased counts as spent until it is returned.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuotaSpent, RateLimited
+
+__all__ = ["SCOPES", "Event", "Key", "Lease", "State", "allow", "apply", "from_json", "to_json"]
+
+Scope = Literal["ask", "budget", "admin"]
+SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a process has taken out of the account: `renyi` and `slack` quanta that it has not returned.
+
+    >>> Lease(owner="host/1", renyi=5, slack=0, seen=0.0).renyi
+    5
+    """
+
+    owner: str
+    renyi: int
+    slack: int
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key: who it is for, what it may do, how many rows it may ask. Only the hash of its secret is kept.
+
+    >>> Key(id="a1", name="alice", scopes=("ask",), hash="", created=0.0).allows("admin")
+    False
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    hash: str = field(repr=False)
+    created: float
+    quota: int | None = None
+    per_minute: int | None = None
+    used: int = 0
+    minute: int = 0
+    in_minute: int = 0
+    revoked: bool = False
+
+    def allows(self, scope: str) -> bool:
+        """Return whether the key may do this. An admin may do everything.
+
+        >>> Key(id="a1", name="alice", scopes=("admin",), hash="", created=0.0).allows("ask")
+        True
+        """
+        return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a ledger holds: one account, what is out on lease, and the keys.
+
+    >>> opened = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
+    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
+    >>> opened.capacity, opened.spent
+    ((100, 0), (0, 0))
+    """
+
+    fingerprint: str
+    epsilon: float
+    delta: float
+    order: float
+    slack: float
+    capacity: tuple[int, int]
+    spent: tuple[int, int]
+    at: float
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    wanted: float = 0.0  # when somebody last asked for what is out on lease
+    run: str | None = None  # a keyed hash of the open run's secret noise
+    moved: str | None = None  # where the account went
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a ledger. `body` is plain JSON.
+
+    >>> Event("wanted", 1.0, {}).kind
+    'wanted'
+    """
+
+    kind: str
+    at: float
+    body: Mapping[str, Any]
+
+
+def apply(state: State | None, event: Event) -> State:
+    """Return what the ledger holds after an event, or raise where the event is not allowed.
+
+    >>> event = Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
+    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []})
+    >>> state = apply(apply(None, event), Event("leased", 1.0, {"lease": "l", "owner": "o", "renyi": 30, "slack": 0}))
+    >>> state.spent, state.leases["l"].renyi
+    ((30, 0), 30)
+    >>> apply(state, Event("leased", 2.0, {"lease": "l", "owner": "o", "renyi": 71, "slack": 0}))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.BudgetSpent: the account has 70 and 0 quanta left; this asks for 71 and 0
+    """
+    if state is None:
+        if event.kind != "opened":
+            raise LedgerRefused(f"a ledger begins with its opening, not with {event.kind!r}")
+        return _opened(event)
+    if event.kind not in _RULES:
+        raise LedgerRefused(f"a ledger knows no {event.kind!r}")
+    if event.at < state.at:
+        raise LedgerRefused("an entry of a ledger is older than the one before it")
+    return replace(_RULES[event.kind](state, event.body, event.at), at=event.at)
+
+
+def allow(state: State, caller: str, rows: int, at: float) -> None:
+    """Raise where the key of this caller does not allow so many rows now. A caller without a key has no limit.
+
+    >>> state = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
+    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
+    >>> allow(state, "", 1000, 0.0)
+    """
+    key = state.keys.get(caller)
+    if key is None:
+        return
+    if key.quota is not None and key.used + rows > key.quota:
+        raise QuotaSpent(
+            f"this key may ask {key.quota} rows in all and has {max(0, key.quota - key.used)} left; "
+            "ask the owner of the data for more"
+        )
+    in_minute = key.in_minute if key.minute == _minute(at) else 0
+    if key.per_minute is not None and in_minute + rows > key.per_minute:
+        raise RateLimited(f"this key may ask {key.per_minute} rows a minute; ask again in the next one")
+
+
+def to_json(state: State) -> dict[str, Any]:
+    """Return the state as plain JSON.
+
+    >>> state = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
+    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
+    >>> from_json(to_json(state)) == state
+    True
+    """
+    kept = {f.name: getattr(state, f.name) for f in fields(state)}
+    kept["leases"] = {
+        name: asdict(lease) | {"renyi": str(lease.renyi), "slack": str(lease.slack)}
+        for name, lease in state.leases.items()
+    }
+    kept["keys"] = [asdict(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
+    # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
+    pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
+    return kept | pairs | {"order": repr(state.order)}
+
+
+def from_json(kept: Mapping[str, Any]) -> State:
+    """Return the state that `to_json` wrote.
+
+    >>> from_json({})
+    Traceback (most recent call last):
+    ...
+    KeyError: 'leases'
+    """
+    leases = {
+        name: Lease(**{**lease, "renyi": int(lease["renyi"]), "slack": int(lease["slack"])})
+        for name, lease in kept["leases"].items()
+    }
+    pairs = {name: _pair(kept[name]) for name in ("capacity", "spent")}
+    return State(**{**kept, "order": float(kept["order"]), "leases": leases, "keys": _keys(kept["keys"]), **pairs})
+
+
+def _keys(kept: Any) -> dict[str, Key]:
+    return {key["id"]: Key(**{**key, "scopes": tuple(key["scopes"])}) for key in kept}
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    renyi, slack = values
+    return int(renyi), int(slack)
+
+
+def _minute(at: float) -> int:
+    return int(at // _MINUTE) * _MINUTE
+
+
+def _opened(event: Event) -> State:
+    body = event.body
+    made = State(
+        fingerprint=str(body["fingerprint"]),
+        epsilon=float(body["epsilon"]),
+        delta=float(body["delta"]),
+        order=float(body["order"]),
+        slack=float(body["slack"]),
+        capacity=_pair(body["capacity"]),
+        spent=_pair(body["spent"]),
+        at=event.at,
+        keys=_keys(body["keys"]),
+    )
+    if not all(0 <= spent <= capacity for spent, capacity in zip(made.spent, made.capacity, strict=True)):
+        raise LedgerRefused("a ledger opens with an account that nobody could have spent like that")
+    return made
+
+
+def _leased(state: State, body: Mapping[str, Any], at: float) -> State:
+    renyi, slack = int(body["renyi"]), int(body["slack"])
+    if renyi < 0 or slack < 0:
+        raise LedgerRefused("a lease cannot be negative")
+    if state.moved is not None:
+        raise LedgerRefused(f"the account has moved to {state.moved}; it is spent from there")
+    left = state.capacity[0] - state.spent[0], state.capacity[1] - state.spent[1]
+    if renyi > left[0] or slack > left[1]:
+        raise BudgetSpent(f"the account has {left[0]} and {left[1]} quanta left; this asks for {renyi} and {slack}")
+    before = state.leases.get(body["lease"], Lease(owner=str(body["owner"]), renyi=0, slack=0, seen=at))
+    lease = replace(before, renyi=before.renyi + renyi, slack=before.slack + slack, seen=at)
+    spent = state.spent[0] + renyi, state.spent[1] + slack
+    return replace(state, spent=spent, leases={**state.leases, body["lease"]: lease})
+
+
+def _returned(state: State, body: Mapping[str, Any], at: float) -> State:
+    renyi, slack = int(body["renyi"]), int(body["slack"])
+    lease = state.leases.get(body["lease"])
+    if lease is None or not (0 <= renyi <= lease.renyi and 0 <= slack <= lease.slack):
+        raise LedgerRefused("more was returned than is out on this lease")
+    leases = {name: lease for name, lease in state.leases.items() if name != body["lease"]}
+    return replace(state, spent=(state.spent[0] - renyi, state.spent[1] - slack), leases=leases)  # the rest was used
+
+
+def _lost(state: State, body: Mapping[str, Any], at: float) -> State:
+    if body["lease"] not in state.leases:
+        raise LedgerRefused("a lease was lost that nobody had taken")
+    return replace(state, leases={name: lease for name, lease in state.leases.items() if name != body["lease"]})
+
+
+def _wanted(state: State, body: Mapping[str, Any], at: float) -> State:
+    return replace(state, wanted=at)
+
+
+def _run(state: State, body: Mapping[str, Any], at: float) -> State:
+    return replace(state, run=str(body["mac"]))
+
+
+def _admitted(state: State, body: Mapping[str, Any], at: float) -> State:
+    keys = dict(state.keys)
+    for caller, rows in body["rows"].items():
+        allow(state, caller, rows, at)
+        if caller in keys:
+            key = keys[caller]
+            in_minute = key.in_minute if key.minute == _minute(at) else 0
+            keys[caller] = replace(key, used=key.used + rows, minute=_minute(at), in_minute=in_minute + rows)
+    return replace(state, keys=keys)
+
+
+def _answered(state: State, body: Mapping[str, Any], at: float) -> State:
+    """Give quota back for rows that were refused, and note that the lease is in use. The rest is for the record."""
+    keys, leases = dict(state.keys), dict(state.leases)
+    if body["lease"] in leases:
+        leases[body["lease"]] = replace(leases[body["lease"]], seen=at)
+    for caller, rows in body["returned"].items():
+        if caller in keys:
+            if not 0 <= rows <= keys[caller].used:
+                raise LedgerRefused("more quota was returned than was used")
+            keys[caller] = replace(keys[caller], used=keys[caller].used - rows)
+    return replace(state, keys=keys, leases=leases)
+
+
+def _key_added(state: State, body: Mapping[str, Any], at: float) -> State:
+    (key,) = _keys([body["key"]]).values()
+    if key.id in state.keys:
+        raise InvalidInput(f"there is a key {key.id} already")
+    if not key.scopes or not set(key.scopes) <= set(SCOPES):
+        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, not {', '.join(key.scopes) or 'none'}")
+    return replace(state, keys={**state.keys, key.id: key})
+
+
+def _key_revoked(state: State, body: Mapping[str, Any], at: float) -> State:
+    if body["id"] not in state.keys:
+        raise InvalidInput(f"there is no key {body['id']!r}; `quorate keys list` names them")
+    return replace(state, keys={**state.keys, body["id"]: replace(state.keys[body["id"]], revoked=True)})
+
+
+def _moved(state: State, body: Mapping[str, Any], at: float) -> State:
+    if state.moved is not None:
+        raise LedgerRefused(f"the account has moved to {state.moved} already")
+    return replace(state, moved=str(body["to"]))
+
+
+def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
+    """Charge what a later witness says was spent; nothing that is out on lease comes back."""
+    renyi, slack = _pair(body["spent"])
+    spent = max(state.spent[0], renyi), max(state.spent[1], slack)
+    if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
+        raise LedgerRefused("a witness says that more was spent than there was")
+    return replace(state, spent=spent, leases={})
+
+
+_RULES = {
+    "leased": _leased,
+    "returned": _returned,
+    "lost": _lost,
+    "wanted": _wanted,
+    "run": _run,
+    "admitted": _admitted,
+    "answered": _answered,
+    "key_added": _key_added,
+    "key_revoked": _key_revoked,
+    "moved": _moved,
+    "restored": _restored,
+}

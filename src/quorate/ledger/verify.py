@@ -1,0 +1,188 @@
+"""Read a whole ledger and say what is wrong with it.
+
+The entries are replayed through the rules and must end at the account that is kept; each must carry the keyed hash of
+itself and of all before it; answers and requests must be those that the entries were made with; and the ledger must
+have come at least as far as its marks say.
+"""
+
+import hmac
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from quorate.errors import QuorateError
+from quorate.ledger.chain import Entry, digest_rows, link
+from quorate.ledger.change import Change, Head
+from quorate.ledger.requests import answer_row, request_row
+from quorate.ledger.rules import Event, State, apply
+from quorate.ledger.store import Statements, Store
+from quorate.ledger.witness import Mark
+
+__all__ = ["Verification", "check_chain", "check_marks", "read_entries"]
+
+_PART = 2000  # entries read in one transaction: others need not wait long
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was read, and what is wrong with it: nothing, where `problems` is empty.
+
+    >>> Verification(entries=1, head="ab", problems=()).sound
+    True
+    """
+
+    entries: int
+    head: str
+    problems: tuple[str, ...]
+    macs: tuple[str, ...] = ()  # of all entries, for the marks
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong.
+
+        >>> Verification(entries=1, head="ab", problems=("an entry is missing",)).sound
+        False
+        """
+        return not self.problems
+
+
+def read_entries(store: Store, ledger: str, start: int = 1) -> Iterator[Entry]:
+    """Yield the entries of a ledger, oldest first.
+
+    >>> read_entries.__name__
+    'read_entries'
+    """
+    while True:
+        with store.transaction(ledger) as statements:
+            part = _part(statements, ledger, start)
+        yield from part
+        if not part:
+            return
+        start = part[-1].seq + 1
+
+
+def _part(statements: Statements, ledger: str, start: int) -> list[Entry]:
+    rows = statements.run(
+        "SELECT seq, at, kind, body, mac FROM quorate_entry WHERE ledger = ? AND seq >= ? ORDER BY seq LIMIT ?",
+        (ledger, start, _PART),
+    )
+    return [Entry(seq, Event(kind, at, json.loads(body)), mac) for seq, at, kind, body, mac in rows]
+
+
+class _Replay:
+    """The entries so far, replayed."""
+
+    def __init__(self, ledger: str, key: bytes) -> None:
+        self.ledger, self.key = ledger, key
+        self.state: State | None = None
+        self.macs: list[str] = []
+
+    def add(self, entry: Entry, rows: list[tuple[bytes, ...]]) -> str | None:
+        """Replay one entry, and return what is wrong with it."""
+        before = self.macs[-1] if self.macs else ""
+        if entry.seq != len(self.macs) + 1:
+            return f"entry {len(self.macs) + 1} is missing"
+        if not hmac.compare_digest(entry.mac, link(self.key, before, entry.seq, entry.event).mac):
+            return f"entry {entry.seq} was edited, or is locked with another key"
+        try:
+            self.state = apply(self.state, entry.event)
+        except (QuorateError, KeyError, TypeError, ValueError):
+            return f"entry {entry.seq} is one that the rules do not allow"
+        if rows and "digest" not in entry.event.body:
+            return f"answers claim to belong to entry {entry.seq}, which gave none"
+        if "digest" in entry.event.body and entry.event.body["digest"] != digest_rows(rows):
+            return f"answers of entry {entry.seq} were edited, added or removed"
+        self.macs.append(entry.mac)
+        return None
+
+
+def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[[int], str]) -> Verification:
+    """Replay the whole ledger. It stops at the first entry that is wrong.
+
+    >>> check_chain.__name__
+    'check_chain'
+    """
+    replay = _Replay(ledger, key)
+    while True:
+        with store.transaction(ledger) as statements:
+            part = _part(statements, ledger, len(replay.macs) + 1)
+            rows = _rows(statements, ledger, part)
+            for entry in part:
+                problem = replay.add(entry, rows.pop(entry.seq, []))
+                if problem is not None:
+                    return _found(replay, problem)
+            if not part:
+                return _found(replay, *_end(statements, replay, run_mac))
+
+
+def _found(replay: _Replay, *problems: str) -> Verification:
+    macs = tuple(replay.macs)
+    return Verification(entries=len(macs), head=macs[-1] if macs else "", problems=problems, macs=macs)
+
+
+def _rows(statements: Statements, ledger: str, part: list[Entry]) -> dict[int, list[tuple[bytes, ...]]]:
+    """Return the answers and requests of these entries, as their digests count them."""
+    found: dict[int, list[tuple[bytes, ...]]] = {}
+    if not part:
+        return found
+    span = (ledger, part[0].seq, part[-1].seq)
+    answers = statements.run(
+        "SELECT seq, caller, query, label FROM quorate_answer WHERE ledger = ? AND seq BETWEEN ? AND ?", span
+    )
+    for seq, caller, query, label in answers:
+        found.setdefault(seq, []).append(answer_row(caller, query, label))
+    requests = statements.run(
+        "SELECT seq, caller, id, body, outcome FROM quorate_request WHERE ledger = ? AND seq BETWEEN ? AND ?", span
+    )
+    for seq, caller, name, body, outcome in requests:
+        found.setdefault(seq, []).append(request_row(caller, name, body, outcome or b""))
+    return found
+
+
+def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str]) -> Iterator[str]:
+    """Hold the account that is kept, and what lies beyond the last entry, against the entries."""
+    last = len(replay.macs)
+    if replay.state is None:
+        yield "it has no entries for this model"
+        return
+    kept = Change.read(statements, replay.ledger, replay.key, Head())
+    if kept.seq != last or kept.mark().head != replay.macs[-1]:
+        yield f"the account was kept at entry {kept.seq}, and the entries end at {last}"
+    elif kept.state != replay.state:
+        yield "the account is not the one that the entries add up to"
+    if replay.state.fingerprint != replay.ledger:
+        yield "it belongs to another model; each model answers from the budget it was made with"
+    for table in ("quorate_answer", "quorate_request"):
+        beyond = statements.run(
+            f"SELECT count(*) FROM {table} WHERE ledger = ? AND (seq > ? OR seq < 1)",  # noqa: S608
+            (replay.ledger, last),
+        )
+        if beyond[0][0]:
+            yield "answers are kept that no entry speaks of"
+    unnumbered = "SELECT count(*) FROM quorate_request WHERE ledger = ? AND seq IS NULL AND outcome IS NOT NULL"
+    if statements.run(unnumbered, (replay.ledger,))[0][0]:
+        yield "answers are kept that no entry speaks of"
+    noise = statements.run("SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (replay.ledger,))
+    if replay.state.run != (run_mac(int(noise[0][0])) if noise else None):
+        yield "the run's secret noise was edited or removed"
+
+
+def check_marks(found: Verification, marks: Sequence[Mark]) -> Verification:
+    """Hold the ledger against marks that were read before it.
+
+    >>> check_marks.__name__
+    'check_marks'
+    """
+    problems = list(found.problems)
+    if not problems:
+        for mark in marks:
+            if mark.seq > found.entries:
+                problems.append(
+                    f"it was rolled back: it ends at entry {found.entries}, and had come to {mark.seq}; an old copy "
+                    "gives budget back (see `quorate ledger restore`)"
+                )
+                break
+            if mark.seq and found.macs[mark.seq - 1] != mark.head:
+                problems.append(f"it is another ledger than the one used here before: they differ by entry {mark.seq}")
+                break
+    return replace(found, problems=tuple(problems), macs=())

@@ -1,0 +1,113 @@
+"""What an owner looks at: frozen descriptions, without a secret or a hash of one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from quorate.ledger.rules import Key, State
+from quorate.privacy import Budget, Cost
+
+__all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What was answered in one minute, which begins at `minute` (seconds since 1970).
+
+    >>> Activity(minute=0, answered=3, no_quorums=1, repeated=0, refused=0).answered
+    3
+    """
+
+    minute: int
+    answered: int
+    no_quorums: int
+    repeated: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A caller was refused, and why.
+
+    >>> Refusal(at=0.0, caller="alice", code="quota_spent").code
+    'quota_spent'
+    """
+
+    at: float
+    caller: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """What a process has out on lease, as a share of the whole budget.
+
+    >>> LeaseView(id="l", owner="host", share=0.1).share
+    0.1
+    """
+
+    id: str
+    owner: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """A ledger at one moment. What is out on lease counts as charged.
+
+    >>> LedgerView.__slots__[0]
+    'place'
+    """
+
+    place: str
+    entries: int
+    head: str
+    epsilon: float
+    delta: float
+    order: float
+    capacity: Cost
+    spent: Cost
+    left: float
+    spent_epsilon: float
+    leases: tuple[LeaseView, ...]
+    keys: tuple[Key, ...]
+    moved: str | None
+
+
+def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
+    """Return the view of a state.
+
+    >>> view_of.__name__
+    'view_of'
+    """
+    budget = _At(state)
+    return LedgerView(
+        place=place,
+        entries=entries,
+        head=head,
+        epsilon=state.epsilon,
+        delta=state.delta,
+        order=state.order,
+        capacity=budget.capacity(),
+        spent=budget.spent(),
+        left=(state.capacity[0] - state.spent[0]) / state.capacity[0],
+        spent_epsilon=budget.spent_epsilon(),
+        leases=tuple(_leases(state)),
+        keys=tuple(replace(key, hash="") for key in state.keys.values()),
+        moved=state.moved,
+    )
+
+
+def _leases(state: State) -> Iterator[LeaseView]:
+    for name, lease in state.leases.items():
+        host, *_, process, _ = lease.owner.split("/")
+        yield LeaseView(name, f"{host}, process {process}", lease.renyi / state.capacity[0])
+
+
+class _At(Budget):
+    """The budget of a state, for its figures alone."""
+
+    __slots__ = ()
+
+    def __init__(self, state: State) -> None:
+        super().__init__(epsilon=state.epsilon, delta=state.delta, order=state.order, slack=state.slack)
+        self._spent, self._spent_slack = state.spent

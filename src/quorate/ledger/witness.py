@@ -1,0 +1,163 @@
+"""How far a ledger had come when it was last charged: the memory that an old copy of a ledger does not have.
+
+One mark lies beside the model and one in the owner's state folder, so that restoring the whole model folder shows too.
+A mark is written after each charge is on the disk and before it is used.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate.errors import LedgerRefused
+from quorate.ledger.chain import keyed_hash
+
+__all__ = ["Mark", "Witness", "state_folder", "write_whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A ledger had this many entries, the last with this hash, and had spent this much.
+
+    >>> Mark(seq=3, head="ab", spent=(10, 0)).seq
+    3
+    """
+
+    seq: int
+    head: str
+    spent: tuple[int, int]
+
+
+def state_folder() -> Path:
+    """Return the folder for marks outside the models: `$QUORATE_STATE`, or the user's own folder for such things.
+
+    >>> state_folder().is_absolute()
+    True
+    """
+    if "QUORATE_STATE" in os.environ:
+        return Path(os.environ["QUORATE_STATE"]).absolute()
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base).absolute() / "quorate"
+
+
+class Witness:
+    """The marks of one ledger.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     witness = Witness(Path(folder), "m", b"key")
+    ...     witness.write(Mark(seq=1, head="ab", spent=(0, 0)))
+    ...     [mark.seq for mark in witness.marks()]
+    [1, 1]
+    """
+
+    def __init__(self, folder: Path, ledger: str, key: bytes) -> None:
+        self._ledger, self._key = ledger, key
+        self._beside = Path(folder).absolute() / "ledger.mark"
+        self._outside = state_folder() / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
+
+    def marks(self) -> Iterator[Mark]:
+        """Yield what the marks say. The one beside the model must be there; the other is made where it is missing.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     list(Witness(Path(folder), "nobody", b"key").marks())
+        Traceback (most recent call last):
+        ...
+        quorate.errors.LedgerRefused: ...ledger.mark is missing or was edited: nothing says how far its ledger had ...
+        """
+        beside = self._read(self._beside)
+        if beside is None:
+            raise LedgerRefused(
+                f"{self._beside} is missing or was edited: nothing says how far its ledger had come; "
+                "see `quorate ledger restore`"
+            )
+        yield beside
+        outside = self._read(self._outside)
+        if outside is not None:
+            yield outside
+        elif self._outside.exists():
+            raise LedgerRefused(
+                f"{self._outside} was edited, or belongs to another model; see `quorate ledger restore`"
+            )
+
+    def readable(self) -> list[Mark]:
+        """Return the marks that can be read, for a restore.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Witness(Path(folder), "nobody", b"key").readable()
+        []
+        """
+        return [mark for mark in map(self._read, (self._beside, self._outside)) if mark is not None]
+
+    def write(self, mark: Mark, *, anew: bool = False) -> None:
+        """Write the marks, unless they have come further; `anew` is for a ledger that begins, or was restored.
+
+        The mark in the owner's state folder is left out where that folder cannot be written.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Witness(Path(folder), "m", b"key").write(Mark(seq=1, head="ab", spent=(0, 0)))
+        """
+        text = json.dumps({"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]})
+        text = json.dumps({"mark": text, "mac": self._mac(text)})
+        try:
+            self._advance(self._beside, mark, text, anew)
+        except OSError as error:
+            raise LedgerRefused(f"{self._beside} cannot be written: {error.strerror}") from None
+        try:
+            self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._advance(self._outside, mark, text, anew)
+        except OSError:
+            if self._outside.exists():  # it would speak against the ledger from now on
+                raise LedgerRefused(f"{self._outside} cannot be written; make room, or give it back to you") from None
+
+    def _advance(self, path: Path, mark: Mark, text: str, anew: bool) -> None:
+        """Write a mark, unless another process has gone further meanwhile."""
+        lock = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self._read(path)
+            if before is None or anew or before.seq <= mark.seq:
+                write_whole(path, text)
+        finally:
+            os.close(lock)
+
+    def _read(self, path: Path) -> Mark | None:
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["mac"] != self._mac(kept["mark"]):
+                return None
+            mark = json.loads(kept["mark"])
+            renyi, slack = (int(quanta) for quanta in mark["spent"])
+            return Mark(seq=int(mark["seq"]), head=str(mark["head"]), spent=(renyi, slack))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _mac(self, text: str) -> str:
+        return keyed_hash(self._key, b"mark", self._ledger.encode(), text.encode())
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write all of a file or nothing, for its owner's eyes alone.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_whole(Path(folder) / "a", "text")
+    ...     (Path(folder) / "a").read_text()
+    'text'
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
