@@ -1,15 +1,25 @@
 """Shared constants of the suite."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 import pytest
 from hypothesis import settings
 
+from private_postgres import postgres_server, postgres_url
 from quorate.cli.bench import data_folder
+
+__all__ = ["postgres_server", "postgres_url"]  # fixtures of the whole suite
 
 # Every statistical test may raise a false alarm with this probability; with fewer than 100 of them a run of the suite
 # fails by chance less than once in ten million.
 FALSE_ALARM = 1e-9
+
+# What ledgers leave outside their folders is left in a folder that goes with the tests.
+os.environ["QUORATE_STATE"] = tempfile.mkdtemp(prefix="quorate-state-")
+atexit.register(shutil.rmtree, os.environ["QUORATE_STATE"], ignore_errors=True)
 
 settings.register_profile("suite", deadline=None, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.errors import BudgetSpent, QuorateError
 from quorate.mechanisms import NO_QUORUM
-from quorate.memory import REFUSED, Admitted, Asked, reused
+from quorate.memory import REFUSED, Admitted, Asked
 from quorate.privacy import Cost
 
 __all__ = ["Replies", "Request", "firsts_of", "replies_of", "rows_of"]
@@ -57,28 +57,24 @@ def rows_of(requests: Sequence[Request], places: Sequence[tuple[int, int]]) -> A
 
 
 def firsts_of(asked: Sequence[Asked]) -> list[int]:
-    """Return for each request the first one of the same caller and id, which may be itself.
+    """Return for each request the first one that is the same by caller, id and body, which may be itself.
 
     >>> firsts_of([Asked("a", [], id="1"), Asked("b", [], id="1"), Asked("a", [], id="1"), Asked("a", [])])
     [0, 1, 0, 3]
     """
-    seen: dict[tuple[str, str], int] = {}
+    seen: dict[tuple[str, str, bytes], int] = {}
     return [
-        place if one.id is None else seen.setdefault((one.caller, one.id), place) for place, one in enumerate(asked)
+        place if one.id is None else seen.setdefault((one.caller, one.id, one.body), place)
+        for place, one in enumerate(asked)
     ]
 
 
-def replies_of(
-    one: Asked, first: Asked, result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent | None
-) -> Replies | QuorateError:
-    """Return the replies to a request from what became of the first one of its id, or why it was not answered.
+def replies_of(result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent | None) -> Replies | QuorateError:
+    """Return the replies of an outcome, or why there is none.
 
-    >>> one = Asked("a", [b"x", b"y"])
-    >>> replies_of(one, one, Admitted({}, [1, REFUSED]), Cost(0.0), None).labels
+    >>> replies_of(Admitted({}, [1, REFUSED]), Cost(0.0), None).labels
     array([ 1, -1])
     """
-    if one.body != first.body:
-        return reused(one)
     if isinstance(result, QuorateError):
         return result
     labels = np.array(result.outcome, dtype=np.int64)

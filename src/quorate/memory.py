@@ -118,11 +118,14 @@ class KeptAnswers:
         >>> KeptAnswers().admit([Asked("a", [b"query"])])
         [Admitted(known={}, outcome=None)]
         """
-        return [self._admit(one) for one in asked]
+        taken: dict[tuple[str, str], bytes] = {}  # in this group
+        return [self._admit(one, taken) for one in asked]
 
-    def _admit(self, one: Asked) -> Admitted | QuorateError:
+    def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
         before = None if one.id is None else self._outcomes.get((one.caller, one.id))
         if before is not None and before[0] != one.body:
+            return reused(one)
+        if one.id is not None and taken.setdefault((one.caller, one.id), one.body) != one.body:
             return reused(one)
         known = {
             query: self._answers[one.caller, query] for query in one.queries if (one.caller, query) in self._answers

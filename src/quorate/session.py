@@ -107,7 +107,7 @@ class Session:
         (array([1]), array([1]), IdReused('this id was used for another request: ...'))
         """
         asked = [Asked(request.caller, query_digests(request.X), request.id, request.body) for request in requests]
-        firsts = firsts_of(asked)  # two requests of one id are answered once
+        firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
         with self._lock:
             try:
@@ -115,10 +115,7 @@ class Session:
                 spent, ended = self._answer(requests, asked, results)
             finally:
                 self.budget.give_back()
-        return [
-            replies_of(one, asked[first], results[first], spent, ended)
-            for one, first in zip(asked, firsts, strict=True)
-        ]
+        return [replies_of(results[first], spent, ended) for first in firsts]
 
     def move(self, make: Callable[[Budget], Ledger]) -> Ledger:
         """Move into a ledger that `make` makes for the budget: from then on nothing is answered here.

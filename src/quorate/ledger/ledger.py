@@ -165,8 +165,8 @@ class Ledger:
 
         def written() -> None:
             assert change is not None
-            if change.charged:
-                self._witness.write(change.mark(), anew=change.restored)
+            if change.appended or change.charged:
+                self._witness.write(change.mark(), near=not change.charged, anew=change.restored)
             change.committed(self._seen)
 
         with self._store.transaction(self._fingerprint, written) as statements:
@@ -296,7 +296,7 @@ class Ledger:
         ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").verify().sound
         True
         """
-        marks, unmarked = [self._seen.mark()], ()
+        marks, unmarked = [self._seen.mark()], tuple[str, ...]()
         try:
             marks += self._witness.marks()  # before the rest: the ledger may go on while it is read
         except LedgerRefused as error:

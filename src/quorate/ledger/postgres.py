@@ -4,6 +4,7 @@ Transactions on one ledger wait for each other on its row; a database that does 
 """
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,26 @@ class _Statements:
         self._cursor.executemany(statement.replace("?", "%s"), rows)
 
 
+class _Held:
+    """A connection that only the process that opened it may use or close: a fork leaves it to its parent."""
+
+    def __init__(self) -> None:
+        self._connection: psycopg.Connection[Any] | None = None
+        self._process = process_identity()
+
+    def get(self) -> "psycopg.Connection[Any] | None":
+        return self._connection if self._process == process_identity() else None
+
+    def put(self, connection: "psycopg.Connection[Any]") -> None:
+        self._connection, self._process = connection, process_identity()
+
+    def drop(self) -> None:
+        connection = self.get()
+        if connection is not None:
+            self._connection = None
+            connection.close()
+
+
 class PostgresStore:
     """The one connection of this process to a database. Opened at the first use, and again after it broke.
 
@@ -41,9 +62,9 @@ class PostgresStore:
 
     def __init__(self, url: str) -> None:
         self._url, self.place = url, without_password(url)
-        self._connection: psycopg.Connection[Any] | None = None
-        self._process = process_identity()
+        self._held = _Held()
         self._lock = threading.Lock()
+        weakref.finalize(self, self._held.drop)
 
     @contextmanager
     def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> Iterator[Statements]:
@@ -54,7 +75,7 @@ class PostgresStore:
         >>> PostgresStore("postgresql://host.invalid/quorate?connect_timeout=1").transaction("m").__enter__()
         Traceback (most recent call last):
         ...
-        quorate.errors.LedgerRefused: the ledger at postgresql://host.invalid/quorate cannot be used just now: ...
+        quorate.errors.LedgerRefused: the ledger at postgresql://host.invalid/quorate... cannot be used just now: ...
         """
         import psycopg  # noqa: PLC0415  an extra
 
@@ -67,23 +88,22 @@ class PostgresStore:
                 if then is not None:
                     then()
             except psycopg.Error as error:
-                self._drop()
+                self._held.drop()
                 kind = type(error).__name__  # its text may hold values
                 raise LedgerRefused(f"the ledger at {self.place} cannot be used just now: {kind}") from None
 
     def _connected(self) -> "psycopg.Connection[Any]":
         import psycopg  # noqa: PLC0415
 
-        if self._process != process_identity():  # a fork: the parent's connection is left to the parent
-            self._connection, self._process = None, process_identity()
-        if self._connection is None or self._connection.closed:
+        connection = self._held.get()
+        if connection is None or connection.closed:
             connection = psycopg.connect(self._url, autocommit=True)
-            self._connection = connection
+            self._held.put(connection)
             connection.execute("SET synchronous_commit = on")
             for setting, right in _DURABLE.items():
                 row = connection.execute(f"SHOW {setting}").fetchone()
                 if row is None or row[0] not in right:
-                    self._drop()
+                    self._held.drop()
                     raise LedgerRefused(
                         f"the database at {self.place} has {setting} off: a charge could be lost; switch it on"
                     )
@@ -92,12 +112,7 @@ class PostgresStore:
                 for statement in TABLES.format(bytes="BYTEA").split(";"):
                     if statement.strip():
                         connection.execute(statement)
-        return self._connection
-
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and self._process == process_identity():
-            connection.close()
+        return connection
 
     def close(self) -> None:
         """Let go of the connection; the next use opens another.
@@ -105,7 +120,7 @@ class PostgresStore:
         >>> PostgresStore("postgresql://host/quorate").close()
         """
         with self._lock:
-            self._drop()
+            self._held.drop()
 
 
 def check_driver() -> None:

@@ -80,6 +80,7 @@ def admit(
                 rows[one.caller] += len(one.queries)
                 if one.id is not None:
                     taken.append((change.ledger, one.caller, one.id, one.body, owner, change.at))
+                    before[one.caller, one.id] = one.body, owner, change.at, None
         except QuorateError as error:
             results[place] = error
     if limited := {caller: count for caller, count in rows.items() if caller in change.state.keys}:

@@ -105,7 +105,10 @@ def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[[int], 
     replay = _Replay(ledger, key)
     while True:
         with store.transaction(ledger) as statements:
-            part = _part(statements, ledger, len(replay.macs) + 1)
+            try:
+                part = _part(statements, ledger, len(replay.macs) + 1)
+            except (ValueError, TypeError):
+                return _found(replay, f"entries after {len(replay.macs)} cannot be read")
             rows = _rows(statements, ledger, part)
             for entry in part:
                 problem = replay.add(entry, rows.pop(entry.seq, []))

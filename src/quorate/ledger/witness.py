@@ -1,7 +1,7 @@
 """How far a ledger had come when it was last charged: the memory that an old copy of a ledger does not have.
 
 One mark lies beside the model and one in the owner's state folder, so that restoring the whole model folder shows too.
-A mark is written after each charge is on the disk and before it is used.
+A mark is written after each change is on the disk and before it is used.
 """
 
 import fcntl
@@ -93,10 +93,11 @@ class Witness:
         """
         return [mark for mark in map(self._read, (self._beside, self._outside)) if mark is not None]
 
-    def write(self, mark: Mark, *, anew: bool = False) -> None:
+    def write(self, mark: Mark, *, near: bool = False, anew: bool = False) -> None:
         """Write the marks, unless they have come further; `anew` is for a ledger that begins, or was restored.
 
-        The mark in the owner's state folder is left out where that folder cannot be written.
+        `near` writes the one beside the model alone: nothing was charged. The mark in the owner's state folder is
+        left out where that folder cannot be written.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +109,8 @@ class Witness:
             self._advance(self._beside, mark, text, anew)
         except OSError as error:
             raise LedgerRefused(f"{self._beside} cannot be written: {error.strerror}") from None
+        if near:
+            return
         try:
             self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._advance(self._outside, mark, text, anew)
@@ -155,9 +158,11 @@ def write_whole(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+    new = not path.exists()
     os.replace(beside, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    if new:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
