@@ -55,7 +55,7 @@ class Change:
         self.seq, self._mac, self._state = head.seq, head.mac, head.state
         self.at = max(time.time(), 0.0 if head.state is None else head.state.at)
         self.appended = 0
-        self.charged = self.restored = False
+        self.charged = self.anew = False
 
     @classmethod
     def read(cls, statements: Statements, ledger: str, key: bytes, seen: Head) -> "Change":
@@ -105,7 +105,7 @@ class Change:
         self.charged = (
             self.charged or before is None or kind in ("moved", "restored") or self._state.spent > before.spent
         )
-        self.restored = self.restored or kind == "restored"
+        self.anew = self.anew or kind == "restored"
         return entry.seq
 
     def write(self) -> None:

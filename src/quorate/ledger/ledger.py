@@ -4,9 +4,8 @@ A charge is on the disk, and its mark beside it, before anything is drawn for it
 it by a keyed hash, and whoever opens the ledger reads and checks all of them.
 """
 
-import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,9 @@ from quorate.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.ledger.budget import LeasedBudget
 from quorate.ledger.chain import Entry, keyed_hash
 from quorate.ledger.change import Change, Head
+from quorate.ledger.files import folder_of, make_key, read_key
 from quorate.ledger.keys import Keys, token_of
+from quorate.ledger.notes import Notes
 from quorate.ledger.owner import is_gone, owner_name
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
@@ -24,7 +25,7 @@ from quorate.ledger.rules import Key, State
 from quorate.ledger.sqlite import SQLiteStore
 from quorate.ledger.store import Store, is_url
 from quorate.ledger.verify import Verification, check_chain, check_marks, read_entries
-from quorate.ledger.views import Activity, LedgerView, Refusal, view_of
+from quorate.ledger.views import LedgerView, view_of
 from quorate.ledger.witness import Witness
 from quorate.memory import Admitted, Asked, Outcome, Query
 from quorate.privacy import Budget
@@ -32,11 +33,10 @@ from quorate.privacy import Budget
 __all__ = ["Ledger"]
 
 _NO_QUORUM = -1  # as in `quorate.mechanisms`, which this folder does not know
-_REFUSALS = 1000  # kept for the owner to look at
-_KEY = "ledger.key"
+_ID = 16
 
 
-class Ledger:
+class Ledger(Notes):
     """What a model has spent and may spend, kept so that no crash, copy or restart gives any of it back.
 
     >>> import tempfile
@@ -51,7 +51,8 @@ class Ledger:
     """
 
     def __init__(self, store: Store, *, fingerprint: str, folder: Path, key: bytes) -> None:
-        self._store, self._fingerprint, self._key = store, fingerprint, key
+        self._store, self._key = store, key
+        self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
         self._seen = Head()
         self._witness = Witness(folder, fingerprint, key)
         self._keys = Keys()
@@ -76,11 +77,11 @@ class Ledger:
         ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget()
         Budget(epsilon=1, delta=0, order=inf, left=100.0%)
         """
-        folder = _folder(place, folder)
+        folder = folder_of(place, folder)
         if is_url(place):
             check_driver()
         store: Store = PostgresStore(str(place)) if is_url(place) else SQLiteStore.create(Path(place))
-        made = cls(store, fingerprint=fingerprint, folder=folder, key=_make_key(folder))
+        made = cls(store, fingerprint=fingerprint, folder=folder, key=make_key(folder))
         opened = {
             "fingerprint": fingerprint,
             "epsilon": budget.epsilon,
@@ -110,10 +111,10 @@ class Ledger:
             self._witness.write(change.mark(), anew=True)
             change.committed(self._seen)
 
-        with self._store.transaction(self._fingerprint, written) as statements:
-            if statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._fingerprint,)):
+        with self._store.transaction(self._id, written) as statements:
+            if statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._id,)):
                 raise InvalidInput(f"{self.place} holds a ledger of this model already; it is never overwritten")
-            change = Change(statements, self._fingerprint, self._key, self._seen)
+            change = Change(statements, self._id, self._key, self._seen)
             change.append("opened", dict(opened))
             if run is not None:
                 self._keep_run(change, run)
@@ -133,12 +134,16 @@ class Ledger:
         made = cls._unchecked(place, fingerprint=fingerprint, folder=folder)
         found = made.verify()
         if found.problems:
+            made.close_store()
             raise LedgerRefused(f"the ledger at {made.place} is refused: {'; '.join(found.problems)}")
+        if made.state().fingerprint != fingerprint:
+            made.close_store()
+            raise LedgerRefused(f"the ledger at {made.place} belongs to another model")
         return made
 
     @classmethod
     def _unchecked(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
-        folder = _folder(place, folder)
+        folder = folder_of(place, folder)
         if is_url(place):
             check_driver()
             store: Store = PostgresStore(str(place))
@@ -148,7 +153,18 @@ class Ledger:
                 raise LedgerRefused(
                     f"{store.place} is missing: without its ledger a model has no budget and answers nothing"
                 )
-        return cls(store, fingerprint=fingerprint, folder=folder, key=_read_key(folder))
+        return cls(store, fingerprint=fingerprint, folder=folder, key=read_key(folder))
+
+    def exists(self) -> bool:
+        """Return whether the place holds a ledger of this model.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").exists()
+        True
+        """
+        with self._store.transaction(self._id) as statements:
+            return bool(statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._id,)))
 
     @contextmanager
     def change(self) -> Iterator[Change]:
@@ -166,11 +182,11 @@ class Ledger:
         def written() -> None:
             assert change is not None
             if change.appended or change.charged:
-                self._witness.write(change.mark(), near=not change.charged, anew=change.restored)
+                self._witness.write(change.mark(), near=not change.charged, anew=change.anew)
             change.committed(self._seen)
 
-        with self._store.transaction(self._fingerprint, written) as statements:
-            change = Change.read(statements, self._fingerprint, self._key, self._seen)
+        with self._store.transaction(self._id, written) as statements:
+            change = Change.read(statements, self._id, self._key, self._seen)
             yield change
             change.write()
 
@@ -225,7 +241,7 @@ class Ledger:
         change.statements.run(
             "INSERT INTO quorate_secret VALUES (?, 'run', ?) ON CONFLICT (ledger, name) "
             "DO UPDATE SET value = excluded.value",
-            (self._fingerprint, noise),
+            (self._id, noise),
         )
 
     def run(self) -> int | None:
@@ -244,7 +260,7 @@ class Ledger:
         return noise
 
     def _run_mac(self, noise: int) -> str:
-        return keyed_hash(self._key, b"run", self._fingerprint.encode(), str(noise).encode())
+        return keyed_hash(self._key, b"run", self._id.encode(), str(noise).encode())
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them.
@@ -302,7 +318,7 @@ class Ledger:
         except LedgerRefused as error:
             unmarked = (str(error),)
         try:
-            found = check_marks(check_chain(self._store, self._fingerprint, self._key, self._run_mac), marks)
+            found = check_marks(check_chain(self._store, self._id, self._key, self._run_mac), marks)
         except LedgerRefused as error:
             found = Verification(entries=0, head="", problems=(str(error),))
         return replace(found, problems=found.problems + unmarked)
@@ -316,59 +332,7 @@ class Ledger:
         ...     [entry.event.kind for entry in ledger.entries()]
         ['opened']
         """
-        return read_entries(self._store, self._fingerprint, start)
-
-    def activity(self, since: float = 0.0) -> list[Activity]:
-        """Return what was answered in each minute since a time, oldest first.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").activity()
-        []
-        """
-        with self._store.transaction(self._fingerprint) as statements:
-            rows = statements.run(
-                "SELECT minute, answered, no_quorums, repeated, refused FROM quorate_activity "
-                "WHERE ledger = ? AND minute >= ? ORDER BY minute",
-                (self._fingerprint, int(since)),
-            )
-        return [Activity(*row) for row in rows]
-
-    def note_refusals(self, refusals: Iterable[Refusal]) -> None:
-        """Note that callers were refused, for the owner to see; the oldest notes are dropped.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.note_refusals([Refusal(at=1.0, caller="alice", code="quota_spent")])
-        ...     ledger.refusals()
-        [Refusal(at=1.0, caller='alice', code='quota_spent')]
-        """
-        with self._store.transaction(self._fingerprint) as statements:
-            statements.run_many(
-                "INSERT INTO quorate_refusal VALUES (?, ?, ?, ?)",
-                [(self._fingerprint, one.at, one.caller, one.code) for one in refusals],
-            )
-            statements.run(
-                "DELETE FROM quorate_refusal WHERE ledger = ? AND at < (SELECT min(at) FROM (SELECT at FROM "
-                "quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?) AS latest)",
-                (self._fingerprint, self._fingerprint, _REFUSALS),
-            )
-
-    def refusals(self, limit: int = 20) -> list[Refusal]:
-        """Return the latest refusals, newest first.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").refusals()
-        []
-        """
-        with self._store.transaction(self._fingerprint) as statements:
-            rows = statements.run(
-                "SELECT at, caller, code FROM quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?",
-                (self._fingerprint, int(limit)),
-            )
-        return [Refusal(*row) for row in rows]
+        return read_entries(self._store, self._id, start)
 
     def add_key(
         self, name: str, *, scopes: Sequence[str] = ("ask",), quota: int | None = None, per_minute: int | None = None
@@ -421,6 +385,15 @@ class Ledger:
         """
         with self.change() as change:
             change.charged = True
+        self.close_store()
+
+    def close_store(self) -> None:
+        """Let go of the file or the connection. The next use opens it again.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").close_store()
+        """
         self._store.close()
 
 
@@ -433,35 +406,3 @@ def _secret(change: Change) -> int | None:
         "SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (change.ledger,)
     )
     return int(found[0][0]) if found else None
-
-
-def _folder(place: str | Path, folder: Path | None) -> Path:
-    if folder is None:
-        if is_url(place):
-            raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
-        return Path(place).absolute().parent
-    return Path(folder).absolute()
-
-
-def _make_key(folder: Path) -> bytes:
-    """Return the key beside the model, made where there is none yet."""
-    try:
-        with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise InvalidInput(f"{folder / _KEY} cannot be written: {error.strerror}") from None
-    return _read_key(folder)
-
-
-def _read_key(folder: Path) -> bytes:
-    try:
-        key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
-    except (OSError, ValueError):
-        raise LedgerRefused(f"{folder / _KEY} is missing or is no key: without it nothing proves the ledger") from None
-    if len(key) != 32:
-        raise LedgerRefused(f"{folder / _KEY} is no key: it has {len(key)} bytes, not 32")
-    return key

@@ -63,13 +63,17 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
     if (folder / _NAME).exists():
         raise InvalidInput(f"the ledger of {folder} is in a database already")
     new = Ledger._unchecked(url, fingerprint=fingerprint, folder=folder)
-    try:
-        new.state()  # an earlier move came so far
-    except LedgerRefused:
-        _copy(Ledger._unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder), new)
-    problems = new.verify().problems
+    old = Ledger._unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder)
+    if not new.exists():
+        _copy(old, new)
+    elif old.state().moved is None:
+        raise InvalidInput(f"{new.place} holds another ledger of this model, which did not come from {old.place}")
+    problems = check_chain(new._store, new._id, new._key, new._run_mac).problems
     if problems:
         raise LedgerRefused(f"the ledger that was moved to {new.place} is refused: {'; '.join(problems)}")
+    with new.change() as change:
+        change.charged = change.anew = True  # a move that was interrupted may have left the marks of the old ledger
+    old.close_store()
     # A password belongs in $QUORATE_LEDGER or in a password file, not here.
     write_whole(folder / _NAME, json.dumps({"place": without_password(url)}))
     return new
@@ -79,12 +83,13 @@ def _copy(old: Ledger, new: Ledger) -> None:
     """Close the account in one place, then open it in the other."""
     state = old.state()
     marks = [] if state.moved else list(old._witness.marks())  # an interrupted move may have made new marks
-    found = check_marks(check_chain(old._store, old._fingerprint, old._key, old._run_mac), marks)
+    found = check_marks(check_chain(old._store, old._id, old._key, old._run_mac), marks)
     if found.problems:
         raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(found.problems)}")
-    if any(not is_gone(lease.owner, silent=state.at - lease.seen) for lease in state.leases.values()):
-        raise InvalidInput("a process has some of the budget out on lease; stop the server, then move the ledger")
     with old.change() as change:
+        leases = change.state.leases.values()
+        if any(not is_gone(lease.owner, silent=change.at - lease.seen) for lease in leases):
+            raise InvalidInput("a process has some of the budget out on lease; stop the server, then move the ledger")
         if change.state.moved is None:
             change.append("moved", {"to": new.place})
         state = change.state
@@ -113,7 +118,7 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
     ledger = Ledger._unchecked(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
-    problems = check_chain(ledger._store, ledger._fingerprint, ledger._key, ledger._run_mac).problems
+    problems = check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac).problems
     if problems:
         raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(problems)}")
     marks = [mark.spent for mark in ledger._witness.readable()]

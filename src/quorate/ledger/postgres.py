@@ -29,8 +29,9 @@ class _Statements:
         self._cursor.execute(statement.replace("?", "%s"), values)
         return self._cursor.fetchall() if self._cursor.description else []
 
-    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         self._cursor.executemany(statement.replace("?", "%s"), rows)
+        return max(0, self._cursor.rowcount)
 
 
 class _Held:
@@ -109,7 +110,7 @@ class PostgresStore:
                     )
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(7309453761)")  # two processes may come at once
-                for statement in TABLES.format(bytes="BYTEA").split(";"):
+                for statement in TABLES.format(bytes="BYTEA", by_key="").split(";"):
                     if statement.strip():
                         connection.execute(statement)
         return connection

@@ -1,6 +1,5 @@
 """Requests and answers in a ledger: each answer is kept before it leaves, and an id is answered once."""
 
-import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -151,12 +150,10 @@ def keep(
     >>> keep.__name__
     'keep'
     """
-    wanted: dict[str, list[bytes]] = {}
-    for caller, query in fresh:
-        wanted.setdefault(caller, []).append(query)
-    standing = recall(change, wanted)
-    new = {query: label for query, label in fresh.items() if query not in standing}
-    known.update({**fresh, **standing})
+    new = _insert(change, fresh)
+    known.update(fresh)
+    if len(new) < len(fresh):  # somebody else answered some of these queries meanwhile: those answers stand
+        known.update(recall(change, _by_caller(fresh.keys() - new.keys())))
     held = _requests(change, asked)
     results: list[Outcome | QuorateError] = []
     done: list[tuple[Asked, Outcome]] = []
@@ -188,9 +185,31 @@ def keep(
     }
     if new or done or body["returned"]:
         seq = change.append("answered", body)
-        _write(change, seq, new, done)
+        _write(change, seq, done)
     _count(change, body)
     return results
+
+
+def _insert(change: Change, fresh: Mapping[Query, int]) -> dict[Query, int]:
+    """Keep answers under the number of the entry that comes next, and return those that were not kept already."""
+    seq = change.seq + 1
+    rows = [(change.ledger, caller, query, label, seq) for (caller, query), label in fresh.items()]
+    kept = change.statements.run_many(
+        "INSERT INTO quorate_answer VALUES (?, ?, ?, ?, ?) ON CONFLICT (ledger, caller, query) DO NOTHING", rows
+    )
+    if kept == len(rows):
+        return dict(fresh)
+    mine = change.statements.run(
+        "SELECT caller, query FROM quorate_answer WHERE ledger = ? AND seq = ?", (change.ledger, seq)
+    )
+    return {(caller, bytes(query)): fresh[caller, bytes(query)] for caller, query in mine}
+
+
+def _by_caller(queries: Iterable[Query]) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    for caller, query in queries:
+        found.setdefault(caller, []).append(query)
+    return found
 
 
 def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
@@ -199,22 +218,17 @@ def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -
     >>> take_over.__name__
     'take_over'
     """
-    new = {(caller, bytes(query)): int(label) for caller, query, label in answers}
+    new = _insert(change, {(caller, bytes(query)): int(label) for caller, query, label in answers})
     done = [(Asked(caller, [], name, bytes(body)), unpack(outcome)) for caller, name, body, outcome in requests]
-    body = {"lease": "", "answered": 0, "no_quorums": 0, "repeated": 0, "refused": 0, "returned": {}}
-    seq = change.append("answered", body | {"digest": _digest(new.items(), done)})
     change.statements.run_many(
         "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, NULL)",
         [(change.ledger, one.caller, one.id, one.body, change.at) for one, _ in done],
     )
-    _write(change, seq, new, done)
+    body = {"lease": "", "answered": 0, "no_quorums": 0, "repeated": 0, "refused": 0, "returned": {}}
+    _write(change, change.append("answered", body | {"digest": _digest(new.items(), done)}), done)
 
 
-def _write(change: Change, seq: int, new: Mapping[Query, int], done: Sequence[tuple[Asked, Outcome]]) -> None:
-    change.statements.run_many(
-        "INSERT INTO quorate_answer VALUES (?, ?, ?, ?, ?)",
-        [(change.ledger, caller, query, label, seq) for (caller, query), label in new.items()],
-    )
+def _write(change: Change, seq: int, done: Sequence[tuple[Asked, Outcome]]) -> None:
     given_up = [(change.ledger, one.caller, one.id) for one, outcome in done if _empty(outcome)]
     change.statements.run_many(
         "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
@@ -242,22 +256,26 @@ def _count(change: Change, body: Mapping[str, Any]) -> None:
         )
 
 
-def answer_row(caller: str, query: bytes, label: int) -> tuple[bytes, ...]:
+def answer_row(caller: str, query: bytes, label: int) -> bytes:
     """Return an answer as it counts in its entry's digest.
 
-    >>> answer_row("a", b"query", 1)
-    (b'answer', b'a', b'query', b'1')
+    >>> answer_row("a", b"query", 1).hex()
+    '000000000000000161000000000000000571756572790000000000000001'
     """
-    return b"answer", caller.encode(), bytes(query), str(label).encode()
+    return _parts(caller.encode(), bytes(query)) + label.to_bytes(8, "big", signed=True)
 
 
-def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> tuple[bytes, ...]:
+def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> bytes:
     """Return a request as it counts in its entry's digest.
 
-    >>> len(request_row("a", "id", b"body", b"outcome"))
-    5
+    >>> request_row("a", "id", b"body", b"") == request_row("a", "i", b"dbody", b"")
+    False
     """
-    return b"request", caller.encode(), name.encode(), bytes(body), hashlib.sha256(bytes(outcome)).digest()
+    return b"request" + _parts(caller.encode(), name.encode(), bytes(body), bytes(outcome))
+
+
+def _parts(*parts: bytes) -> bytes:
+    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
 
 
 def _digest(new: Iterable[tuple[Query, int]], done: Sequence[tuple[Asked, Outcome]]) -> str:

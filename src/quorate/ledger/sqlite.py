@@ -27,8 +27,8 @@ class _Statements:
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()
 
-    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.executemany(statement, rows)
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        return max(0, self._connection.executemany(statement, rows).rowcount)
 
 
 class SQLiteStore:
@@ -67,7 +67,7 @@ class SQLiteStore:
             raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
         made = cls(path)
         with made.transaction("") as statements:
-            for statement in TABLES.format(bytes="BLOB").split(";"):
+            for statement in TABLES.format(bytes="BLOB", by_key=" WITHOUT ROWID").split(";"):
                 statements.run(statement)
         return made
 
@@ -147,7 +147,7 @@ class SQLiteStore:
             self._drop()
         if self._connection is None:
             address = f"{self.path.as_uri()}?mode=rw"  # never makes a file
-            connection = sqlite3.connect(address, uri=True, timeout=60, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(address, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
             self._connection, self._file = connection, (found.st_dev, found.st_ino)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA synchronous = FULL")

@@ -10,7 +10,8 @@ from quorate.errors import InvalidInput
 
 __all__ = ["TABLES", "Statements", "Store", "is_url", "without_password"]
 
-# One text for both stores: `{bytes}` is the type of byte strings, and `?` stands for a value.
+# One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
+# keys where a store can do that, and `?` stands for a value.
 TABLES = """
 CREATE TABLE IF NOT EXISTS quorate_snapshot (
     ledger TEXT PRIMARY KEY, seq BIGINT NOT NULL, head TEXT NOT NULL, state TEXT NOT NULL, mac TEXT NOT NULL);
@@ -21,10 +22,10 @@ CREATE TABLE IF NOT EXISTS quorate_secret (
     ledger TEXT NOT NULL, name TEXT NOT NULL, value BIGINT NOT NULL, PRIMARY KEY (ledger, name));
 CREATE TABLE IF NOT EXISTS quorate_request (
     ledger TEXT NOT NULL, caller TEXT NOT NULL, id TEXT NOT NULL, body {bytes} NOT NULL, owner TEXT NOT NULL,
-    at DOUBLE PRECISION NOT NULL, outcome {bytes}, seq BIGINT, PRIMARY KEY (ledger, caller, id));
+    at DOUBLE PRECISION NOT NULL, outcome {bytes}, seq BIGINT, PRIMARY KEY (ledger, caller, id)){by_key};
 CREATE TABLE IF NOT EXISTS quorate_answer (
     ledger TEXT NOT NULL, caller TEXT NOT NULL, query {bytes} NOT NULL, label BIGINT NOT NULL, seq BIGINT NOT NULL,
-    PRIMARY KEY (ledger, caller, query));
+    PRIMARY KEY (ledger, caller, query)){by_key};
 CREATE TABLE IF NOT EXISTS quorate_activity (
     ledger TEXT NOT NULL, minute BIGINT NOT NULL, answered BIGINT NOT NULL, no_quorums BIGINT NOT NULL,
     repeated BIGINT NOT NULL, refused BIGINT NOT NULL, PRIMARY KEY (ledger, minute));
@@ -46,8 +47,8 @@ class Statements(Protocol):
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """Run one statement and return the rows it finds."""
 
-    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each of these rows of values."""
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run one statement for each of these rows of values, and return how many rows of the ledger it changed."""
 
 
 class Store(Protocol):

@@ -1,0 +1,226 @@
+"""Load and timing of the server, through real HTTP, with the client on the same machine.
+
+The twin with privacy switched off is the same application with a session that answers the plain plurality and keeps
+nothing. It exists here alone. The timing test plants a delay in close votes, to show that it would see one.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quorate.cli.load import binary_request, json_request
+
+__all__ = ["service_figures"]
+
+Figure = tuple[str, float | None, str]
+
+_FEATURES, _TEACHERS, _CONNECTIONS = 20, 1000, 64
+_PACE = 20.0  # milliseconds, as `quorate serve` has it
+_DELAY = 0.002  # seconds, planted in close votes
+
+
+def service_figures(quick: bool) -> Iterator[Figure]:
+    """Measure answers a second and their waiting time, single and in batches, with and without privacy; then timing.
+
+    >>> service_figures.__name__
+    'service_figures'
+    """
+    with tempfile.TemporaryDirectory(prefix="quorate-bench-") as home:
+        folder = _model(Path(home) / "bench", queries=400_000)
+        yield from _load_figures(folder, quick)
+        yield from _timing_figures(folder, quick)
+
+
+def _load_figures(folder: Path, quick: bool) -> Iterator[Figure]:
+    singles, batches = (3000, 400) if quick else (20_000, 3000)
+    rates: dict[str, dict[str, float]] = {}
+    for kind in ("served", "plain"):
+        rates[kind] = {}
+        with _server(folder, kind, pace=_PACE) as port:
+            _ask(port, _requests(json_request, 500, 1), _CONNECTIONS)  # warm
+            total, seconds = _ask(port, _requests(json_request, singles, 1), _CONNECTIONS)
+            rates[kind]["singles"] = singles / total
+            if kind == "served":
+                yield "service.single_answers_per_second", singles / total, "1/s"
+                yield "service.single_p99_milliseconds", 1000 * float(np.quantile(seconds, 0.99)), "ms"
+            for name, write in (("json", json_request), ("binary", binary_request)):
+                total, _ = _ask(port, _requests(write, batches, 64), 16)
+                rates[kind][name] = 64 * batches / total
+                if kind == "served":
+                    yield f"service.rows_per_second.batch64.{name}", 64 * batches / total, "1/s"
+    for name in ("singles", "json", "binary"):
+        yield f"service.speed_over_no_privacy.{name}", rates["served"][name] / rates["plain"][name], "ratio"
+
+
+def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
+    """Tell close votes from clear ones by the time of their answers: the area under the curve, from 0.5 (cannot)."""
+    arm = 500 if quick else 5000
+    for kind in ("served", "slow"):
+        for pace in (_PACE, 0.0):
+            with _server(folder, kind, pace=pace) as port:
+                _ask(port, _requests(json_request, 200, 1), 8)
+                clear = np.random.default_rng().permutation(2 * arm) < arm
+                requests = [
+                    json_request("bench", _queries(1, clear=bool(one)), _id(number)) for number, one in enumerate(clear)
+                ]
+                _, seconds = _ask(port, requests, 8 if pace else 1)
+            distance = abs(_area(seconds[clear], seconds[~clear]) - 0.5)
+            yield f"service.timing.{kind}.{'paced' if pace else 'not_paced'}.auc_from_half", distance, "share"
+
+
+def _area(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the probability that one of the first is below one of the second, ties counted half."""
+    _, inverse, counts = np.unique(np.concatenate([first, second]), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    above = ranks[first.size :].sum() - second.size * (second.size + 1) / 2
+    return float(above / (first.size * second.size))
+
+
+def _model(folder: Path, *, queries: int) -> Path:
+    """Fit a model whose budget pays for the whole bench: its guarantee is worth nothing, its work is the same."""
+    from quorate.predictors import PrivateClassifier, save
+
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(30 * _TEACHERS, _FEATURES))
+    y = (X[:, 0] > 0).astype(int)
+    made = PrivateClassifier(
+        epsilon=1e6, teachers=_TEACHERS, aggregator="quorum", queries=queries, no_quorums=queries // 2, classes=[0, 1]
+    )
+    return save(made.fit(X, y), folder)
+
+
+def _queries(rows: int, *, clear: bool = True) -> np.ndarray:
+    X = np.random.default_rng().normal(size=(rows, _FEATURES))
+    X[:, 0] = np.sign(X[:, 0]) * (8 if clear else 1e-3)
+    if not clear:
+        X[:, 1:] *= 0.01
+    return X
+
+
+def _requests(write: Any, number: int, rows: int) -> list[bytes]:
+    return [write("bench", _queries(rows), _id(place)) for place in range(number)]
+
+
+def _id(number: int) -> str:
+    return f"{number}-{os.urandom(6).hex()}"
+
+
+def _ask(port: int, requests: Sequence[bytes], connections: int) -> tuple[float, np.ndarray]:
+    """Send the requests from a process of its own."""
+    told = {"port": port, "connections": connections, "lengths": [len(request) for request in requests]}
+    client = subprocess.run(
+        [sys.executable, "-m", "quorate.cli.load"],
+        input=json.dumps(told).encode() + b"\n" + b"".join(requests),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    seen = json.loads(client.stdout)
+    if set(seen["status"]) != {200}:
+        raise RuntimeError(f"the server answered with {sorted(set(seen['status']))}")
+    return seen["total"], np.array(seen["seconds"])
+
+
+@contextmanager
+def _server(folder: Path, kind: str, *, pace: float) -> Iterator[int]:
+    """Serve the model: as `quorate serve` does, without privacy, or with a delay planted in close votes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["-m", "quorate.cli", "serve", str(folder), "--no-keys", "--port", str(port), "--pace", str(pace)]
+    if kind != "served":
+        command = ["-m", "quorate.cli.bench_service", kind, str(folder), str(port), str(pace)]
+    process = subprocess.Popen(  # noqa: S603  this program
+        [sys.executable, *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    try:
+        _wait(port, process)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+                probe.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                if probe.recv(12).endswith(b"200"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise RuntimeError("the server did not start")
+
+
+class _Plain:
+    """A session that answers the plain plurality, pays nothing and keeps nothing."""
+
+    def __init__(self, ensemble: Any) -> None:
+        self._ensemble = ensemble
+
+    def ask_all(self, requests: Sequence[Any]) -> list[Any]:
+        from quorate.exchange import Replies, rows_of
+        from quorate.privacy import Cost
+
+        places = [(place, row) for place, request in enumerate(requests) for row in range(len(request.X))]
+        labels = self._ensemble.count(rows_of(requests, places)).put_to(lambda votes: votes.argmax(axis=1))
+        ends = np.cumsum([len(request.X) for request in requests])
+        return [
+            Replies(labels=part, refused=np.zeros(len(part), dtype=np.bool_), spent=Cost(0.0))
+            for part in np.split(labels, ends[:-1])
+        ]
+
+
+class _Slow:
+    """A session that takes longer over close votes: a leak, planted."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def ask_all(self, requests: Sequence[Any]) -> Any:
+        if any(abs(request.X[:, 0]).min() < 1 for request in requests):
+            time.sleep(_DELAY)
+        return self._session.ask_all(requests)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def main(kind: str, folder: str, port: str, pace: str) -> None:
+    """Serve a twin of the application, for the figures above.
+
+    >>> main.__name__
+    'main'
+    """
+    import uvicorn
+
+    from quorate.predictors import load
+    from quorate.service.app import make_app
+    from quorate.service.model import Model
+    from quorate.service.settings import Settings
+
+    settings = Settings.of(folder, port=int(port), keys=False, pace_ms=float(pace))
+    classifier = load(folder, lease=settings.lease)
+    own = Model.of("bench", classifier)
+    session: Any = _Plain(classifier.session_.ensemble) if kind == "plain" else _Slow(classifier.session_)
+    model = Model("bench", session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)
+    uvicorn.run(make_app([model], settings), host="127.0.0.1", port=int(port), access_log=False, log_level="error")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
