@@ -23,6 +23,12 @@ from quorate.session import Request, Session
 UNIT = Cost(renyi=1 / 64)
 
 
+@pytest.fixture(autouse=True)
+def large_leases(monkeypatch):
+    """With 64 units in all, a fiftieth is one unit."""
+    monkeypatch.setattr(leases, "_SHARES", 1)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def make(request, tmp_path):
     """Return what makes a ledger of 64 units, or opens it once more, in either store."""
@@ -152,6 +158,16 @@ def test_two_who_wait_for_each_other_do_not_wait_for_long(make, monkeypatch):
     assert ledgers[0].verify().sound
 
 
+def test_a_crash_loses_a_fiftieth_at_most(make, monkeypatch):
+    monkeypatch.setattr(leases, "_SHARES", 50)
+    ledger = make()
+    small = Cost(renyi=1 / 8192)
+    ledger.budget(lease=10**6).spend(small)
+    assert ledger.view().left == 1 - 163 / 8192
+    ledger.budget(lease=10**6).spend(UNIT)  # a lease of one: two would be more
+    assert ledger.view().left == 1 - (163 + 128) / 8192
+
+
 class Refused(Exception):
     pass
 
@@ -160,10 +176,9 @@ def test_a_commit_that_fails_leaves_nothing_to_spend(make, monkeypatch):
     """Found in review: what was leased was at hand before it was on the disk."""
     ledger = make()
     budget = ledger.budget(lease=8)
-    monkeypatch.setattr(ledger._witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
-    with pytest.raises(Refused):
+    with monkeypatch.context() as patch, pytest.raises(Refused):
+        patch.setattr(ledger._witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
         budget.spend(UNIT)
-    monkeypatch.undo()
     assert budget._at_hand == (0, 0)
     budget.spend(UNIT)
     assert 64 - left_in(ledger) in (8, 16)  # whether or not the first reached the disk

@@ -9,9 +9,11 @@ from typing import Literal
 from cyclopts import App, CycloptsError
 
 from quorate import __version__
+from quorate.cli.keys import keys
+from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
 
-__all__ = ["app", "bench", "demo", "fit", "main", "plan", "predict"]
+__all__ = ["app", "bench", "demo", "fit", "main", "plan", "predict", "serve"]
 
 app = App(
     name="quorate",
@@ -54,7 +56,7 @@ def demo(
 
 
 @app.command
-def bench(name: Literal["mechanisms", "classifier"], *, quick: bool = False, json: bool = False) -> int:
+def bench(name: Literal["mechanisms", "classifier", "service"], *, quick: bool = False, json: bool = False) -> int:
     """Measure the figures this project promises, each against its bar. Exit code 1 if one does not hold.
 
     Parameters
@@ -286,6 +288,50 @@ def predict(
     from quorate.cli.predict import run_predict
 
     return run_predict(folder, queries, out=out, on_no_quorum=on_no_quorum, caller=caller, report=report, as_json=json)
+
+
+@app.command
+def serve(
+    model: Path,
+    *more: Path,
+    host: str = "127.0.0.1",
+    port: int = 8900,
+    workers: int = 1,
+    pace: float = 20.0,
+    lease: int = 100,
+    keys: bool = True,
+) -> int:
+    """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
+
+    Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit` wrote it. It is served under the name of its folder.
+    more
+        More models.
+    host
+        The address to listen on. By default only this machine can reach it.
+    port
+        The port to listen on.
+    workers
+        How many processes answer.
+    pace
+        Answers leave at whole multiples of so many milliseconds after the question came; 0 lets them go at once.
+    lease
+        How many no-quorums (or queries, where each is paid for) a worker takes out of the budget at a time. A crash
+        loses what it has not used.
+    keys
+        Whether callers need a key. Without keys only this machine may reach the server.
+    """
+    from quorate.cli.serve import run_serve
+
+    return run_serve([model, *more], host=host, port=port, workers=workers, pace=pace, lease=lease, keys=keys)
+
+
+app.command(ledger)
+app.command(keys)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

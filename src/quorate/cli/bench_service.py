@@ -20,7 +20,7 @@ import numpy as np
 
 from quorate.cli.load import binary_request, json_request
 
-__all__ = ["service_figures"]
+__all__ = ["main", "service_figures"]
 
 Figure = tuple[str, float | None, str]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Load", "binary_request", "json_request", "run_load"]
+__all__ = ["binary_request", "json_request", "main", "run_load"]
 
 _END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
@@ -44,12 +44,8 @@ def _request(model: str, body: bytes, more: bytes) -> bytes:
     return head.encode() + more + b"\r\n" + body
 
 
-class Load(asyncio.Protocol):
-    """One connection: sends the next request as soon as the last is answered.
-
-    >>> Load(lambda: None, lambda number, seconds, status: None).waiting
-    -1
-    """
+class _Connection(asyncio.Protocol):
+    """One connection: sends the next request as soon as the last is answered."""
 
     def __init__(self, take: Callable[[], tuple[int, bytes] | None], note: Callable[[int, float, int], None]) -> None:
         self._take, self._note = take, note
@@ -105,7 +101,7 @@ async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[
     loop = asyncio.get_running_loop()
     began = time.perf_counter()
     made = [
-        (await loop.create_connection(lambda: Load(lambda: next(left, None), note), "127.0.0.1", port))[1]
+        (await loop.create_connection(lambda: _Connection(lambda: next(left, None), note), "127.0.0.1", port))[1]
         for _ in range(connections)
     ]
     await asyncio.gather(*(one.done for one in made if one.done is not None))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeasedBudget"]
 
+_SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned
 _PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
 _PAUSE = 0.02  # seconds between two looks
@@ -73,11 +74,11 @@ class LeasedBudget(Budget):
         ...     path = pathlib.Path(folder) / "a.sqlite"
         ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
         ...     budget = ledger.budget(lease=4)
-        ...     budget.spend(Cost(renyi=0.125))
+        ...     budget.spend(Cost(renyi=1 / 1024))
         ...     before = ledger.view().left
         ...     budget.give_back(all=True)
-        ...     before, ledger.view().left
-        (0.5, 0.875)
+        ...     1024 * before, 1024 * ledger.view().left
+        (1020.0, 1023.0)
         """
         check_process("this budget", self._process)
         with self._held():
@@ -140,7 +141,8 @@ class LeasedBudget(Budget):
         payable = _times((left[0] + self._at_hand[0], left[1] + self._at_hand[1]), unit)
         # Near the end a lease is small, so that nobody keeps what others need.
         others = len(state.leases.keys() - {self._ledger.session})
-        wanted = max(min(most, payable), min(self._lease, payable // (2 * (others + 1))))
+        share = _times(state.capacity, unit) // _SHARES
+        wanted = max(min(most, payable), min(self._lease, share, payable // (2 * (others + 1))))
         renyi, slack = (max(0, wanted * one - have) for one, have in zip(unit, self._at_hand, strict=True))
         if renyi or slack:
             body = {"lease": self._ledger.session, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}

@@ -1,0 +1,93 @@
+"""The ledger of a model, opened without the model, and what may be shown of it."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quorate.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from quorate.ledger import Key, Ledger, LedgerView
+
+__all__ = ["key_figures", "ledger_figures", "model_fingerprint", "opened_ledger"]
+
+
+@contextmanager
+def opened_ledger(model: Path) -> "Iterator[Ledger]":
+    """Open the ledger of a model, and close it afterwards. A ledger that is not sound is refused.
+
+    >>> with opened_ledger(Path("no such folder")):
+    ...     pass
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    fingerprint = model_fingerprint(model)
+    from quorate.ledger import find_ledger
+
+    found = find_ledger(model, fingerprint=fingerprint)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def model_fingerprint(model: Path) -> str:
+    """Return what binds a ledger to its model.
+
+    >>> model_fingerprint(Path("no such folder"))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    try:
+        return hashlib.sha256((model / "manifest.json").read_bytes()).hexdigest()
+    except OSError:
+        raise InvalidInput(f"{model} is not a model: it has no manifest.json") from None
+
+
+def ledger_figures(view: "LedgerView") -> dict[str, Any]:
+    """Return what a ledger says, as JSON takes it.
+
+    >>> from types import SimpleNamespace
+    >>> view = SimpleNamespace(place="ledger.sqlite", entries=1, head="ab", epsilon=1.0, delta=0.0, order=float("inf"),
+    ...     spent_epsilon=0.25, left=0.75, leases=(), keys=())
+    >>> ledger_figures(view)["left"], ledger_figures(view)["order"]
+    (0.75, None)
+    """
+    return {
+        "place": view.place,
+        "entries": view.entries,
+        "head": view.head,
+        "epsilon": view.epsilon,
+        "delta": view.delta,
+        "order": view.order if math.isfinite(view.order) else None,
+        "epsilon_spent": view.spent_epsilon,
+        "left": view.left,
+        "leases": [{"id": lease.id, "owner": lease.owner, "share": lease.share} for lease in view.leases],
+        "keys": [key_figures(key) for key in view.keys],
+    }
+
+
+def key_figures(key: "Key") -> dict[str, Any]:
+    """Return what may be shown of a key: never its secret, nor the hash of it.
+
+    >>> from types import SimpleNamespace
+    >>> key = SimpleNamespace(id="a1", name="alice", scopes=("ask",), quota=None, per_minute=None, used=3, created=0.0,
+    ...     revoked=False, hash="5ec4e7")
+    >>> sorted(key_figures(key))
+    ['created', 'id', 'name', 'per_minute', 'quota', 'revoked', 'scopes', 'used']
+    """
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "quota": key.quota,
+        "per_minute": key.per_minute,
+        "used": key.used,
+        "created": key.created,
+        "revoked": key.revoked,
+    }

@@ -1,0 +1,174 @@
+"""What a model has spent, and whether its ledger is sound: `quorate ledger`."""
+
+import json as jsons
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from cyclopts import App
+
+from quorate.errors import InvalidInput, LedgerRefused
+
+if TYPE_CHECKING:
+    from quorate.ledger import Ledger
+
+__all__ = ["ledger"]
+
+ledger = App(name="ledger", help="Show, verify, export, move or restore what a model has spent.")
+
+
+@ledger.command(name="show")
+def _show(model: Path, *, json: bool = False) -> int:
+    """Show what was promised, what is spent, what is out on lease, and how many keys there are.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit` wrote it.
+    json
+        Print one JSON object, with all leases and keys, instead of a table.
+    """
+    from quorate.cli.account import ledger_figures, opened_ledger
+    from quorate.cli.fit import show_bill
+
+    with opened_ledger(model) as found:
+        figures = ledger_figures(found.view())
+    if not json:
+        leases = figures["leases"]
+        keys = [key for key in figures["keys"] if not key["revoked"]]
+        figures |= {
+            "left": f"{100 * figures['left']:.2f}%",
+            "order": "infinite" if figures["order"] is None else figures["order"],
+            "leases": f"{len(leases)} out, {100 * sum(lease['share'] for lease in leases):.2f}% of the budget",
+            "keys": f"{len(keys)} in use, {len(figures['keys']) - len(keys)} revoked",
+        }
+    show_bill(f"The ledger of {model}", figures, as_json=json)
+    return 0
+
+
+@ledger.command(name="verify")
+def _verify(model: Path, *, json: bool = False) -> int:
+    """Read all of the ledger and check every entry. Exit code 1 if it was edited, cut short, exchanged or rolled back.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit` wrote it.
+    json
+        Print one JSON object.
+    """
+    made = _verified(model)
+    if json:
+        print(jsons.dumps(made))
+    elif made["sound"]:
+        print(f"sound: {made['entries']:,} entries, head {made['head']}")
+    else:
+        for problem in made["problems"]:
+            print(f"quorate: {problem}", file=sys.stderr)
+    return 0 if made["sound"] else 1
+
+
+@ledger.command(name="export")
+def _export(model: Path, *, out: Path | None = None) -> int:
+    """Write every entry of the ledger as a line of JSON, oldest first.
+
+    Entries hold amounts, counts, names of keys and hashes of their secrets. They hold no query and no answer.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit` wrote it.
+    out
+        The file to write. Without it the entries are printed.
+    """
+    from quorate.cli.account import opened_ledger
+    from quorate.cli.fit import check_new_file
+
+    if out is not None:
+        check_new_file(out)
+    with opened_ledger(model) as found:
+        if out is None:
+            _write_entries(found, sys.stdout)
+            return 0
+        try:
+            with out.open("w", encoding="utf-8") as file:
+                count = _write_entries(found, file)
+        except OSError as error:
+            raise InvalidInput(f"{out} could not be written: {error.strerror}") from None
+    print(f"quorate: {count:,} entries written to {out}", file=sys.stderr)
+    return 0
+
+
+@ledger.command(name="move")
+def _move(model: Path, url: str, *, json: bool = False) -> int:
+    """Move the ledger of a stopped model into a PostgreSQL database, so that several hosts can share it.
+
+    The file stays where it is and can spend nothing more. The model folder names the database from then on: copy the
+    folder to each host.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit` wrote it.
+    url
+        The database: postgresql://user@host/name. Its password belongs in ~/.pgpass or PGPASSWORD, not here.
+    json
+        Print what the ledger says now as one JSON object.
+    """
+    from quorate.cli.account import ledger_figures, model_fingerprint
+    from quorate.ledger import move
+
+    moved = move(model, url, fingerprint=model_fingerprint(model))
+    if json:
+        print(jsons.dumps(ledger_figures(moved.view())))
+    else:
+        print(f"quorate: the ledger of {model} is at {moved.place} now", file=sys.stderr)
+    moved.close()
+    return 0
+
+
+@ledger.command(name="restore")
+def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool = False) -> int:
+    """Accept a ledger from a backup. What was spent after the backup was made is charged first.
+
+    Parameters
+    ----------
+    model
+        The model, with the ledger from the backup in its folder.
+    charge
+        What to charge: what the marks of this machine say was spent, or, where they are lost, all there is.
+    json
+        Print what the ledger says now as one JSON object.
+    """
+    from quorate.cli.account import ledger_figures, model_fingerprint
+    from quorate.ledger import restore
+
+    view = restore(model, fingerprint=model_fingerprint(model), charge=charge)
+    if json:
+        print(jsons.dumps(ledger_figures(view)))
+    else:
+        left = f"{100 * view.left:.2f}% of the budget is left"
+        print(f"quorate: the ledger of {model} is in use again; {left}", file=sys.stderr)
+    return 0
+
+
+def _verified(model: Path) -> dict[str, Any]:
+    """Return what reading all of it says. A ledger that is refused at the door is not sound either."""
+    from quorate.cli.account import opened_ledger
+
+    try:
+        with opened_ledger(model) as found:
+            made = found.verify()
+    except LedgerRefused as error:
+        return {"sound": False, "entries": None, "head": None, "problems": [str(error)]}
+    return {"sound": not made.problems, "entries": made.entries, "head": made.head, "problems": list(made.problems)}
+
+
+def _write_entries(found: "Ledger", file: TextIO) -> int:
+    count = 0
+    for entry in found.entries():
+        event = entry.event
+        line = {"seq": entry.seq, "at": event.at, "kind": event.kind, "body": event.body, "mac": entry.mac}
+        file.write(jsons.dumps(line) + "\n")
+        count += 1
+    return count

@@ -1,0 +1,37 @@
+"""Models behind HTTP: `quorate serve`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from quorate.cli.account import model_fingerprint
+from quorate.errors import InvalidInput
+
+__all__ = ["run_serve"]
+
+
+def run_serve(
+    models: Sequence[Path], *, host: str, port: int, workers: int, pace: float, lease: int, keys: bool
+) -> int:
+    """Check what can be checked beforehand, and serve until told to stop. Exit code 1 if the server did not start.
+
+    >>> told = {"port": 8900, "workers": 1, "pace": 20.0, "lease": 100}
+    >>> run_serve([Path("model")], host="0.0.0.0", keys=False, **told)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: without keys a server listens on loopback alone (127.0.0.1, ::1 or localhost)...
+    """
+    try:
+        from quorate.service import Settings, serve
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
+    if not 0 <= port < 2**16:
+        raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
+    settings = Settings.of(*models, host=host, port=port, workers=workers, pace_ms=pace, lease=lease, keys=keys)
+    for model in models:
+        model_fingerprint(model)
+    if sys.stderr.isatty():  # logs are for programs
+        shown = f"[{host}]" if ":" in host else host
+        need = f"callers need a key: quorate keys add {models[0]} NAME" if keys else "everybody on this machine may ask"
+        print(f"quorate: the dashboard is at http://{shown}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
+    return serve(settings)

@@ -1,0 +1,15 @@
+"""Pages for people: the dashboard and the description of the API. They load nothing and run no script.
+
+    dashboard_page             models, budgets, traffic, keys, refusals, ledgers
+    docs_page                  the OpenAPI document, to be read
+    CONTENT_SECURITY_POLICY    the header to serve both with: our own style and an icon, nothing else
+
+The templates escape every value. Neither page can show a feature, an answer or a vote: none is handed to it.
+"""
+
+from quorate.service.pages.dashboard import dashboard_page
+from quorate.service.pages.docs import docs_page
+from quorate.service.pages.style import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH
+from quorate.service.pages.views import ModelView
+
+__all__ = ["CONTENT_SECURITY_POLICY", "STYLE", "STYLE_HASH", "ModelView", "dashboard_page", "docs_page"]

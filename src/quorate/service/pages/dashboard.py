@@ -1,0 +1,101 @@
+"""The dashboard: what is promised, what is left, what was asked, who may ask, and whether the ledger is sound."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from quorate.service.errors import PROBLEMS
+from quorate.service.pages.charts import chart_of
+from quorate.service.pages.rendering import figure, percent_left, render
+from quorate.service.pages.views import ModelView
+
+if TYPE_CHECKING:
+    from quorate.ledger import Activity, Key, LedgerView, Refusal
+
+__all__ = ["dashboard_page"]
+
+_REFRESH = 30  # seconds after which the page asks for itself again
+_KEYS_SHOWN = 10  # the rest unfolds
+_LOW = 0.1  # of the budget: from here on the page says so
+
+
+def dashboard_page(models: Sequence[ModelView], *, at: float) -> str:
+    """Return the dashboard of these models as one HTML document, as of `at` (seconds since 1970).
+
+    >>> page = dashboard_page([], at=0.0)
+    >>> "No model is served" in page, "1970-01-01 00:00:00" in page
+    (True, True)
+    """
+    return render(
+        "dashboard.html", page="dashboard", models=[_shown(model, at) for model in models], at=at, refresh=_REFRESH
+    )
+
+
+def _shown(model: ModelView, at: float) -> dict[str, Any]:
+    """Return everything the template needs to show one model: texts and shares, nothing to compute."""
+    made = {
+        "view": model,
+        "guarantee": f"All answers of this model, taken together, are {model.claim}.",
+        "problems": () if model.verification is None else model.verification.problems,
+        "verified": model.verification,
+        "readable": model.view is not None,
+    }
+    return made if model.view is None else made | _of_ledger(model, model.view, at)
+
+
+def _of_ledger(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, Any]:
+    in_use = [_key_row(key) for key in ledger.keys if not key.revoked]
+    names = {key.id: key.name for key in ledger.keys}
+    return {
+        **_budget(ledger.left, sum(lease.share for lease in ledger.leases)),
+        "leases": ledger.leases,
+        "cards": _cards(model.activity, at, len(ledger.leases)),
+        "charts": [
+            chart_of(model.activity, at=at, title="Last 60 minutes", spans=60, minutes=1),
+            chart_of(model.activity, at=at, title="Last 24 hours", spans=48, minutes=30),
+        ],
+        "first_keys": in_use[:_KEYS_SHOWN],
+        "more_keys": in_use[_KEYS_SHOWN:],
+        "revoked": [_key_row(key) for key in ledger.keys if key.revoked],
+        "refusals": [_refusal_row(refusal, names) for refusal in model.refusals],
+    }
+
+
+def _budget(left: float, taken: float) -> dict[str, Any]:
+    shown = percent_left(left)
+    return {
+        "left": min(max(left, 0.0), 1.0),
+        "exact": repr(float(left)),
+        "valuenow": shown,
+        "percent": "less than 0.01%" if shown == "0.00" and left > 0 else f"{shown}%",
+        "low": left < _LOW,
+        "spent_up": left <= 0,
+        "taken": f"{100 * taken:.2f}%" if taken else "",  # by leases that are open: used or not, nobody knows
+    }
+
+
+def _cards(activity: "Sequence[Activity]", at: float, leases: int) -> list[dict[str, str]]:
+    day = [minute for minute in activity if minute.minute > 60 * (at // 60) - 24 * 3600]
+    counted = {
+        "answered, 24 hours": sum(minute.answered for minute in day),
+        "no quorum, 24 hours": sum(minute.no_quorums for minute in day),
+        "asked again, free": sum(minute.repeated for minute in day),
+        "refused, 24 hours": sum(minute.refused for minute in day),
+        "leases out": leases,
+    }
+    return [{"name": name, "shown": figure(count)} for name, count in counted.items()]
+
+
+def _key_row(key: "Key") -> dict[str, Any]:
+    allowed = "" if key.quota is None else f" of {figure(key.quota)}"
+    pace = "" if key.per_minute is None else f", {figure(key.per_minute)} a minute"
+    share = None if not key.quota else min(key.used / key.quota, 1.0)
+    return {"key": key, "used": f"{figure(key.used)}{allowed}{pace}", "share": share}
+
+
+def _refusal_row(refusal: "Refusal", names: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "at": refusal.at,
+        "who": names.get(refusal.caller, refusal.caller) or "without a key",
+        "code": refusal.code,
+        "told": PROBLEMS[refusal.code].sentence if refusal.code in PROBLEMS else "",
+    }
