@@ -176,9 +176,10 @@ def test_a_commit_that_fails_leaves_nothing_to_spend(make, monkeypatch):
     """Found in review: what was leased was at hand before it was on the disk."""
     ledger = make()
     budget = ledger.budget(lease=8)
-    with monkeypatch.context() as patch, pytest.raises(Refused):
+    with monkeypatch.context() as patch:
         patch.setattr(ledger._witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
-        budget.spend(UNIT)
+        with pytest.raises(Refused):
+            budget.spend(UNIT)
     assert budget._at_hand == (0, 0)
     budget.spend(UNIT)
     assert 64 - left_in(ledger) in (8, 16)  # whether or not the first reached the disk
