@@ -4,9 +4,11 @@ from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.between_thresholds import BetweenThresholds
 from quorate.mechanisms.confident_max import ConfidentMax
 from quorate.mechanisms.dissent import Dissent
+from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.noisy_sum import NoisySum
 from quorate.mechanisms.quorum import Quorum
+from quorate.mechanisms.relabel import Relabel, Relabelled
 from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority
 from quorate.mechanisms.stability import StabilityTest
@@ -17,9 +19,12 @@ __all__ = [
     "BetweenThresholds",
     "ConfidentMax",
     "Dissent",
+    "ExponentialChoice",
     "NoisyMax",
     "NoisySum",
     "Quorum",
+    "Relabel",
+    "Relabelled",
     "SharpMajority",
     "SoftMajority",
     "StabilityTest",

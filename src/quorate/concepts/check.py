@@ -1,0 +1,134 @@
+"""The contract of a class of hypotheses, checked by brute force on a small point set."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from quorate.concepts.concept import Concept, Dichotomies, sauer
+from quorate.concepts.points import Labels, Points, check_queries
+from quorate.errors import InvalidInput
+
+__all__ = ["check_concept"]
+
+_MOST_POINTS = 12  # all labelings of these are looked at
+_LABELINGS = 32  # of a larger set
+
+Row = tuple[int, ...]
+
+
+def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Labels], bool] | None = None) -> None:
+    """Raise AssertionError, with what is wrong, unless the class keeps its contract on the points of `X` (at most 12).
+
+    Checked: representatives give different labels and all of them; repeating and reordering points changes nothing;
+    the dichotomies of a part of the points are those of the whole, restricted; Sauer's bound and the growth bound
+    hold; mistakes, tallies and picks agree with counting one by one, also on points that are not among those that
+    define the candidates; the exponential mechanism's probabilities that follow from the tally are those of a list;
+    the empirical risk minimiser has the fewest mistakes. `realizable(points, labels)` is a second opinion, if you have
+    one, on whether some hypothesis gives the distinct points these labels.
+
+    >>> from quorate.concepts import Thresholds
+    >>> check_concept(Thresholds(), [1.0, 2.0, 2.0, 5.0])
+    >>> check_concept(Thresholds(), [1.0, 2.0], realizable=lambda points, labels: True)
+    Traceback (most recent call last):
+    ...
+    AssertionError: dichotomies: (1, 0) is realizable and missing
+    """
+    points = check_queries(X, features=concept.features)
+    if len(points) > _MOST_POINTS:
+        raise InvalidInput(f"check_concept takes at most {_MOST_POINTS} points, not {len(points)}")
+    distinct = np.unique(points, axis=0)
+    rows = _rows(concept.dichotomies(distinct), distinct)
+    _check_bounds(concept, distinct, rows)
+    if realizable is not None:
+        for row in itertools.product((0, 1), repeat=len(distinct)):
+            known, there = bool(realizable(distinct, np.array(row, dtype=np.int64))), row in rows
+            _require(there or not known, f"dichotomies: {row} is realizable and missing")
+            _require(known or not there, f"dichotomies: {row} is listed and not realizable")
+    _check_repeats(concept, distinct, rows)
+    _check_parts(concept, distinct, rows)
+    for defining in (points, points[::2]):
+        _check_counts(concept.dichotomies(defining), defining, points)
+    for labels in _labelings(len(distinct)):
+        _check_erm(concept, distinct, labels, rows)
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise AssertionError(text)
+
+
+def _labelings(count: int) -> Iterator[Labels]:
+    """Yield all labelings of a few points, or some of them, spread by an odd step."""
+    every = 2**count
+    for number in range(min(every, _LABELINGS)):
+        code = number * 0x9E3779B1 % every
+        yield np.array([code >> bit & 1 for bit in range(count)], dtype=np.int64)
+
+
+def _rows(dichotomies: Dichotomies, points: Points) -> set[Row]:
+    """Return the labels that the representatives give, which must all be different."""
+    listed = [tuple(candidate.predict(points).tolist()) for candidate in dichotomies]
+    for labels, times in Counter(listed).items():
+        _require(times == 1, f"dichotomies: {labels} has {times} representatives")
+        _require(set(labels) <= {0, 1}, f"predict: labels must be 0 and 1, not {labels}")
+    return set(listed)
+
+
+def _check_bounds(concept: Concept, distinct: Points, rows: set[Row]) -> None:
+    count, dimension = len(distinct), concept.vc_dimension
+    _require(len(rows) <= sauer(count, dimension), f"vc_dimension: {len(rows)} dichotomies pass Sauer's bound")
+    _require(len(rows) <= concept.growth(count), f"growth: {len(rows)} dichotomies pass growth({count})")
+    _require(concept.growth(count) <= sauer(count, dimension), "growth: larger than Sauer's bound")
+    _require(concept.growth(0) == len(concept.dichotomies(distinct[:0])) == 1, "growth: no points have one dichotomy")
+    for size in range(dimension + 1, min(count, dimension + 2) + 1):
+        for chosen in itertools.combinations(range(count), size):
+            shown = {tuple(row[place] for place in chosen) for row in rows}
+            _require(len(shown) < 2**size, f"vc_dimension: {dimension}, and {size} points are shattered")
+
+
+def _check_repeats(concept: Concept, distinct: Points, rows: set[Row]) -> None:
+    again = np.concatenate([distinct[::-1], distinct, distinct[:1]])
+    dichotomies = concept.dichotomies(again)
+    _require(len(dichotomies) == len(rows), "dichotomies: repeated points change their number")
+    _require(_rows(dichotomies, distinct) == rows, "dichotomies: repeated or reordered points change them")
+    spoiled = np.concatenate([distinct, np.full((1, concept.features), np.nan)])
+    _require(_rows(concept.dichotomies(spoiled), distinct) == rows, "dichotomies: a row with a missing value counts")
+
+
+def _check_parts(concept: Concept, distinct: Points, rows: set[Row]) -> None:
+    for left_out in range(len(distinct)):
+        part = np.delete(distinct, left_out, axis=0)
+        expected = {row[:left_out] + row[left_out + 1 :] for row in rows}
+        found = _rows(concept.dichotomies(part), part)
+        _require(found == expected, "dichotomies: those of a part of the points are not those of all, restricted")
+
+
+def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points) -> None:
+    """Hold mistakes, tallies and picks against the predictions of each candidate, for many labelings."""
+    names = [tuple(candidate.predict(defining).tolist()) for candidate in dichotomies]
+    shown = np.array([candidate.predict(points) for candidate in dichotomies]).reshape(len(names), len(points))
+    for labels in _labelings(len(points)):
+        expected = (shown != labels).sum(axis=1)
+        found = dichotomies.mistakes(points, labels)
+        _require(found.tolist() == expected.tolist(), "mistakes: not those of the candidates")
+        tally = dichotomies.tally(points, labels)
+        counts = np.bincount(expected, minlength=len(labels) + 1)
+        _require(tally.counts.tolist() == counts.tolist(), "tally: counts are not those of the candidates")
+        picked = [(m, tally.pick(m, rank)) for m in range(counts.size) for rank in range(counts[m])]
+        law = Counter({tuple(one.predict(defining).tolist()): math.exp(-m / 2) for m, one in picked})
+        listed = Counter({name: math.exp(-m / 2) for name, m in zip(names, expected.tolist(), strict=True)})
+        _require(law == listed, "tally: picks do not reach every candidate once, at its own number of mistakes")
+    spoiled = np.concatenate([points, points[:1], np.full((1, points.shape[1]), np.inf)])
+    extra = np.concatenate([labels, np.full(min(1, len(labels)), 7), [0]])
+    found = dichotomies.tally(spoiled, extra).counts
+    _require(found[: counts.size].tolist() == counts.tolist(), "tally: a row that cannot be used counts")
+
+
+def _check_erm(concept: Concept, points: Points, labels: Labels, rows: set[Row]) -> None:
+    found = int((concept.fit_erm(points, labels).predict(points) != labels).sum())
+    least = min(sum(a != b for a, b in zip(row, labels.tolist(), strict=True)) for row in rows)
+    _require(found == least, f"fit_erm: {found} mistakes where {least} are possible")

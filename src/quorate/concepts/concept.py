@@ -1,0 +1,160 @@
+"""What every class of hypotheses knows about itself."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from quorate.checks import check_count
+from quorate.concepts.hypothesis import Hypothesis
+from quorate.concepts.points import Labels, Points, check_points, usable_points, usable_rows
+from quorate.concepts.tally import ListedTally, Tally
+from quorate.errors import Infeasible
+
+__all__ = ["LISTED", "Concept", "Dichotomies", "sauer"]
+
+LISTED = 2**26  # candidates that are listed one by one, at most
+
+
+def sauer(points: int, dimension: int) -> int:
+    """Return how many dichotomies a class of this VC dimension has on this many points, at most (Sauer 1972).
+
+    >>> sauer(4, 2), sauer(2, 5)
+    (11, 4)
+    """
+    return sum(math.comb(points, size) for size in range(min(points, dimension) + 1))
+
+
+class Dichotomies(ABC):
+    """The candidates on a point set: one representative of each way in which the class labels the points.
+
+    Representatives depend on the points alone, never on a label. `tally` and `mistakes` take any labelled points,
+    also others than those that define the candidates. A set of candidates of your own defines `__len__`,
+    `_candidate(index)` and perhaps `_mistakes(points, labels)` or `_tally(points, labels)`, where it knows a fast way.
+
+    >>> from quorate.concepts import Intervals
+    >>> dichotomies = Intervals().dichotomies([1.0, 2.0])
+    >>> [candidate.predict([1.0, 2.0]).tolist() for candidate in dichotomies]
+    [[0, 0], [1, 0], [1, 1], [0, 1]]
+    """
+
+    features: int
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many dichotomies there are."""
+
+    @abstractmethod
+    def _candidate(self, index: int) -> Hypothesis:
+        """Return the representative of this index, which is in range."""
+
+    def __getitem__(self, index: int) -> Hypothesis:
+        if not 0 <= index < len(self):
+            raise IndexError("there are not so many dichotomies")
+        return self._candidate(int(index))
+
+    def __iter__(self) -> Iterator[Hypothesis]:
+        return (self._candidate(index) for index in range(len(self)))
+
+    def tally(self, X: Any, y: Any) -> Tally:
+        """Count the candidates by their mistakes on labelled points.
+
+        >>> from quorate.concepts import Intervals
+        >>> Intervals().dichotomies([1.0, 2.0]).tally([1.0, 2.0, 2.0], [0, 1, 1]).counts
+        array([1, 1, 1, 1])
+        """
+        return self._tally(*usable_rows(X, y, features=self.features))
+
+    def mistakes(self, X: Any, y: Any) -> Labels:
+        """Return the number of mistakes of every candidate, in their order.
+
+        >>> from quorate.concepts import Thresholds
+        >>> Thresholds().dichotomies([1.0, 2.0]).mistakes([1.0, 2.0], [0, 1])
+        array([1, 0, 1])
+        """
+        if len(self) > LISTED:
+            raise Infeasible(f"more than {LISTED} candidates are not listed; use tally, which counts them")
+        return np.asarray(self._mistakes(*usable_rows(X, y, features=self.features)), dtype=np.int64)
+
+    def _tally(self, points: Points, labels: Labels) -> Tally:
+        return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))
+
+    def _mistakes(self, points: Points, labels: Labels) -> Any:
+        found = [np.count_nonzero(self[index]._predict(points) != labels) for index in range(len(self))]
+        return np.array(found, dtype=np.int64)
+
+
+class Concept(ABC):
+    """A class of hypotheses with finite VC dimension.
+
+    A class of your own says how many `features` it reads, its `vc_dimension`, and defines `_dichotomies(points)`, which
+    returns one representative of each dichotomy of the points; repeated points may be among them. Run it through
+    `check_concept`.
+
+    >>> from quorate.concepts import Thresholds
+    >>> Thresholds().vc_dimension, Thresholds(both_directions=True).vc_dimension
+    (1, 2)
+    """
+
+    features: int
+
+    @property
+    @abstractmethod
+    def vc_dimension(self) -> int:
+        """The VC dimension, or an upper bound where the class says so."""
+
+    @property
+    def dual_vc_dimension(self) -> int | None:
+        """The VC dimension of the points as functions of the hypotheses, or None where it is not known.
+
+        >>> from quorate.concepts import Intervals
+        >>> Intervals().dual_vc_dimension
+        2
+        """
+        return None
+
+    def growth(self, points: int) -> int:
+        """Return how many dichotomies this many points have at most: exact for the class or Sauer's bound.
+
+        >>> from quorate.concepts import Thresholds
+        >>> Thresholds(both_directions=True).growth(10)
+        20
+        """
+        points = check_count("points", points, least=0)
+        return min(self._growth(points), sauer(points, self.vc_dimension))
+
+    def dichotomies(self, X: Any) -> Dichotomies:
+        """Return one representative of each dichotomy of the distinct points of `X`.
+
+        >>> from quorate.concepts import Thresholds
+        >>> len(Thresholds().dichotomies([1.0, 2.0, 2.0]))
+        3
+        """
+        points = check_points(X, features=self.features)
+        self._check_size(len(points))
+        return self._dichotomies(usable_points(points, features=self.features))
+
+    def fit_erm(self, X: Any, y: Any) -> Hypothesis:
+        """Return a hypothesis with the fewest mistakes on these rows. It is not private: nothing is charged.
+
+        >>> from quorate.concepts import Thresholds
+        >>> Thresholds().fit_erm([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1])
+        Threshold(cut=2.5, upward=True)
+        """
+        points, labels = usable_rows(X, y, features=self.features)
+        tally = self.dichotomies(X)._tally(points, labels)
+        return tally.pick(int(np.flatnonzero(tally.counts)[0]), 0)
+
+    @abstractmethod
+    def _dichotomies(self, points: Points) -> Dichotomies:
+        """Return the candidates for checked points."""
+
+    def _check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies. It is public, unlike which of them can be used."""
+        check_count("rows", rows, least=0)
+
+    def _growth(self, points: int) -> int:
+        """Return a bound of the class's own on the number of dichotomies."""
+        return sauer(points, self.vc_dimension)

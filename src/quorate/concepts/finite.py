@@ -1,0 +1,103 @@
+"""Any list of predicates or fitted classifiers, as a class of hypotheses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, keep
+from quorate.concepts.concept import Concept, Dichotomies
+from quorate.concepts.hypothesis import Hypothesis
+from quorate.concepts.points import Points
+from quorate.errors import InvalidInput
+
+__all__ = ["Finite", "Member"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member(Hypothesis):
+    """One of a list: a function from a matrix of points to one label a row, or a classifier with `predict`.
+
+    >>> Member(features=1, index=0, rule=lambda X: X[:, 0] > 2).predict([1.0, 3.0])
+    array([0, 1])
+    """
+
+    features: int
+    index: int
+    rule: Any
+
+    def _predict(self, points: Points) -> Any:
+        ask: Callable[[Points], Any] = getattr(self.rule, "predict", self.rule)
+        labels = np.asarray(ask(points)) if len(points) else np.empty(0, dtype=np.int64)
+        if labels.shape != (len(points),) or not ((labels == 0) | (labels == 1)).all():
+            raise InvalidInput(f"hypothesis {self.index} of the list must give one label, 0 or 1, for each row")
+        return labels.astype(np.int64)
+
+
+@dataclass(frozen=True, init=False)
+class Finite(Concept):
+    """A class that lists its members: functions from a matrix of points to labels 0 and 1, or fitted classifiers.
+
+    The members must be public: a classifier fitted on private rows is not. A member must label a point by that point
+    alone.
+
+    >>> from functools import partial
+    >>> rules = [partial(np.less, 2.0), partial(np.less, 5.0)]
+    >>> finite = Finite([lambda X, rule=rule: rule(X[:, 0]) for rule in rules], features=1)
+    >>> finite.fit_erm([1.0, 3.0, 6.0], [0, 0, 1]).index
+    1
+    """
+
+    members: tuple[Any, ...]
+    features: int
+
+    def __init__(self, members: Sequence[Any], *, features: int) -> None:
+        keep(self, members=tuple(members), features=check_count("features", features))
+        if not self.members:
+            raise InvalidInput("members must name at least one hypothesis")
+        for index, member in enumerate(self.members):
+            if not callable(getattr(member, "predict", member)):
+                raise InvalidInput(
+                    f"member {index} must be a function or have a predict method, not {type(member).__name__}"
+                )
+
+    @property
+    def vc_dimension(self) -> int:
+        """An upper bound: the logarithm of the number of members, in base 2, rounded down.
+
+        >>> Finite([np.zeros, np.ones, np.empty, abs], features=1).vc_dimension
+        2
+        """
+        return len(self.members).bit_length() - 1
+
+    def _growth(self, points: int) -> int:
+        return len(self.members) if points >= len(self.members).bit_length() else int(2**points)
+
+    def _dichotomies(self, points: Points) -> Dichotomies:
+        return _Members([self._member(index) for index in range(len(self.members))], points)
+
+    def _member(self, index: int) -> Member:
+        return Member(features=self.features, index=index, rule=self.members[index])
+
+
+class _Members(Dichotomies):
+    """The first member for each row of labels that occurs."""
+
+    def __init__(self, members: list[Member], points: Points) -> None:
+        self.features = members[0].features
+        labels: dict[bytes, Member] = {}
+        for member in members:
+            labels.setdefault(_packed(member._predict(points)), member)
+        self._chosen = list(labels.values())
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def _candidate(self, index: int) -> Hypothesis:
+        return self._chosen[index]
+
+
+def _packed(labels: NDArray[np.int64]) -> bytes:
+    return np.packbits(labels.astype(np.bool_)).tobytes()

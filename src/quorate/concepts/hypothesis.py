@@ -1,0 +1,50 @@
+"""A hypothesis: a function from points to the labels 0 and 1."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quorate.concepts.points import Labels, Points, check_queries
+
+__all__ = ["Constant", "Hypothesis"]
+
+
+class Hypothesis(ABC):
+    """What a class of concepts is made of; `predict` gives each point its label.
+
+    A hypothesis of your own says how many `features` it reads and defines `_predict(points)`.
+
+    >>> issubclass(Constant, Hypothesis)
+    True
+    """
+
+    features: int
+
+    def predict(self, X: Any) -> Labels:
+        """Return the label, 0 or 1, of each row.
+
+        >>> Constant(features=2, label=1).predict([[0.0, 1.0], [2.0, 3.0]])
+        array([1, 1])
+        """
+        return np.asarray(self._predict(check_queries(X, features=self.features)), dtype=np.int64)
+
+    @abstractmethod
+    def _predict(self, points: Points) -> Any:
+        """Return the labels of checked points, as whole numbers or booleans."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Hypothesis):
+    """One label for all.
+
+    >>> Constant(features=1, label=0).predict([1.0, 2.0])
+    array([0, 0])
+    """
+
+    features: int
+    label: int
+
+    def _predict(self, points: Points) -> Any:
+        return np.full(len(points), self.label)

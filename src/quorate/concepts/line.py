@@ -1,0 +1,52 @@
+"""Cut points on a line, and what is right and wrong on either side of them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cut_points", "cuts_between", "lead_below", "mistakes_upward"]
+
+Values = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+def cuts_between(low: Values, high: Values) -> Values:
+    """Return for low < high a number halfway, above `low` and at most `high`: `x >= cut` tells the two apart.
+
+    >>> cuts_between(np.array([1.0, 1.0]), np.array([2.0, np.nextafter(1.0, 2.0)])) > 1.0
+    array([ True,  True])
+    """
+    middle = low / 2 + high / 2
+    return np.where((middle > low) & (middle <= high), middle, high)
+
+
+def cut_points(values: Values) -> Values:
+    """Return one cut between each two neighbours among the distinct values, in rising order.
+
+    >>> cut_points(np.array([3.0, 1.0, 1.0, 2.0]))
+    array([1.5, 2.5])
+    """
+    distinct = np.unique(values)
+    return cuts_between(distinct[:-1], distinct[1:])
+
+
+def lead_below(cuts: Values, values: Values, labels: Whole) -> Whole:
+    """Return for each cut how many more ones than zeros lie below it. `cuts` are in rising order.
+
+    >>> lead_below(np.array([1.5, 2.5]), np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1]))
+    array([-1,  0])
+    """
+    order = np.argsort(values)
+    lead = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(2 * labels[order] - 1, out=lead[1:])
+    return lead[np.searchsorted(values[order], cuts, side="left")]  # a value at a cut is not below it
+
+
+def mistakes_upward(cuts: Values, values: Values, labels: Whole) -> Any:
+    """Return for each cut the mistakes of saying 1 at and above it and 0 below.
+
+    >>> mistakes_upward(np.array([1.5, 2.5]), np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1]))
+    array([0, 1])
+    """
+    return np.count_nonzero(labels == 0) + lead_below(cuts, values, labels)

@@ -1,0 +1,72 @@
+"""How many candidates make how many mistakes: all that a private choice among them needs to know."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.concepts.hypothesis import Hypothesis
+from quorate.errors import InvalidInput
+
+__all__ = ["ListedTally", "Tally"]
+
+Counts = NDArray[np.int64]
+
+
+class Tally(ABC):
+    """Candidates grouped by their number of mistakes on one labelled set, with a way to fetch each of them.
+
+    `counts[m]` says how many candidates make m mistakes, and `pick(m, rank)` is the one of this rank among them, so
+    that a rank drawn uniformly is a uniform choice. It is as private as the labels it was made from: it has no text
+    and no copy, and only a mechanism should read it.
+
+    >>> from quorate.concepts import Thresholds
+    >>> tally = Thresholds().dichotomies([1.0, 2.0, 3.0]).tally([1.0, 2.0, 3.0], [0, 1, 1])
+    >>> tally
+    <sealed tally>
+    >>> tally.counts, tally.pick(0, 0)
+    (array([1, 2, 1, 0]), Threshold(cut=1.5, upward=True))
+    """
+
+    counts: Counts
+
+    def pick(self, mistakes: int, rank: int) -> Hypothesis:
+        """Return the candidate of this rank, from 0, among those that make this many mistakes.
+
+        >>> from quorate.concepts import Thresholds
+        >>> Thresholds().dichotomies([1.0, 2.0]).tally([1.0, 2.0], [0, 1]).pick(0, 0).cut
+        1.5
+        """
+        if not (0 <= mistakes < self.counts.size and 0 <= rank < self.counts[mistakes]):
+            raise InvalidInput("pick takes a number of mistakes that occurs and a rank below its count")
+        return self._pick(int(mistakes), int(rank))
+
+    @abstractmethod
+    def _pick(self, mistakes: int, rank: int) -> Hypothesis:
+        """Return the candidate; both numbers are in range."""
+
+    def __repr__(self) -> str:
+        return "<sealed tally>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a tally cannot be copied, pickled or stored: put it to a mechanism")
+
+
+class ListedTally(Tally):
+    """A tally from the mistakes of every candidate, one by one.
+
+    >>> tally = ListedTally(np.array([2, 0, 2]), "abc".__getitem__, rows=2)
+    >>> tally.counts, tally.pick(2, 1)
+    (array([1, 0, 2]), 'c')
+    """
+
+    def __init__(
+        self, mistakes: NDArray[np.integer[Any]], candidate: Callable[[int], Hypothesis], *, rows: int
+    ) -> None:
+        self.counts = np.bincount(mistakes, minlength=rows + 1)
+        self._mistakes, self._candidate = mistakes, candidate
+
+    def _pick(self, mistakes: int, rank: int) -> Hypothesis:
+        return self._candidate(int(np.flatnonzero(self._mistakes == mistakes)[rank]))

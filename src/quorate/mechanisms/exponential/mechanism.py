@@ -1,0 +1,118 @@
+"""ExponentialChoice picks a candidate with probability proportional to exp(-epsilon * mistakes / 2).
+
+Claim (replace-one units; the candidates do not depend on the private rows; a unit moves the number of mistakes of each
+candidate by at most `sensitivity`): one choice is epsilon-DP, and its Renyi divergence is at most
+order * epsilon**2 / 8. Where the candidates are the dichotomies of the private points themselves this claim does not
+hold, and the choice must stay inside of a mechanism that accounts for it, such as relabelling. Proof: PROOF.md.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from quorate.checks import check_count, check_delta, check_positive
+from quorate.concepts import Hypothesis, Tally
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.exponential.exact import draw_below, draw_level
+from quorate.mechanisms.orders import smallest_epsilon
+from quorate.noise import NoiseSource, system_noise
+from quorate.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
+
+__all__ = ["ExponentialChoice"]
+
+
+@dataclass(frozen=True, init=False)
+class ExponentialChoice:
+    """The exponential mechanism on numbers of mistakes, drawn exactly.
+
+    >>> from quorate.concepts import Thresholds
+    >>> cover = Thresholds().dichotomies([1.0, 2.0, 3.0])  # of public points
+    >>> ExponentialChoice(epsilon=1.0).choose(cover.tally([2.1] * 100 + [2.9] * 100, [0] * 100 + [1] * 100))
+    Threshold(cut=2.5, upward=True)
+    """
+
+    epsilon_per_choice: float
+    sensitivity: int
+
+    def __init__(self, *, epsilon: float, sensitivity: int = 1) -> None:
+        object.__setattr__(self, "epsilon_per_choice", check_positive("epsilon", epsilon))
+        object.__setattr__(self, "sensitivity", check_count("sensitivity", sensitivity))
+
+    @classmethod
+    def calibrate(
+        cls, *, epsilon: float, delta: float = 0.0, choices: int = 1, sensitivity: int = 1
+    ) -> "ExponentialChoice":
+        """Return the ExponentialChoice that may choose this often within (epsilon, delta).
+
+        >>> ExponentialChoice.calibrate(epsilon=1.0, choices=4).epsilon_per_choice
+        0.25
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+        choices = check_count("choices", choices)
+        each = math.floor(Fraction(epsilon) / choices * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
+        if each == 0:
+            raise Infeasible(f"{choices} choices leave less than one quantum for each; ask for fewer")
+        if delta > 0:
+            low, high = each, epsilon
+            while high - low > 1e-6 * low:
+                middle = (low + high) / 2
+                fits = cls(epsilon=middle).epsilon(delta=delta, choices=choices) <= epsilon
+                low, high = (middle, high) if fits else (low, middle)
+            each = low
+        return cls(epsilon=each, sensitivity=sensitivity)
+
+    @property
+    def rate(self) -> Fraction:
+        """The rate at which a weight falls with each mistake, exactly.
+
+        >>> ExponentialChoice(epsilon=0.5, sensitivity=3).rate
+        Fraction(1, 12)
+        """
+        return Fraction(self.epsilon_per_choice) / (2 * self.sensitivity)  # proof: step 1
+
+    def choice_cost(self, order: float) -> Cost:
+        """Return the cost of one choice.
+
+        >>> ExponentialChoice(epsilon=0.5).choice_cost(float("inf"))
+        Cost(renyi=0.5, slack=0.0)
+        """
+        return Cost(self.renyi(order))
+
+    def renyi(self, order: float) -> float:
+        """Return the cost of one choice at this order: an upper bound.
+
+        >>> round(ExponentialChoice(epsilon=0.5).renyi(4.0), 9)
+        0.125
+        """
+        return exponential_renyi(self.epsilon_per_choice, order=order)  # proof: step 1
+
+    def epsilon(self, *, delta: float = 0.0, choices: int = 1) -> float:
+        """Return the epsilon of this many adaptively made choices at `delta`.
+
+        >>> ExponentialChoice(epsilon=0.5).epsilon(choices=4)
+        2.0
+        """
+        plain = self.epsilon_per_choice * check_count("choices", choices)
+        if check_delta(delta) == 0:
+            return plain
+        return min(plain, smallest_epsilon(lambda order: choices * self.renyi(order), delta=delta)[0])
+
+    def choose(self, tally: Tally, *, budget: Budget | None = None) -> Hypothesis:
+        """Return one candidate of the tally, charged to `budget` if there is one.
+
+        >>> from quorate import Budget
+        >>> from quorate.concepts import Thresholds
+        >>> budget = Budget(epsilon=2.0, delta=0.0)
+        >>> tally = Thresholds().dichotomies([1.0, 2.0]).tally([1.0] * 200 + [2.0] * 200, [0] * 200 + [1] * 200)
+        >>> ExponentialChoice(epsilon=1.0).choose(tally, budget=budget).cut, budget.spent()
+        (1.5, Cost(renyi=1.0, slack=0.0))
+        """
+        return self._choose(tally, budget, system_noise)
+
+    def _choose(self, tally: Tally, budget: Budget | None, noise: NoiseSource) -> Hypothesis:
+        if not isinstance(tally, Tally):
+            raise InvalidInput(f"a choice is made from a Tally, not from {type(tally).__name__}")
+        if budget is not None:
+            budget.spend(self.choice_cost(budget.order))  # charge, then draw
+        mistakes = draw_level(tally.counts, self.rate, noise)  # proof: steps 2 and 3
+        return tally.pick(mistakes, draw_below(int(tally.counts[mistakes]), noise))  # proof: step 4

@@ -1,0 +1,170 @@
+"""Relabel gives all rows the labels of one hypothesis, chosen among the dichotomies of the rows' own points.
+
+Claim (replace-one units of `rows` rows): if whatever is run on the relabelled rows is (epsilon, delta)-DP, or has a
+Renyi divergence of D, then run after relabelling it is (epsilon + term, delta)-DP, or has a divergence of D + term. The
+term is `rows` times 2 ln(1 + e^(kappa/2)) for a changed labelled row and `rows` times ln 4 for an unlabelled one. The
+labels themselves are no release: they may be used inside of a mechanism that is charged, and nowhere else.
+Proof: PROOF.md. The construction is LabelBoost (Beimel, Nissim and Stemmer 2015; Nandi and Bassily 2020).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_positive, check_rate, keep
+from quorate.concepts import Concept, Hypothesis, Tally
+from quorate.concepts.points import Labels, Points, check_labels, check_points, which_usable
+from quorate.errors import InvalidInput
+from quorate.mechanisms.exponential import ExponentialChoice
+from quorate.noise import NoiseSource, system_noise
+from quorate.privacy import Budget, Cost, relabelling_epsilon
+
+__all__ = ["Relabel", "Relabelled"]
+
+_UNUSABLE = -1
+
+Change = Literal["labelled", "unlabelled"]
+
+
+class Relabelled:
+    """Rows with their new labels, for use inside of a mechanism. It has no text and cannot be copied.
+
+    `labels` belongs to the labelled rows and `unlabelled` to the others, in their order; -1 marks a row that could not
+    be used, because a value was missing or its label was neither 0 nor 1.
+
+    >>> Relabelled(np.array([0, 1]), np.array([1]))
+    <sealed labels>
+    """
+
+    __slots__ = ("labels", "unlabelled")
+
+    def __init__(self, labels: NDArray[np.int64], unlabelled: NDArray[np.int64]) -> None:
+        self.labels, self.unlabelled = labels, unlabelled
+
+    def __repr__(self) -> str:
+        return "<sealed labels>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("relabelled rows cannot be copied, pickled or stored: use them inside of a mechanism")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabel:
+    """Relabelling by a class of hypotheses; `kappa` is the parameter of the choice among its dichotomies.
+
+    >>> from quorate.concepts import Thresholds
+    >>> relabel = Relabel(concept=Thresholds(), kappa=1.0)
+    >>> round(relabel.epsilon(0.5), 4)
+    2.4482
+    >>> X, y = [float(x) for x in range(200)], [int(x >= 100) for x in range(200)]
+    >>> new = relabel.relabel(X, y, unlabelled=[-5.0, 300.0])
+    >>> new.unlabelled
+    array([0, 1])
+    """
+
+    concept: Concept
+    kappa: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.concept, Concept):
+            raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
+        keep(self, kappa=check_positive("kappa", self.kappa))
+
+    def epsilon(self, inner: float, *, change: Change = "labelled", rows: int = 1) -> float:
+        """Return the epsilon of an `inner`-DP mechanism that is run on relabelled rows; its delta stays as it is.
+
+        >>> from quorate.concepts import Thresholds
+        >>> round(Relabel(concept=Thresholds(), kappa=1.0).epsilon(0.5, change="unlabelled"), 4)
+        1.8863
+        """
+        term = self.relabelling_cost(change=change, rows=rows).renyi
+        return math.nextafter(check_positive("inner", inner) + term, math.inf)
+
+    def relabelling_cost(self, *, change: Change = "labelled", rows: int = 1) -> Cost:
+        """Return what relabelling adds to the cost of what is run on it, at every order.
+
+        >>> from quorate.concepts import Thresholds
+        >>> round(Relabel(concept=Thresholds(), kappa=1.0).relabelling_cost().renyi, 4)
+        1.9482
+        """
+        return Cost(relabelling_epsilon(kappa=self.kappa, change=change, rows=rows))
+
+    def excess(self, *, points: int, beta: float) -> int:
+        """Return how many mistakes above the fewest possible the new labels make, with probability 1 - beta at most.
+
+        `points` counts the distinct points of labelled and unlabelled rows together (PROOF.md, step 5).
+
+        >>> from quorate.concepts import Thresholds
+        >>> Relabel(concept=Thresholds(), kappa=1.0).excess(points=10_000, beta=0.05)
+        25
+        """
+        candidates = self.concept.growth(check_count("points", points))
+        return math.ceil(2 / self.kappa * (math.log(candidates) - math.log(check_rate("beta", beta))) * (1 + 1e-12))
+
+    def unlabelled_rows(self, *, labelled: int, alpha: float, beta: float) -> int:
+        """Return how many unlabelled rows may be added so that, with probability 1 - beta, all is well.
+
+        That is: if the labelled rows are consistent with the class, at most a share alpha of them gets a wrong label.
+
+        >>> from quorate.concepts import Thresholds
+        >>> Relabel(concept=Thresholds(), kappa=1.0).unlabelled_rows(labelled=1000, alpha=0.05, beta=0.05)
+        1324455106
+        """
+        labelled = check_count("labelled", labelled)
+        alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
+        dimension = max(1, self.concept.vc_dimension)
+        exponent = min(self.kappa * alpha * labelled / (2 * dimension), 600.0)
+        points = math.floor(beta / math.e * dimension * math.exp(exponent) * (1 - 1e-12))
+        if points <= labelled or self.excess(points=points, beta=beta) > math.ceil(alpha * labelled):
+            return 0  # the second: fewer points than dimensions, of which the formula does not speak
+        return points - labelled
+
+    def relabel(
+        self, X: Any, y: Any, *, unlabelled: Any = (), budget: Budget | None = None, rows: int = 1
+    ) -> Relabelled:
+        """Return the rows with the labels of one hypothesis, the term charged to `budget` if there is one.
+
+        What is run on them must be charged to the same budget. `rows` is the most that one unit has of the labelled.
+
+        >>> from quorate import Budget
+        >>> from quorate.concepts import Thresholds
+        >>> budget = Budget(epsilon=3.0, delta=0.0)
+        >>> relabel = Relabel(concept=Thresholds(), kappa=1.0)
+        >>> new = relabel.relabel([1.0, 2.0], [0, 1], budget=budget)
+        >>> round(budget.spent().renyi, 4)
+        1.9482
+        """
+        return self._relabel(X, y, unlabelled, budget=budget, rows=rows, noise=system_noise)
+
+    def _relabel(
+        self, X: Any, y: Any, unlabelled: Any, *, budget: Budget | None, rows: int, noise: NoiseSource
+    ) -> Relabelled:
+        labelled, codes, others = self._checked(X, y, unlabelled)
+        if budget is not None:
+            budget.spend(self.relabelling_cost(rows=rows))  # charge, then draw
+        # A row whose label is none must not define candidates either (proof: step 4). It keeps its place: how many
+        # rows can be used is private, and must not decide on a refusal.
+        used, free = which_usable(labelled, codes), which_usable(others, np.zeros(len(others), dtype=np.int64))
+        tally = self._tally(np.where(used[:, np.newaxis], labelled, np.nan), codes, others)
+        chosen = ExponentialChoice(epsilon=self.kappa)._choose(tally, None, noise)  # proof: step 1
+        return Relabelled(_labels(chosen, labelled, used), _labels(chosen, others, free))
+
+    def _checked(self, X: Any, y: Any, unlabelled: Any) -> tuple[Points, Labels, Points]:
+        features = self.concept.features
+        labelled = check_points(X, features=features)
+        codes = check_labels(y, rows=len(labelled))
+        return labelled, codes, check_points(unlabelled, features=features, name="unlabelled")
+
+    def _tally(self, labelled: Points, labels: Labels, unlabelled: Points) -> Tally:
+        """Return the candidates: the dichotomies of all points together, by their mistakes on the labelled ones."""
+        every = np.concatenate([labelled, unlabelled])  # proof: step 2
+        return self.concept.dichotomies(every).tally(labelled, labels)
+
+
+def _labels(chosen: Hypothesis, points: Points, usable: NDArray[np.bool_]) -> Labels:
+    labels = np.full(len(points), _UNUSABLE, dtype=np.int64)
+    labels[usable] = chosen.predict(points[usable])
+    return labels
