@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 def quorate(*arguments, **environment):
     command = [str(Path(sys.executable).parent / "quorate"), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}, check=False
+        command, capture_output=True, text=True, timeout=900, env={**os.environ, **environment}, check=False
     )
 
 
@@ -127,17 +126,17 @@ def test_links_in_the_documents_lead_somewhere():
 
 
 def test_an_interrupt_says_what_it_means(tmp_path):
-    """Found by a newcomer: the command line's own handling swallowed it. A busy machine gets more time to start."""
-    for seconds in (3, 6, 12):
+    """Found by a newcomer: the command line's own handling swallowed it. The signal is sent once the job has begun."""
+    for _ in range(3):  # Python itself swallows an interrupt that falls into a finaliser
         process = subprocess.Popen(
             [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        time.sleep(seconds)
+        assert "clinic" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=600)
         if process.returncode == 130:
             break
     assert process.returncode == 130, errors

@@ -1,8 +1,10 @@
 """`quorate fit` and `quorate predict`, end to end, and what they refuse before anything is spent."""
 
+import contextlib
 import csv
 import io
 import json
+import sqlite3
 
 import numpy as np
 import pyarrow as pa
@@ -75,8 +77,13 @@ def quorate(*arguments):
 
 
 def spent(folder):
-    """What is on the disk, not what a process remembers."""
-    return (folder / "ledger.sqlite").read_bytes()
+    """What the ledger holds on the disk, not what a process remembers.
+
+    Its rows and not its bytes: when SQLite carries rows from its log into the file depends on when it is closed. How
+    many answers were given again is counted in a table of its own, and costs nothing.
+    """
+    with contextlib.closing(sqlite3.connect(f"{(folder / 'ledger.sqlite').as_uri()}?mode=ro", uri=True)) as ledger:
+        return [line for line in ledger.iterdump() if "quorate_activity" not in line]
 
 
 def table(text):
@@ -122,7 +129,9 @@ def test_fit_on_paper_and_without_a_terminal(data, tmp_path, capsys):
 def test_answers_as_csv_and_the_bill(data, tmp_path, capsys):
     folder = tmp_path / "m"
     arguments = [data / "records.csv", "--label", "ill", "--public", data / "public.csv", "--leave-out", "person"]
-    assert quorate("fit", *arguments, *SETTINGS, "--queries", "100", "--aggregator", "quorum", "--out", folder) == 0
+    # As many no-quorums as queries, so that none is refused, however the noise falls; about 57 of 60 are answered.
+    arguments += ["--epsilon", "8", "--delta", "1e-5", "--teachers", "200", "--queries", "100", "--no-quorums", "60"]
+    assert quorate("fit", *arguments, "--aggregator", "quorum", "--out", folder) == 0
     capsys.readouterr()
     out = tmp_path / "answers.csv"
     assert quorate("predict", folder, data / "queries.csv", "--out", out, "--json") == 0
@@ -132,11 +141,11 @@ def test_answers_as_csv_and_the_bill(data, tmp_path, capsys):
     assert bill["answered"] == sum(row["outcome"] == "answered" for row in rows)
     assert bill["answered"] + bill["no_quorum"] == 60
     assert bill["answered"] > 30
-    assert 0 < bill["epsilon_spent"] <= bill["epsilon_allowed"] == 2.0
+    assert 0 < bill["epsilon_spent"] <= bill["epsilon_allowed"] == 8.0
     assert 0 <= bill["budget_left_percent"] < 100
     truth = people(60, 3)["ill"].to_pylist()
     pairs = [(row["answer"], right) for row, right in zip(rows, truth, strict=True) if row["outcome"] == "answered"]
-    assert sum(answer == right for answer, right in pairs) > 0.9 * len(pairs)
+    assert sum(answer == right for answer, right in pairs) > 0.8 * len(pairs)  # 3 are wrong
     assert all(row["answer"] == "" for row in rows if row["outcome"] == "no_quorum")
     # Printed, from another kind of file, with the label in it: the same queries, so the same answers, for nothing.
     before = spent(folder)
@@ -161,9 +170,8 @@ def test_callers_are_kept_apart(data, model, capsys):
 
 
 def test_no_quorum(data, tmp_path, capsys):
-    """Teachers with nothing to go by: most queries find no quorum."""
-    chance = np.random.default_rng(5)
-    noise = pa.table({"x": chance.normal(size=4000), "y": chance.integers(0, 2, 4000)})
+    """One row for each teacher, whose label is its ballot: a tie. All three are answered once in 10 million runs."""
+    noise = pa.table({"x": np.zeros(200), "y": np.arange(200) % 2})
     pyarrow.parquet.write_table(noise, tmp_path / "noise.parquet")
     pyarrow.parquet.write_table(pa.table({"x": [0.1, 0.2, 0.3]}), tmp_path / "queries.parquet")
     arguments = [tmp_path / "noise.parquet", "--label", "y", "--classes", "0,1", *SETTINGS, "--aggregator", "quorum"]

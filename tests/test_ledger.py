@@ -158,7 +158,7 @@ def test_refusals(path, tmp_path):
     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
     with pytest.raises(InvalidInput, match="exists: a ledger is never overwritten"):
         Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    with pytest.raises(LedgerRefused, match="it has no entries for this model"):
+    with pytest.raises(LedgerRefused, match="it belongs to another model"):
         Ledger.open(path, fingerprint="another")
     with pytest.raises(LedgerRefused, match="is missing: without its ledger"):
         Ledger.open(tmp_path / "gone", fingerprint="m")

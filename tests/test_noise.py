@@ -20,14 +20,20 @@ DRAWS = 1_000_000
 
 
 def chi_square(draws, law, support):
-    """Return the p-value of these draws under a law on `support`; cells of fewer than 20 expected are pooled."""
+    """Return the p-value of these draws under a law on `support`; cells of fewer than 20 expected are pooled.
+
+    Where the pool is smaller than that, it joins the smallest cell: alone it would raise an alarm far too often.
+    """
     observed = np.array([np.count_nonzero(draws == x) for x in support], dtype=float)
     expected = np.array(law) * draws.size
     common = expected >= 20
     observed = np.append(observed[common], draws.size - observed[common].sum())
     expected = np.append(expected[common], draws.size - expected[common].sum())
-    if expected[-1] < 1e-6:
-        assert observed[-1] == 0
+    if expected[-1] < 20:
+        assert expected[-1] > 1e-6 or observed[-1] == 0
+        smallest = expected[:-1].argmin()
+        observed[smallest] += observed[-1]
+        expected[smallest] += expected[-1]
         observed, expected = observed[:-1], expected[:-1]
     return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
@@ -177,7 +183,9 @@ def test_threads_never_share_a_draw():
         thread.join()
     values = np.concatenate(drawn)
     assert values.size == 4000
-    assert np.unique(values).size == 4000  # at this scale a repeat has probability below 1e-5 in all
+    # At this scale two of the draws are equal by chance once in 500,000 runs, two pairs of them once in 10**11. Threads
+    # that share a request share all of its 20 draws.
+    assert np.unique(values).size >= 3999
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -177,7 +177,11 @@ def test_persons_and_auto_teachers():
     assert made.teachers_ == made.dissent_.teachers == made.mechanism_.teachers
     assert made.dissent_.distance() <= 0.4 * made.teachers_
     assert 100_000 * (1 - made.dissent_.standing_probability(-int(0.4 * made.teachers_))) < 0.1 * 5
-    assert made.predict(np.concatenate([WRONG, RIGHT])).tolist() == ["yes", "no"]
+    # So few teachers find no quorum, even where all agree, once in 8,000 runs; twice in a row once in 30 million.
+    answers = made.predict(np.concatenate([along(0.9, 1.1, 3), RIGHT])).tolist()
+    assert answers[3] == "no"
+    assert "yes" in answers[:2]
+    assert set(answers[:3]) <= {"yes", None}
     assert "person" in made.claim_
 
 

@@ -1,5 +1,6 @@
 """StudentClassifier: an ordinary classifier once fitted, that has seen public points and released labels alone."""
 
+import itertools
 import pickle
 import types
 
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
@@ -56,6 +57,28 @@ def _plain(**settings):
     return _made(epsilon=1e6, **settings)
 
 
+# Noise is drawn and teachers are dealt anew in each fit: a student is right on 0.985 of the rows, give or take 0.012,
+# and one that says always the same on half of them. The bar stands far from both.
+LEARNED = 0.8
+
+
+class Leaning(ClassifierMixin, BaseEstimator):
+    """A teacher of every other kind: of one mind far from the line, exactly tied on it, however the rows were dealt.
+
+    Teachers that learn are tied on the line on average only: one side found a quorum there once in two hundred fits.
+    With a tie, only threshold noise past the margin is left: below 2e-7.
+    """
+
+    kinds = itertools.cycle([-0.1, 0.1])
+
+    def fit(self, X, y):
+        self.lean_ = next(Leaning.kinds)
+        return self
+
+    def predict(self, X):
+        return (np.asarray(X).sum(axis=1) + self.lean_ > 0).astype(np.int64)
+
+
 @pytest.fixture(scope="module")
 def fitted(records, public):
     return _made().fit(*records, public=public)
@@ -81,7 +104,7 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_a_student_is_an_ordinary_classifier(records, public, fitted):
     X, y = records
-    assert fitted.score(X[50:], y[50:]) > 0.95
+    assert fitted.score(X[50:], y[50:]) > LEARNED
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert fitted.predict_proba(public).shape == (600, 2)
     assert set(fitted.predict(public)) == {"no", "yes"}
@@ -100,7 +123,7 @@ def test_labelled_says_what_was_asked_and_answered(public, fitted):
     assert made.answered.all()
     assert made.labels.shape == made.points.shape == (200,)
     right = np.where(public.sum(axis=1) > 0, "yes", "no")[made.points]
-    assert (made.labels == right).mean() > 0.9
+    assert (made.labels == right).mean() > 0.9  # 0.984; 20 wrong ones of 200 come by chance once in 10**9 fits
 
 
 def test_the_student_is_what_its_labels_make_it(public, fitted):
@@ -127,10 +150,10 @@ def test_data_frames_and_columns_of_text():
     encode = make_column_transformer((StandardScaler(), ["size"]), (OneHotEncoder(), ["kind"]))
     model = make_pipeline(encode, DecisionTreeClassifier(max_depth=4))
     student = make_pipeline(encode, KNeighborsClassifier())
-    made = _made(estimator=model, student=student, teachers=12, queries=60, classes=[0, 1], epsilon=60.0)
+    made = _plain(estimator=model, student=student, teachers=12, queries=400, classes=[0, 1])
     made.fit(frame[:2500], labels[:2500], public=frame[2500:])
     assert made.feature_names_in_.tolist() == ["size", "kind"]
-    assert made.score(frame[2500:], labels[2500:]) > 0.85
+    assert made.score(frame[2500:], labels[2500:]) > 0.93  # 0.996 and 0.003 off; one blind to `kind` reaches 0.88
     with pytest.raises(ValueError, match="feature names"):
         made.predict(frame.rename(columns={"size": "length"}))
 
@@ -144,7 +167,7 @@ def test_records_and_points_in_any_container(records, public, container, points)
     for made in (_made(points=points).fit(X, records[1], public=rows), _made(points=points, mode="label-private")):
         if made.mode == "label-private":
             made.fit(X, pl.Series(records[1].tolist()))
-        assert (made.predict(rows) == np.where(public.sum(axis=1) > 0, "yes", "no")).mean() > 0.9
+        assert (made.predict(rows) == np.where(public.sum(axis=1) > 0, "yes", "no")).mean() > LEARNED
 
 
 # Nothing private hangs on the fitted object
@@ -213,6 +236,8 @@ def _spy(monkeypatch):
 
 def test_margin_asks_where_the_student_is_least_sure(records, public, monkeypatch):
     batches = _spy(monkeypatch)
+    order = np.random.default_rng(7).permutation(600)  # which 40 come first decides how good the first student is
+    monkeypatch.setattr(classifier, "random_points", lambda among, number: order[np.isin(order, among)][:number])
     made = _plain(points="margin").fit(*records, public=public)
     assert [len(batch) for batch in batches] == [40] * 5
     assert np.unique(made.labelled_.asked).size == 200
@@ -243,7 +268,7 @@ def test_k_centre_covers_better_than_chance():
 
     chosen = k_centre_points(X, 60)
     assert np.unique(chosen).size == 60
-    assert radius(chosen) < 0.5 * np.median([radius(random_points(np.arange(2000), 60)) for _ in range(5)])
+    assert radius(chosen) < 0.5 * np.median([radius(random_points(np.arange(2000), 60)) for _ in range(15)])
 
 
 def test_k_centre_is_within_twice_the_best_on_a_line():
@@ -256,7 +281,7 @@ def test_k_centre_is_within_twice_the_best_on_a_line():
 def test_k_centre_student(records, public):
     made = _made(points="k-centre").fit(*records, public=public)
     assert np.unique(made.labelled_.asked).size == 200
-    assert made.score(*records) > 0.9
+    assert made.score(*records) > LEARNED
 
 
 def test_no_more_points_than_there_are(records, public):
@@ -282,7 +307,7 @@ def test_points_that_were_refused_are_not_listed(records, monkeypatch):
     public = np.concatenate([np.full((50, 2), 3.0) + np.arange(50)[:, None], np.zeros((300, 2))])
     public[50:, 0] = np.linspace(-1e-3, 1e-3, 300)
     public[50:, 1] = -public[50:, 0]
-    made = _made(aggregator="quorum", no_quorums=3, queries=350).fit(*records, public=public)
+    made = _made(estimator=Leaning(), aggregator="quorum", no_quorums=3, queries=350).fit(*records, public=public)
     assert (~made.labelled_.answered).sum() == 3
     assert made.labelled_.asked.size < 350
     assert (made.labelled_.labels == "yes").all()
@@ -313,7 +338,8 @@ def test_labels_of_the_second_half_are_never_read(records, monkeypatch):
     X, y = records
     monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (KEPT, LENT))
     made = _plain(mode="label-private").fit(X, _poisoned(y, LENT))
-    assert made.score(X[50:], y[50:]) > 0.95
+    assert made.score(X[50:], y[50:]) > LEARNED
+    assert (made.labelled_.labels == y[made.labelled_.points]).mean() > 0.9
     assert np.isin(made.labelled_.asked, LENT).all()
     monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (LENT, KEPT))  # a planted bug: halves swapped
     with pytest.raises(AssertionError, match="was read"):
@@ -332,7 +358,7 @@ def test_other_labels_in_the_second_half_change_nothing(records, monkeypatch, co
     assert (one.labelled_.labels == other.labelled_.labels).mean() > 0.9
     assert (one.predict(X) == other.predict(X)).mean() > 0.9
     turned = np.where(y == "yes", "no", "yes")  # the check can fail: labels of the first half do count
-    assert (_plain(mode="label-private").fit(X, container(turned)).predict(X) == one.predict(X)).mean() < 0.05
+    assert (_plain(mode="label-private").fit(X, container(turned)).predict(X) == one.predict(X)).mean() < 0.1
 
 
 def test_the_type_of_a_label_in_the_second_half_changes_nothing():
@@ -351,9 +377,10 @@ def test_halves_keep_a_person_whole():
 def test_persons_are_units_of_both_halves(records):
     X, y = records
     groups = np.repeat(np.arange(4000), 2)
-    made = _made(mode="label-private", teachers=100).fit(X, y, groups=groups)
+    made = _plain(mode="label-private", teachers=100).fit(X, y, groups=groups)
     assert "labels of one person" in made.claim_
-    assert made.score(X[50:], y[50:]) > 0.9
+    assert made.score(X[50:], y[50:]) > LEARNED
+    assert (made.labelled_.labels == y[made.labelled_.points]).mean() > 0.9
     with pytest.raises(InvalidInput, match="at most records=2000"):
         _made(mode="label-private", teachers=3000).fit(X, y, groups=groups)
 
@@ -362,13 +389,13 @@ def test_persons_are_units_of_both_halves(records):
 
 
 def test_one_label_makes_a_constant_student(records, public):
-    made = _made().fit(records[0], np.full(8000, "yes"), public=public)
+    made = _plain().fit(records[0], np.full(8000, "yes"), public=public)  # with noise, one in 10,000 answers is "no"
     assert set(made.predict(public)) == {"yes"}
     assert made.predict_proba(public[:1]).tolist() == [[0.0, 1.0]]
 
 
 def test_no_answer_is_an_error_that_says_so(records):
-    made = _made(aggregator="quorum", no_quorums=3)
+    made = _made(estimator=Leaning(), aggregator="quorum", no_quorums=3)
     with pytest.raises(NoQuorum, match="none of the 3 points asked found a quorum"):
         made.fit(*records, public=np.linspace(-1e-3, 1e-3, 100)[:, None] * [1.0, -1.0])
     assert made.labelled_.asked.size == 3

@@ -146,7 +146,7 @@ def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str])
     """Hold the account that is kept, and what lies beyond the last entry, against the entries."""
     last = len(replay.macs)
     if replay.state is None:
-        yield "it has no entries for this model"
+        yield "it belongs to another model, or the model's manifest was changed"
         return
     kept = Change.read(statements, replay.ledger, replay.key, Head())
     if kept.seq != last or kept.mark().head != replay.macs[-1]:

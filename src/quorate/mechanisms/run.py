@@ -131,7 +131,7 @@ class ThresholdMechanism(ABC):
         """Answer one query: a class index, or None for no quorum.
 
         >>> from quorate.mechanisms import Quorum
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).answer([200, 200]) is None
+        >>> Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5).answer([200, 200]) is None
         True
         """
         return self._first_run().answer(votes)
@@ -190,7 +190,7 @@ class Run:
     A run that is interrupted while it draws is over.
 
     >>> from quorate.mechanisms import Quorum
-    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
+    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5).open()
     >>> run.answer([200, 200]) is None, run.no_quorums_left
     (True, 4)
     """
@@ -275,7 +275,7 @@ class Run:
         Queries after the last no-quorum the run or its budget allows are refused, not answered.
 
         >>> from quorate.mechanisms import Quorum
-        >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
+        >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5).open()
         >>> answers = run.answers([[200, 200]] * 8)
         >>> answers.labels, answers.refused
         (array([-1, -1, -1, -1, -1]), 3)
