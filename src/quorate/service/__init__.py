@@ -1,0 +1,18 @@
+"""A model behind HTTP: the Open Inference Protocol, keys, limits, metrics and pages.
+
+    Settings      which models, where to listen, with what limits
+    serve         a server, until it is told to stop
+    make_app      the same as an ASGI application, for other servers
+    Model         a fitted classifier as it is served
+
+The path of a request: `app` (route, key) -> `infer` -> `codec` and `inputs` (tensors to checked queries) ->
+`groups` (many requests, one vote) -> `quorate.session` -> `outputs` and `codec` (answers to bytes) -> `pace` (when they
+leave).
+"""
+
+from quorate.service.app import make_app
+from quorate.service.model import Model
+from quorate.service.run import serve
+from quorate.service.settings import Settings
+
+__all__ = ["Model", "Settings", "make_app", "serve"]

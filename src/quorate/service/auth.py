@@ -1,0 +1,149 @@
+"""Who asks, and what they may do.
+
+A key comes as `Authorization: Bearer KEY`, or as the password of HTTP Basic, which browsers can send. It belongs to one
+model: to the ledger that made it. Scopes are "ask", "budget" and "admin", which includes the other two. Where a server
+runs without keys, on loopback alone, everybody who reaches it is its owner; a page of another site is not, and neither
+is one that reaches loopback under a name of its own.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quorate.service.errors import Refused
+from quorate.service.settings import is_loopback
+
+__all__ = ["CHALLENGES", "OWNER", "Access", "Caller", "check_site", "token_of"]
+
+CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
+
+_KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
+_KEPT_KEYS = 4096
+_LONGEST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request: the id of its key, and its scopes.
+
+    >>> Caller("a1", frozenset({"admin"})).may("budget")
+    True
+    """
+
+    id: str
+    scopes: frozenset[str]
+
+    def may(self, scope: str) -> bool:
+        """Return whether this caller has a scope; every caller has the scope "".
+
+        >>> Caller("a1", frozenset({"ask"})).may("budget"), Caller("a1", frozenset()).may("")
+        (False, True)
+        """
+        return not scope or scope in self.scopes or "admin" in self.scopes
+
+
+OWNER = Caller("", frozenset({"admin"}))
+
+
+class Access:
+    """The callers of some models, found by their keys. `finders` look a token up in the ledger of each model.
+
+    >>> class Key:
+    ...     id, scopes, revoked = "a1", ("ask",), False
+    >>> access = Access({"m": lambda token: Key() if token == "qk_a1_x" else None})
+    >>> asyncio.run(access.caller("m", "qk_a1_x"))
+    Caller(id='a1', scopes=frozenset({'ask'}))
+    """
+
+    def __init__(self, finders: Mapping[str, Callable[[str], Any]], *, required: bool = True) -> None:
+        self._finders, self.required = finders, required
+        self._known: dict[tuple[str, bytes], tuple[Caller | None, float]] = {}
+        self._looking: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
+
+    async def caller(self, model: str, token: str | None) -> Caller | None:
+        """Return who asks this model, or None for nobody it knows.
+
+        >>> asyncio.run(Access({"m": lambda token: None}, required=False).caller("m", None)) == OWNER
+        True
+        """
+        if not self.required:
+            return OWNER
+        if token is None or len(token) > _LONGEST or model not in self._finders:
+            return None
+        place = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
+        known = self._known.get(place)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        looking = self._looking.get(place)
+        if looking is None:  # those who come meanwhile wait for the same look
+            looking = self._looking[place] = asyncio.ensure_future(self._look(place, token))
+        return await asyncio.shield(looking)
+
+    async def models(self, token: str | None) -> dict[str, Caller]:
+        """Return the models that know this token, and as whom.
+
+        >>> asyncio.run(Access({"m": lambda token: None}).models("qk_a1_x"))
+        {}
+        """
+        callers = {model: await self.caller(model, token) for model in self._finders}
+        return {model: caller for model, caller in callers.items() if caller is not None}
+
+    async def _look(self, place: tuple[str, bytes], token: str) -> Caller | None:
+        try:
+            key = await asyncio.to_thread(self._finders[place[0]], token)
+        finally:
+            del self._looking[place]
+        found = None
+        if key is not None and not key.revoked:
+            found = Caller(key.id, frozenset(key.scopes))
+        if len(self._known) >= _KEPT_KEYS:
+            self._known.clear()
+        self._known[place] = found, time.monotonic() + _KEPT_SECONDS
+        return found
+
+
+def token_of(authorization: bytes | None) -> str | None:
+    """Return the key in the value of an Authorization header, or None.
+
+    >>> token_of(b"Bearer qk_a1_x"), token_of(b"Basic " + base64.b64encode(b"anybody:qk_a1_x")), token_of(b"Digest x")
+    ('qk_a1_x', 'qk_a1_x', None)
+    """
+    if authorization is None:
+        return None
+    scheme, _, value = authorization.partition(b" ")
+    try:
+        if scheme.lower() == b"bearer":
+            return value.strip().decode("ascii")
+        if scheme.lower() == b"basic":
+            return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+    except (UnicodeDecodeError, binascii.Error):
+        pass
+    return None
+
+
+def check_site(headers: Mapping[bytes, bytes], *, keys: bool, writes: bool) -> None:
+    """Refuse what a page of another site makes a browser send.
+
+    >>> check_site({b"host": b"127.0.0.1:8000", b"origin": b"https://elsewhere.example"}, keys=True, writes=True)
+    Traceback (most recent call last):
+    ...
+    quorate.service.errors.Refused: cross_site
+    """
+    host = headers.get(b"host", b"")
+    if not keys and host:  # a name that somebody else points to loopback would make their page ours
+        name = host.decode("latin-1")
+        bare = name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
+        if not is_loopback(bare):
+            raise Refused("cross_site")
+    if not writes:
+        return
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != host:
+        raise Refused("cross_site")
+    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        raise Refused("cross_site")

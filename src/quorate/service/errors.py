@@ -1,0 +1,104 @@
+"""Every refusal of the service: a stable code, a status, and a sentence that a person can act on. One table.
+
+A body is `{"error": sentence, "code": code}`. Sentences are written here, or name a tensor, a column, a shape or a row
+of what was sent; they never repeat a value, and never the text of an exception that nobody expected. What came back
+from the vote is told by the table's own sentence: the text of such an error may count the budget.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.errors import InvalidInput, QuorateError
+
+__all__ = ["PROBLEMS", "Problem", "Refused", "code_of", "error_body"]
+
+
+class Problem(NamedTuple):
+    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever.
+
+    >>> PROBLEMS["overloaded"].status
+    503
+    """
+
+    status: int
+    sentence: str
+    retry_after: int | None = None
+
+
+PROBLEMS: dict[str, Problem] = {
+    "bad_json": Problem(400, "the request is no JSON; NaN and Infinity are none either"),
+    "bad_request": Problem(400, "the request is not an inference request; see /docs for its fields"),
+    "bad_tensor": Problem(400, "a tensor's datatype, shape and data do not belong together; see /docs"),
+    "not_finite": Problem(
+        400, "numbers must be finite; a missing value is sent as an empty text where a model takes it"
+    ),
+    "bad_id": Problem(400, "an id must be 1 to 128 visible ASCII characters, such as a UUID"),
+    "invalid_input": Problem(400, "the model does not take these queries; its inputs are listed at /v2/models/{name}"),
+    "unauthenticated": Problem(401, "send a valid key: 'Authorization: Bearer KEY', or as the password of HTTP Basic"),
+    "forbidden": Problem(403, "this key may not do this; ask the owner for a key with the scope that /docs names"),
+    "cross_site": Problem(
+        403, "requests made by the pages of other sites are refused; ask from this site or a program"
+    ),
+    "budget_spent": Problem(
+        403, "the model's privacy budget is spent; only queries answered before are answered again"
+    ),
+    "quota_spent": Problem(403, "this key's quota is used up; ask the owner of the model for another"),
+    "not_found": Problem(404, "there is nothing at this address; /docs lists all that there is"),
+    "unknown_model": Problem(404, "no model of this name is served here; / lists those that are"),
+    "method_not_allowed": Problem(405, "this address does not take this method; /docs says which it takes"),
+    "too_slow": Problem(408, "the body did not arrive in time; send it again"),
+    "id_reused": Problem(
+        409, "this id was used for another request; nothing was drawn. Use a new id for a new request"
+    ),
+    "in_progress": Problem(409, "a request with this id is being answered just now; ask again in a moment", 1),
+    "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),
+    "too_many_rows": Problem(413, "these are more queries than one request may hold; send them in several requests"),
+    "unsupported_encoding": Problem(415, "compressed bodies are not read; send the body as it is"),
+    "rate_limited": Problem(429, "this key has asked all that it may ask in a minute; wait and ask again", 60),
+    "internal": Problem(500, "something failed here that should not; the operator's log says where"),
+    "ledger_refused": Problem(
+        503, "the ledger of this model cannot be used, so nothing is answered; tell its owner", 60
+    ),
+    "overloaded": Problem(503, "more is being asked than this server can answer; ask again in a moment", 1),
+    "stopping": Problem(503, "this server is stopping; ask again in a moment", 1),
+    "not_ready": Problem(503, "this model is not answering yet; ask again in a moment", 1),
+}
+
+
+class Refused(Exception):
+    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
+
+    >>> Refused("bad_tensor").status, Refused("bad_tensor", "input 'features' must have 20 columns").sentence
+    (400, "input 'features' must have 20 columns")
+    """
+
+    def __init__(self, code: str, sentence: str | None = None) -> None:
+        problem = PROBLEMS[code]
+        super().__init__(code)
+        self.code, self.status, self.retry_after = code, problem.status, problem.retry_after
+        self.sentence = problem.sentence if sentence is None else sentence
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code for what a session gave instead of an answer; "internal" for what nobody expected.
+
+    >>> from quorate.errors import BudgetSpent
+    >>> code_of(BudgetSpent("...")), code_of(KeyError("age"))
+    ('budget_spent', 'internal')
+    """
+    if isinstance(error, Refused):
+        return error.code
+    if isinstance(error, InvalidInput):
+        return "invalid_input"
+    code = getattr(error, "code", "internal") if isinstance(error, QuorateError) else "internal"
+    return code if code in PROBLEMS else "internal"
+
+
+def error_body(code: str, sentence: str | None = None) -> bytes:
+    """Return the body of a refusal.
+
+    >>> error_body("stopping")
+    b'{"error":"this server is stopping; ask again in a moment","code":"stopping"}'
+    """
+    return msgspec.json.encode({"error": sentence or PROBLEMS[code].sentence, "code": code})

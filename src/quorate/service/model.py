@@ -1,0 +1,145 @@
+"""A model as it is served: its tensors, the queue before its session, and its ledger."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from quorate.service.codec import InferRequest
+from quorate.service.groups import Groups
+from quorate.service.inputs import Inputs, inputs_of
+from quorate.service.outputs import Outputs
+from quorate.tables import Schema
+
+__all__ = ["Model"]
+
+_MOST_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
+
+
+class Model:
+    """A fitted classifier behind a name.
+
+    `session` answers groups of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
+
+    >>> import numpy as np
+    >>> from quorate.service.inputs import MatrixInput
+    >>> model = Model("clinic", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array(["no", "yes"])))
+    >>> model.metadata()["inputs"]
+    [{'name': 'features', 'datatype': 'FP64', 'shape': [-1, 3]}]
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        session: Any,
+        inputs: Inputs,
+        outputs: Outputs,
+        claim: str = "",
+        ledger: Any = None,
+        queue_limit: int = 1024,
+    ) -> None:
+        self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
+        self.inputs, self.outputs = inputs, outputs
+        self.groups = Groups(
+            getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "tend", None)
+        )
+        self._notes: list[tuple[float, str, str]] = []
+
+    @classmethod
+    def of(cls, name: str, classifier: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
+        """Return a fitted classifier under a name; `schema` is that of its folder.
+
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> from quorate import PrivateClassifier
+        >>> made = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> Model.of("clinic", made).metadata()["parameters"]["claim"]
+        '(2, 1e-06)-differentially private under replacement of one row; ...'
+        """
+        session = classifier.session_
+        return cls(
+            name,
+            session=session,
+            inputs=inputs_of(classifier, schema),
+            outputs=Outputs(classifier.classes_),
+            claim=classifier.claim_,
+            ledger=getattr(session, "ledger", None),
+            queue_limit=queue_limit,
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the model's metadata as the protocol has it.
+
+        >>> import numpy as np
+        >>> from quorate.service.inputs import MatrixInput
+        >>> Model("m", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array([5, 7]))).metadata()["platform"]
+        'quorate'
+        """
+        return {
+            "name": self.name,
+            "versions": ["1"],
+            "platform": "quorate",
+            "inputs": [tensor._asdict() for tensor in self.inputs.described()],
+            "outputs": [tensor._asdict() for tensor in self.outputs.described()],
+            "parameters": {
+                "claim": self.claim,
+                "classes": self.outputs.classes.tolist(),
+                "label_if_not_answered": self.outputs.unanswered,
+            },
+        }
+
+    def queries(self, request: InferRequest) -> tuple[Any, Sequence[tuple[str, bool]]]:
+        """Return the checked queries of a request, and the outputs to send. Whatever is wrong is refused here.
+
+        >>> import numpy as np
+        >>> from quorate.service.codec import Tensor
+        >>> from quorate.service.inputs import MatrixInput
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> tensor = Tensor("features", "FP64", [1, 1], np.array([0.5]))
+        >>> model.queries(InferRequest("", {"features": tensor}, [("label", True)], binary=True))
+        (array([[0.5]]), [('label', True)])
+        """
+        return self.inputs.queries(request.inputs), self.outputs.chosen(request.outputs, binary=request.binary)
+
+    def note(self, caller: str, code: str) -> None:
+        """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones.
+
+        >>> from quorate.service.inputs import MatrixInput
+        >>> import numpy as np
+        >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
+        """
+        if self.ledger is not None and len(self._notes) < _MOST_NOTES:
+            self._notes.append((time.time(), caller, code))
+
+    async def write_notes(self) -> None:
+        """Write the refusals to the ledger.
+
+        >>> from quorate.service.inputs import MatrixInput
+        >>> import numpy as np
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> asyncio.run(model.write_notes())
+        """
+        notes, self._notes = self._notes, []
+        if notes:
+            from quorate.ledger import Refusal  # noqa: PLC0415
+
+            await asyncio.to_thread(self.ledger.note_refusals, [Refusal(*note) for note in notes])
+
+    async def close(self) -> None:
+        """Answer what is queued, write what is to be written, and give the lease back.
+
+        >>> from quorate.service.inputs import MatrixInput
+        >>> import numpy as np
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> asyncio.run(model.close())
+        """
+        await self.groups.close()
+        try:
+            await self.write_notes()
+        finally:
+            if hasattr(self.session, "close"):
+                await asyncio.to_thread(self.session.close)
+
+
+def _nobody(requests: list[Any]) -> list[Any]:
+    raise RuntimeError("this model has no session")

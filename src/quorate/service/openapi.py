@@ -1,0 +1,153 @@
+"""The service described as an OpenAPI document, made from the tables that it runs by: routes, refusals, datatypes."""
+
+from typing import Any
+
+import msgspec
+
+from quorate import __version__
+from quorate.service.codec import RequestBody
+from quorate.service.datatypes import DATATYPES
+from quorate.service.errors import PROBLEMS
+from quorate.service.outputs import OUTPUTS
+from quorate.service.routes import ROUTES, Route
+from quorate.service.settings import Settings
+
+__all__ = ["openapi_document"]
+
+_ABOUT = """Answers from private records, with a differential-privacy guarantee. The inference part is the Open
+Inference Protocol, version 2, with the binary tensor extension. An `id`, or the header `Idempotency-Key`, makes a
+request safe to repeat: the same bytes under the same id get the same bytes back, and are paid for once. Answers leave
+{pace}."""
+
+_ASKED = (  # codes that only asking can meet
+    *("bad_json", "bad_request", "bad_tensor", "not_finite", "bad_id", "invalid_input", "cross_site", "budget_spent"),
+    *("quota_spent", "too_slow", "id_reused", "in_progress", "too_large", "too_many_rows", "unsupported_encoding"),
+    *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused"),
+)
+
+_ASKED_EXAMPLE = {
+    "id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+    "inputs": [{"name": "features", "shape": [1, 3], "datatype": "FP64", "data": [0.5, -1.0, 2.25]}],
+}
+_ANSWERED_EXAMPLE = {
+    "model_name": "clinic",
+    "model_version": "1",
+    "id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+    "outputs": [
+        {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["yes"]},
+        {"name": "index", "datatype": "INT64", "shape": [1], "data": [1]},
+        {"name": "outcome", "datatype": "BYTES", "shape": [1], "data": ["answered"]},
+    ],
+}
+
+
+def openapi_document(settings: Settings) -> dict[str, Any]:
+    """Return the document.
+
+    >>> document = openapi_document(Settings(models={"m": "m"}))
+    >>> document["openapi"], "/v2/models/{name}/infer" in document["paths"]
+    ('3.1.0', True)
+    """
+    body_schema, schemas = _body_schema()
+    pace = f"in steps of {settings.pace_ms:g} ms" if settings.pace_ms else "as soon as they are there"
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "Quorate", "version": __version__, "description": _ABOUT.format(pace=pace)},
+        "paths": {},
+        "components": {
+            "schemas": {**schemas, "Error": _error_schema()},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key, as 'quorate keys add' prints it."},
+                "password": {"type": "http", "scheme": "basic", "description": "Any user name, and a key as password."},
+            },
+        },
+    }
+    for route in ROUTES:
+        document["paths"].setdefault(route.template, {})[route.method.lower()] = _operation(
+            route, settings, body_schema
+        )
+    return document
+
+
+def _body_schema() -> tuple[dict[str, Any], dict[str, Any]]:
+    (described,), schemas = msgspec.json.schema_components([RequestBody], ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():  # their docstrings hold examples for Python
+        schema["description"] = schema.get("description", "").partition(">>>")[0].strip()
+    tensor = schemas["RequestedTensor"]["properties"]
+    tensor["datatype"] = {"type": "string", "enum": list(DATATYPES)}
+    tensor["shape"] = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
+    tensor["data"] = {"type": "array", "description": "the elements, flat or nested as the shape is", "items": {}}
+    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(OUTPUTS)}
+    return described, schemas
+
+
+def _error_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["error", "code"],
+        "properties": {
+            "error": {"type": "string", "description": "what is wrong and what to do"},
+            "code": {"type": "string", "enum": list(PROBLEMS)},
+        },
+    }
+
+
+def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) -> dict[str, Any]:
+    asks = route.handler == "infer"
+    codes = [*(_ASKED if asks else ()), "internal"]
+    if "{name}" in route.template:
+        codes.append("unknown_model")
+    if route.handler in ("ready", "model_ready"):
+        codes.append("not_ready")
+    if route.scope is not None and settings.keys:
+        codes += ["unauthenticated", "forbidden"]
+    if not settings.keys and not asks:
+        codes.append("cross_site")
+    operation: dict[str, Any] = {
+        "operationId": route.handler,
+        "tags": [route.part],
+        "summary": route.summary,
+        "responses": {"200": {"description": "as asked", "content": _content(route)}, **_refusals(codes)},
+    }
+    if route.scope is not None and settings.keys:
+        operation["security"] = [{"key": []}, {"password": []}]
+        operation["description"] = f"Needs a key with the scope {route.scope!r}." if route.scope else "Needs a key."
+    parameters = []
+    if "{name}" in route.template:
+        parameters.append({"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+    if asks:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {
+                "application/json": {"schema": body_schema, "example": _ASKED_EXAMPLE},
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        }
+        visible = {"type": "string", "pattern": "^[\\x21-\\x7e]{1,128}$"}
+        parameters.append({"name": "Idempotency-Key", "in": "header", "schema": visible})
+        length = {"type": "integer", "minimum": 0}
+        parameters.append({"name": "Inference-Header-Content-Length", "in": "header", "schema": length})
+    return operation | ({"parameters": parameters} if parameters else {})
+
+
+def _content(route: Route) -> dict[str, Any]:
+    if route.handler in ("docs", "dashboard"):
+        return {"text/html": {"schema": {"type": "string"}}}
+    if route.handler == "metrics":
+        return {"text/plain": {"schema": {"type": "string"}}}
+    found: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if route.handler == "infer":
+        found["application/json"]["example"] = _ANSWERED_EXAMPLE
+        found["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    return found
+
+
+def _refusals(codes: list[str]) -> dict[str, Any]:
+    """Return the refusals by status, each with its codes and what they mean."""
+    found: dict[str, Any] = {}
+    for code, problem in PROBLEMS.items():
+        if code in codes:
+            lines = found.setdefault(str(problem.status), [])
+            lines.append(f"`{code}`: {problem.sentence}.")
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {status: {"description": " ".join(lines), "content": content} for status, lines in found.items()}

@@ -1,0 +1,125 @@
+"""What may be read of a model's ledger: the budget, for people (the dashboard), programs and Prometheus.
+
+Ledgers are read in threads, because a read may wait for the disk or for another host.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.errors import LedgerRefused
+from quorate.ledger import Verification
+from quorate.service.auth import Caller
+from quorate.service.errors import PROBLEMS, Refused
+from quorate.service.model import Model
+from quorate.service.pages import ModelView
+
+__all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "read_budget"]
+
+_DAY = 24 * 3600.0
+_VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
+_PATIENCE = 2.0  # seconds that a page waits for a verification before it is shown without one
+
+
+class Verifier:
+    """Verifications of ledgers, made in the background and kept for a minute.
+
+    >>> asyncio.run(Verifier().verification("m", verify=lambda: "sound"))
+    'sound'
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Any, float]] = {}
+        self._making: dict[str, asyncio.Task[Any]] = {}
+
+    async def verification(self, name: str, verify: Any) -> Any:
+        """Return the latest verification of a model's ledger, or None where there is none yet.
+
+        >>> asyncio.run(Verifier().verification("m", verify=lambda: None))
+        """
+        kept = self._made.get(name)
+        if kept is not None and time.monotonic() - kept[1] < _VERIFIED_SECONDS:
+            return kept[0]
+        if name not in self._making:
+            self._making[name] = asyncio.create_task(self._make(name, verify))
+        await asyncio.wait([self._making[name]], timeout=_PATIENCE)
+        kept = self._made.get(name)
+        return None if kept is None else kept[0]
+
+    async def _make(self, name: str, verify: Any) -> None:
+        try:
+            self._made[name] = await asyncio.to_thread(verify), time.monotonic()
+        except Exception:  # noqa: S110  the page says that the ledger was not verified
+            pass
+        finally:
+            del self._making[name]
+
+
+async def read_budget(model: Model) -> Any:
+    """Return the view of a model's ledger.
+
+    >>> class Ledger:
+    ...     def view(self):
+    ...         return "a view"
+    >>> import numpy as np
+    >>> from quorate.service.inputs import MatrixInput
+    >>> from quorate.service.outputs import Outputs
+    >>> parts = {"inputs": MatrixInput(1), "outputs": Outputs(np.array([0, 1]))}
+    >>> asyncio.run(read_budget(Model("m", session=None, ledger=Ledger(), **parts)))
+    'a view'
+    """
+    if model.ledger is None:
+        raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
+    return await asyncio.to_thread(model.ledger.view)
+
+
+def budget_document(model: Model, view: Any) -> dict[str, Any]:
+    """Return a view as a document for programs.
+
+    >>> from types import SimpleNamespace as Some
+    >>> view = Some(epsilon=1.0, delta=1e-6, order=8.0, left=0.5, spent_epsilon=0.4, entries=3, head="ab", leases=[])
+    >>> budget_document(Some(name="m", claim="private"), view)["left"]
+    0.5
+    """
+    return {
+        "model": model.name,
+        "claim": model.claim,
+        "epsilon": view.epsilon,
+        "delta": view.delta,
+        "spent_epsilon": view.spent_epsilon,
+        "left": view.left,
+        "leased": sum(lease.share for lease in view.leases),
+        "ledger": {"entries": view.entries, "head": view.head},
+    }
+
+
+def budget_figures(view: Any) -> Mapping[str, float]:
+    """Return the figures of a view for Prometheus.
+
+    >>> from types import SimpleNamespace as Some
+    >>> budget_figures(Some(left=0.5, spent_epsilon=0.4, epsilon=1.0))
+    {'left': 0.5, 'spent_epsilon': 0.4, 'epsilon': 1.0}
+    """
+    return {"left": view.left, "spent_epsilon": view.spent_epsilon, "epsilon": view.epsilon}
+
+
+async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: float) -> ModelView:
+    """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins.
+
+    >>> asyncio.iscoroutinefunction(model_view)
+    True
+    """
+    shown: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
+    try:
+        view = await read_budget(model)
+        shown["view"] = view if caller.may("admin") else dataclasses.replace(view, keys=())
+        shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY)
+        if caller.may("admin"):
+            shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
+        shown["verification"] = await verifier.verification(model.name, model.ledger.verify)
+    except LedgerRefused as error:  # the page says so; the other models have theirs
+        why = str(error) if caller.may("admin") else PROBLEMS["ledger_refused"].sentence
+        shown |= {"view": None, "verification": Verification(entries=0, head="", problems=(why,))}
+    return ModelView(name=model.name, claim=model.claim, requests_url=f"/v2/models/{model.name}/infer", **shown)

@@ -1,0 +1,125 @@
+"""A server from settings to its clean stop: uvicorn, one process or several, on loopback unless told otherwise."""
+
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from quorate.errors import InvalidInput
+from quorate.service.logs import Log, log_config
+from quorate.service.settings import ENVIRONMENT, Settings
+
+__all__ = ["serve"]
+
+_KEEP_ALIVE = 60  # seconds that a connection may rest between two requests
+_GRACE = 30  # seconds that requests under way have to end after the signal
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit status: 0 after a clean stop.
+
+    Workers finish what they are asked, return their leases and end. A worker that dies is replaced, and its lease stays
+    charged.
+
+    >>> serve(Settings(models={"m": "m"}, host="256.0.0.1"))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: 256.0.0.1:8000 cannot be listened on: ...
+    """
+    listening = _listen(settings)
+    try:
+        with _environment(settings):
+            return _run(settings, listening)
+    finally:
+        listening.close()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((settings.host.strip("[]"), settings.port))
+        made.listen(2048)
+        made.set_inheritable(True)
+    except OSError as error:
+        made.close()
+        raise InvalidInput(f"{settings.host}:{settings.port} cannot be listened on: {error.strerror}") from None
+    return made
+
+
+@contextlib.contextmanager
+def _environment(settings: Settings) -> Iterator[None]:
+    """Hand the settings to the workers, and give several of them a folder to sum their metrics in."""
+    with tempfile.TemporaryDirectory(prefix="quorate-metrics-") as folder:
+        told = {ENVIRONMENT: settings.to_json()}
+        if settings.workers > 1:
+            told["PROMETHEUS_MULTIPROC_DIR"] = folder
+            share = max(1, (os.cpu_count() or 1) // settings.workers)
+            told |= {name: str(share) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
+        before = {name: os.environ.get(name) for name in told}
+        os.environ.update(told)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+def _run(settings: Settings, listening: socket.socket) -> int:
+    import uvicorn  # noqa: PLC0415  half a second that other commands need not spend
+
+    from quorate.service.workers import Workers  # noqa: PLC0415
+
+    config = uvicorn.Config(
+        "quorate.service.worker:application",
+        factory=True,
+        workers=settings.workers,
+        log_config=log_config(),
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=_GRACE,
+        timeout_keep_alive=_KEEP_ALIVE,
+    )
+    host, port = listening.getsockname()[:2]
+    log = Log()
+    log.event("listening", host=host, port=port, workers=settings.workers, keys=settings.keys)
+    log.flush()
+    with _signals_end_quietly():
+        if settings.workers > 1:
+            workers = Workers(config, sockets=[listening])
+            workers.run()
+            failed = workers.failed
+        else:
+            server = uvicorn.Server(config)
+            try:
+                server.run(sockets=[listening])
+            except SystemExit as ended:
+                return int(bool(ended.code))
+            failed = not server.started
+    return int(failed)
+
+
+@contextlib.contextmanager
+def _signals_end_quietly() -> Iterator[None]:
+    """Let the signals that stop a server be all they do: uvicorn raises them again once it has stopped."""
+
+    def ignore(number: int, frame: Any) -> None:
+        pass
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, ignore) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

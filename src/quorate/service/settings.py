@@ -1,0 +1,128 @@
+"""What a server is told: which models, where it listens, and its limits. Handed to worker processes as JSON."""
+
+import ipaddress
+import re
+from pathlib import Path
+
+import msgspec
+
+from quorate.errors import InvalidInput
+
+__all__ = ["ENVIRONMENT", "Settings", "is_loopback"]
+
+ENVIRONMENT = "QUORATE_SERVICE"  # the variable that holds the settings of a worker process
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LEAST = {
+    "workers": 1,
+    "port": 0,
+    "pace_ms": 0,
+    "lease": 0,
+    "body_limit": 1024,
+    "row_limit": 1,
+    "queue_limit": 1,
+    "body_seconds": 1,
+}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to serve.
+
+    models
+        The folder of each model, by the name it is served under.
+    keys
+        Whether a key is needed. Without keys everybody who reaches the port may ask, so only loopback is allowed.
+    pace_ms
+        Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
+    lease
+        For how many answers a worker takes budget at once; 0 for none: every group is charged for itself.
+    body_limit, row_limit
+        Bytes of a body and queries in it, at most.
+    queue_limit
+        How many requests a worker holds before it says that it is overloaded.
+    body_seconds
+        How long a body may take to arrive.
+
+    >>> Settings(models={"clinic": "/srv/clinic"}).host
+    '127.0.0.1'
+    >>> Settings(models={"clinic": "/srv/clinic"}, host="0.0.0.0", keys=False)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: without keys a server listens on loopback alone ...
+    """
+
+    models: dict[str, str]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    keys: bool = True
+    pace_ms: float = 20.0
+    lease: int = 100
+    body_limit: int = 4 * 2**20
+    row_limit: int = 4096
+    queue_limit: int = 1024
+    body_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise InvalidInput("name at least 1 model to serve")
+        for name in self.models:
+            if not _NAME.fullmatch(name):
+                raise InvalidInput(
+                    f"a model is served under 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}"
+                )
+        for field, least in _LEAST.items():
+            if not getattr(self, field) >= least:
+                raise InvalidInput(f"{field} must be at least {least}, not {getattr(self, field)!r}")
+        if not self.keys and not is_loopback(self.host):
+            raise InvalidInput(
+                "without keys a server listens on loopback alone (127.0.0.1, ::1 or localhost); make a key with "
+                "'quorate keys add' or listen on loopback"
+            )
+
+    @classmethod
+    def of(cls, *folders: str | Path, **told: object) -> "Settings":
+        """Return settings for models that are served under the names of their folders.
+
+        >>> Settings.of("models/clinic", port=8080).models
+        {'clinic': 'models/clinic'}
+        """
+        named = {Path(folder).resolve().name: str(folder) for folder in folders}
+        if len(named) < len(folders):
+            raise InvalidInput("two folders have the same name; serve them from folders with different names")
+        return cls(models=named, **told)  # type: ignore[arg-type]
+
+    def to_json(self) -> str:
+        """Return the settings as a worker process reads them.
+
+        >>> made = Settings(models={"clinic": "/srv/clinic"}, port=8080)
+        >>> Settings.from_json(made.to_json()) == made
+        True
+        """
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> "Settings":
+        """Return the settings that `to_json` wrote.
+
+        >>> Settings.from_json('{"models": {"m": "/srv/m"}}').workers
+        1
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise InvalidInput(f"these are no settings of a server: {error}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,85 @@
+"""One worker process: reads its settings, loads the models, and makes the application. uvicorn calls `application`."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from quorate.errors import InvalidInput, QuorateError
+from quorate.predictors import load
+from quorate.service.app import Service, make_app
+from quorate.service.logs import Log
+from quorate.service.model import Model
+from quorate.service.settings import ENVIRONMENT, Settings
+from quorate.tables import Schema
+
+__all__ = ["STARTUP_FAILURE", "application", "open_models"]
+
+STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker again
+
+_SCHEMA_FILE = "schema.json"
+_WATCH_SECONDS = 0.5
+
+
+def application() -> Service:
+    """Return the application for the settings in the environment, or end the process with a sentence.
+
+    >>> application.__name__
+    'application'
+    """
+    try:
+        settings = Settings.from_json(os.environ.get(ENVIRONMENT, "{}"))
+        if settings.workers > 1:
+            threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        return make_app(open_models(settings), settings)
+    except QuorateError as error:
+        sys.stderr.write(f"quorate: {error}\n")
+        sys.stderr.flush()
+    except Exception as error:  # a defect: started again, it would fail again
+        log = Log()
+        log.failure(error, route="")
+        log.flush()
+    sys.exit(STARTUP_FAILURE)
+
+
+def _end_with(parent: int) -> None:
+    """Stop this worker cleanly when its parent is gone: nobody else would."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def open_models(settings: Settings) -> list[Model]:
+    """Load every model, each with a lease of its own; if one cannot be loaded, the others give theirs back.
+
+    >>> open_models(Settings(models={"m": "no such folder"}))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: ...
+    """
+    models: list[Model] = []
+    try:
+        for name, folder in settings.models.items():
+            models.append(_open(name, Path(folder), settings))
+    except BaseException:
+        for model in models:
+            model.session.close()
+        raise
+    return models
+
+
+def _open(name: str, folder: Path, settings: Settings) -> Model:
+    classifier = load(folder, lease=settings.lease)
+    schema = folder / _SCHEMA_FILE
+    try:
+        return Model.of(
+            name,
+            classifier,
+            schema=Schema.load(schema) if schema.is_file() else None,
+            queue_limit=settings.queue_limit,
+        )
+    except (InvalidInput, AttributeError):
+        classifier.session_.close()
+        raise
