@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint audit bench wheel clean
+.PHONY: help demo test lint audit crash bench wheel clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -25,14 +25,18 @@ lint: $(READY)  ## style, types and layers
 	$(BIN)/lint-imports
 
 test: lint  ## lint and the fast suite, under ten minutes on two cores
-	$(BIN)/python -m pytest -n auto -m 'not long'
+	$(BIN)/python -m pytest -n auto -m 'not long and not crash'
 
 audit: $(READY)  ## the long statistical and enumeration suites
 	$(BIN)/python -m pytest -n auto -m long
 
+crash: $(READY)  ## servers killed a thousand times, system calls, many clients on several workers; both stores
+	$(BIN)/python -m pytest -rP -m crash tests/crash
+
 bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench mechanisms
 	$(BIN)/quorate bench classifier
+	$(BIN)/quorate bench service
 
 wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

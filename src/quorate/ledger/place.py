@@ -124,7 +124,7 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     marks = [mark.spent for mark in ledger._witness.readable()]
     if not marks and charge == "mark":
         raise InvalidInput(
-            "no mark says what was spent after this copy was made; charge all there is (--charge all), or keep it closed"
+            "no mark says what was spent after this copy was made; charge all (--charge all), or keep it closed"
         )
     with ledger.change() as change:
         spent = change.state.capacity if charge == "all" else [max(pair) for pair in zip(*marks, strict=True)]

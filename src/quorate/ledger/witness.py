@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from quorate.errors import LedgerRefused
 from quorate.ledger.chain import keyed_hash
 
 __all__ = ["Mark", "Witness", "state_folder", "write_whole"]
+
+_LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,44 +107,80 @@ class Witness:
         ...     Witness(Path(folder), "m", b"key").write(Mark(seq=1, head="ab", spent=(0, 0)))
         """
         text = json.dumps({"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]})
-        text = json.dumps({"mark": text, "mac": self._mac(text)})
+        text = json.dumps({"mark": text, "mac": self._mac(text)}).ljust(_LENGTH)
         try:
-            self._advance(self._beside, mark, text, anew)
+            self._advance(self._beside, mark, text, synced=not near, anew=anew)
         except OSError as error:
             raise LedgerRefused(f"{self._beside} cannot be written: {error.strerror}") from None
         if near:
             return
         try:
             self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._advance(self._outside, mark, text, anew)
+            self._advance(self._outside, mark, text, synced=True, anew=anew)
         except OSError:
             if self._outside.exists():  # it would speak against the ledger from now on
                 raise LedgerRefused(f"{self._outside} cannot be written; make room, or give it back to you") from None
 
-    def _advance(self, path: Path, mark: Mark, text: str, anew: bool) -> None:
-        """Write a mark, unless another process has gone further meanwhile."""
-        lock = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            before = self._read(path)
-            if before is None or anew or before.seq <= mark.seq:
+    def _advance(self, path: Path, mark: Mark, text: str, *, synced: bool, anew: bool) -> None:
+        """Write a mark over the one before, unless another process has gone further meanwhile.
+
+        It fits into one sector, which a disk writes whole. Where it is not synced, a power cut may bring the one before
+        it back; a process that dies does not.
+        """
+        with _locked(path.parent):
+            kept = _text(path)
+            before = self._proved(kept)
+            if kept is None or len(kept) != _LENGTH:
                 write_whole(path, text)
-        finally:
-            os.close(lock)
+            elif anew or before is None or before.seq <= mark.seq:
+                file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.pwrite(file, text.encode(), 0)
+                    if synced:
+                        os.fsync(file)
+                finally:
+                    os.close(file)
 
     def _read(self, path: Path) -> Mark | None:
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["mac"] != self._mac(kept["mark"]):
+            with _locked(path.parent):
+                return self._proved(_text(path))
+        except OSError:
+            return None
+
+    def _proved(self, kept: str | None) -> Mark | None:
+        """Return the mark in this text, or None where it is none of this ledger."""
+        try:
+            outer = json.loads(kept or "")
+            if outer["mac"] != self._mac(outer["mark"]):
                 return None
-            mark = json.loads(kept["mark"])
-            renyi, slack = (int(quanta) for quanta in mark["spent"])
-            return Mark(seq=int(mark["seq"]), head=str(mark["head"]), spent=(renyi, slack))
-        except (OSError, ValueError, KeyError, TypeError):
+            inner = json.loads(outer["mark"])
+            renyi, slack = (int(quanta) for quanta in inner["spent"])
+            return Mark(seq=int(inner["seq"]), head=str(inner["head"]), spent=(renyi, slack))
+        except (ValueError, KeyError, TypeError):
             return None
 
     def _mac(self, text: str) -> str:
         return keyed_hash(self._key, b"mark", self._ledger.encode(), text.encode())
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return ""
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -1,13 +1,17 @@
 """Classifiers that answer from private records: scikit-learn manners, a budget inside."""
 
+from quorate.predictors.agnostic import AgnosticClassifier
 from quorate.predictors.files import load, save
 from quorate.predictors.predictions import Predictions
+from quorate.predictors.stable import StableClassifier
 from quorate.predictors.student_first import StudentFirstClassifier, StudentFirstPredictions
 from quorate.predictors.subsample import PrivateClassifier
 
 __all__ = [
+    "AgnosticClassifier",
     "Predictions",
     "PrivateClassifier",
+    "StableClassifier",
     "StudentFirstClassifier",
     "StudentFirstPredictions",
     "load",
