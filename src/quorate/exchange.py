@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble.estimators import join_rows, take_rows
-from quorate.errors import BudgetSpent, QuorateError
+from quorate.errors import BudgetSpent, InvalidInput, QuorateError
 from quorate.mechanisms import NO_QUORUM
 from quorate.memory import REFUSED, Admitted, Asked
 from quorate.privacy import Cost
 
 __all__ = ["Replies", "Request", "firsts_of", "replies_of", "rows_of"]
+
+_LONGEST = 200  # characters of a caller's name or an id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +31,11 @@ class Request:
     caller: str = ""
     id: str | None = None
     body: bytes = b""
+
+    def __post_init__(self) -> None:
+        for name, text in (("caller", self.caller), ("id", self.id or "")):
+            if not isinstance(text, str) or len(text) > _LONGEST or not (text.isprintable() and text.isascii()):
+                raise InvalidInput(f"{name} must be a text of at most {_LONGEST} printable ASCII characters")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

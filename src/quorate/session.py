@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import take_rows
-from quorate.errors import BudgetSpent, InvalidInput, QuorateError, RunEnded
+from quorate.errors import BudgetSpent, QuorateError, RunEnded
 from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
@@ -88,8 +88,6 @@ class Session:
         >>> session.ask(np.arange(3.0)[:, None]).refused
         array([False, False,  True])
         """
-        if not isinstance(caller, str):
-            raise InvalidInput(f"caller must be a text that names who asks, not {caller!r}")
         (reply,) = self.ask_all([Request(X, caller)])
         if isinstance(reply, Replies):
             return reply

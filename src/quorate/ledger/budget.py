@@ -4,14 +4,15 @@ What is taken out is on the disk as spent before any of it is used, so that a cr
 anything back.
 """
 
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.owner import is_gone, owner_name
-from quorate.privacy import Budget
-from quorate.privacy.budget import Quanta
+from quorate.privacy import Budget, Cost
+from quorate.privacy.budget import Quanta, to_quanta
 from quorate.process import check_process
 
 if TYPE_CHECKING:
@@ -31,6 +32,13 @@ def _times(quanta: Quanta, unit: Quanta) -> int:
     return min((have // need for have, need in zip(quanta, unit, strict=True) if need), default=2**62)
 
 
+def _sum(each: Iterable[Quanta]) -> Quanta:
+    renyi = slack = 0
+    for one in each:
+        renyi, slack = renyi + one[0], slack + one[1]
+    return renyi, slack
+
+
 class LeasedBudget(Budget):
     """A budget whose account is in a ledger. Made by `Ledger.budget`.
 
@@ -38,7 +46,7 @@ class LeasedBudget(Budget):
     True
     """
 
-    __slots__ = ("_at_hand", "_lease", "_ledger", "_out", "_taken", "_used")
+    __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_out", "_taken", "_used", "name")
 
     def __init__(self, ledger: "Ledger", *, lease: int) -> None:
         state = ledger.state()
@@ -46,8 +54,10 @@ class LeasedBudget(Budget):
         if self.quanta() != state.capacity:
             raise LedgerRefused(f"the account at {ledger.place} was opened with another capacity than it has now")
         self._ledger, self._lease = ledger, lease
+        self.name = ledger.lease_name = secrets.token_hex(8)  # of its lease, which no other budget shares
         self._at_hand: Quanta = (0, 0)
-        self._out = False  # whether the ledger has an open lease of ours
+        self._counted: Quanta = (0, 0)  # of its lease: what the ledger has out for it, and came to be at hand
+        self._out = False  # whether the ledger may have a lease of ours
         self._taken = self._used = 0.0
 
     def close(self) -> NoReturn:
@@ -63,6 +73,24 @@ class LeasedBudget(Budget):
         quorate.errors.InvalidInput: this account lives in ... and stays there
         """
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
+
+    def obtain(self, *costs: Cost, most: int) -> int:
+        """Return how many times these costs, together, can be paid from here on, and see to it.
+
+        A server sets aside no more than a lease at a time, so that a crash loses no more.
+
+        >>> import pathlib, tempfile
+        >>> from quorate.ledger import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "a.sqlite"
+        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     ledger.budget(lease=4).obtain(Cost(renyi=1 / 1024), most=1000)
+        4
+        """
+        if self._lease:
+            unit = _sum(to_quanta(cost) for cost in costs)
+            most = min(most, max(1, min(self._lease, _times(self.quanta(), unit) // _SHARES)))
+        return super().obtain(*costs, most=most)
 
     def give_back(self, *, all: bool = False) -> None:
         """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it.
@@ -88,6 +116,7 @@ class LeasedBudget(Budget):
             if all or idle or not self._lease or self._ledger.last_state().wanted >= self._taken:
                 with self._ledger.change() as change:
                     self._return(change)
+                self._out = False
 
     def tend(self) -> None:
         """Look whether others wait for what is out on lease, and return it then. For a server that has nothing to do.
@@ -113,7 +142,7 @@ class LeasedBudget(Budget):
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
     def _obtained(self, each: Sequence[Quanta], most: int) -> int:
-        unit = sum(renyi for renyi, _ in each), sum(slack for _, slack in each)
+        unit = _sum(each)
         if _times(self._at_hand, unit) < most and any(unit):
             self._take(unit, most)
         return _times(self._at_hand, unit)
@@ -123,13 +152,15 @@ class LeasedBudget(Budget):
         end = time.monotonic() + _PATIENCE[self._lease > 0]
         while True:
             waits = False
+            self._out = True  # from here on, whatever becomes of the transaction
             with self._ledger.change() as change:
                 more = self._leased(change, unit, most)
                 if not any(more) and _times(self._at_hand, unit) == 0:
                     waits = self._wait_for(change)
             if any(more):  # and not before: only now is it on the disk
                 self._at_hand = self._at_hand[0] + more[0], self._at_hand[1] + more[1]
-                self._out, self._taken, self._used = True, change.at, time.monotonic()
+                self._counted = self._counted[0] + more[0], self._counted[1] + more[1]
+                self._taken, self._used = change.at, time.monotonic()
             if not waits or time.monotonic() > end:
                 return
             time.sleep(_PAUSE)
@@ -138,38 +169,54 @@ class LeasedBudget(Budget):
         """Lease what is missing for `most` units, or for as many as there are, and return how much that is."""
         state = change.state
         left = [capacity - spent for capacity, spent in zip(state.capacity, state.spent, strict=True)]
-        payable = _times((left[0] + self._at_hand[0], left[1] + self._at_hand[1]), unit)
+        unclaimed = self._unclaimed(change)
+        have = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
+        payable = _times((left[0] + have[0], left[1] + have[1]), unit)
         # Near the end a lease is small, so that nobody keeps what others need.
-        others = len(state.leases.keys() - {self._ledger.session})
+        others = len(state.leases.keys() - {self.name})
         share = _times(state.capacity, unit) // _SHARES
         wanted = max(min(most, payable), min(self._lease, share, payable // (2 * (others + 1))))
-        renyi, slack = (max(0, wanted * one - have) for one, have in zip(unit, self._at_hand, strict=True))
+        renyi, slack = (max(0, wanted * one - held) for one, held in zip(unit, have, strict=True))
         if renyi or slack:
-            body = {"lease": self._ledger.session, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}
+            body = {"lease": self.name, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}
             change.append("leased", body)
-        return renyi, slack
+        if any(unclaimed):
+            change.charged = True  # its mark may be missing
+        return renyi + unclaimed[0], slack + unclaimed[1]
+
+    def _unclaimed(self, change: "Change") -> Quanta:
+        """Return what the ledger has out for us and we never had: a commit or a mark failed, or seemed to."""
+        lease = change.state.leases.get(self.name)
+        if lease is None:
+            self._counted = (0, 0)
+            return 0, 0
+        return max(0, lease.renyi - self._counted[0]), max(0, lease.slack - self._counted[1])
 
     def _wait_for(self, change: "Change") -> bool:
         """Return whether others may still return something, after asking them to and returning what is here."""
         waits = False
         for name, lease in list(change.state.leases.items()):
-            if name == self._ledger.session:
+            if name == self.name:
                 continue
             if is_gone(lease.owner, silent=change.at - lease.seen):
                 change.append("lost", {"lease": name})
             else:
                 waits = True
         if waits:
-            if self._out:
-                self._return(change)
-            if change.state.wanted <= max(lease.seen for lease in change.state.leases.values()):  # not asked since
+            self._return(change)
+            if change.state.wanted < max(lease.seen for lease in change.state.leases.values()):  # not asked since
                 change.append("wanted", {})
         return waits
 
     def _return(self, change: "Change") -> None:
-        """Return what is at hand. It is gone from here whether or not that reaches the disk."""
-        (renyi, slack), self._at_hand, self._out = self._at_hand, (0, 0), False
-        lease = change.state.leases.get(self._ledger.session)
+        """Return what is at hand. It is gone from here whether or not that reaches the disk.
+
+        What was counted stays counted while the ledger has the lease: some of it is used.
+        """
+        unclaimed = self._unclaimed(change)
+        renyi, slack = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
+        self._at_hand = (0, 0)
+        lease = change.state.leases.get(self.name)
         if lease is not None:  # or this process was taken for dead, and what it had out stays spent
             returned = {"renyi": str(min(renyi, lease.renyi)), "slack": str(min(slack, lease.slack))}
-            change.append("returned", {"lease": self._ledger.session, **returned})
+            change.append("returned", {"lease": self.name, **returned})

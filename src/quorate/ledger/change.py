@@ -11,7 +11,10 @@ from quorate.ledger.rules import Event, State, apply, from_json, to_json
 from quorate.ledger.store import Statements
 from quorate.ledger.witness import Mark
 
-__all__ = ["Change", "Head"]
+__all__ = ["Change", "Head", "entry_mac"]
+
+
+_AHEAD = 300.0  # seconds by which the clocks of two hosts may differ
 
 
 class Head:
@@ -53,7 +56,7 @@ class Change:
     def __init__(self, statements: Statements, ledger: str, key: bytes, head: Head) -> None:
         self.statements, self.ledger, self._key = statements, ledger, key
         self.seq, self._mac, self._state = head.seq, head.mac, head.state
-        self.at = max(time.time(), 0.0 if head.state is None else head.state.at)
+        self.at = _now(0.0 if head.state is None else head.state.at)
         self.appended = 0
         self.charged = self.anew = False
 
@@ -71,6 +74,8 @@ class Change:
         if seq < seen.seq or (seq == seen.seq and mac != seen.mac):
             raise LedgerRefused("the ledger went back while it was in use: an old copy was put in its place")
         if seq != seen.seq:
+            if seen.seq and entry_mac(statements, ledger, seen.seq) != seen.mac:
+                raise LedgerRefused("the ledger is another than it was: an old copy was put in its place and went on")
             if not hmac.compare_digest(snapshot, _snapshot_mac(key, ledger, seq, mac, text)):
                 raise LedgerRefused("the ledger's account was edited, or is locked with another key")
             seen.seq, seen.mac, seen.state = seq, mac, from_json(json.loads(text))
@@ -85,6 +90,18 @@ class Change:
         """
         assert self._state is not None
         return self._state
+
+    def check(self, mark: Mark) -> None:
+        """Refuse a ledger that has not come as far as a mark says, or came there another way.
+
+        >>> Change.check.__name__
+        'check'
+        """
+        if entry_mac(self.statements, self.ledger, mark.seq) != mark.head:
+            raise LedgerRefused(
+                "the ledger is not the one that a mark speaks of: an old copy of it, or one of two copies in use; "
+                "see `quorate ledger verify`"
+            )
 
     def append(self, kind: str, body: dict[str, Any]) -> int:
         """Apply the rules to an event, add it as an entry, and return its number.
@@ -138,6 +155,22 @@ class Change:
         'mark'
         """
         return Mark(seq=self.seq, head=self._mac, spent=self.state.spent)
+
+
+def _now(last: float) -> float:
+    """Return the time, which does not go back, unless the last entry came from a clock that was far ahead."""
+    now = time.time()
+    return now if last > now + _AHEAD else max(now, last)
+
+
+def entry_mac(statements: Statements, ledger: str, seq: int) -> str | None:
+    """Return the hash of an entry, or None where there is none of this number.
+
+    >>> entry_mac.__name__
+    'entry_mac'
+    """
+    found = statements.run("SELECT mac FROM quorate_entry WHERE ledger = ? AND seq = ?", (ledger, seq))
+    return str(found[0][0]) if found else None
 
 
 def _snapshot_mac(key: bytes, ledger: str, seq: int, head: str, text: str) -> str:

@@ -56,7 +56,8 @@ class Ledger(Notes):
         self._seen = Head()
         self._witness = Witness(folder, fingerprint, key)
         self._keys = Keys()
-        self.session = secrets.token_hex(8)  # tells two users of one process apart
+        self._session = secrets.token_hex(8)  # tells two users of one process apart
+        self.lease_name = ""  # of the budget that pays here
         self.place = store.place
 
     @classmethod
@@ -188,6 +189,9 @@ class Ledger(Notes):
         with self._store.transaction(self._id, written) as statements:
             change = Change.read(statements, self._id, self._key, self._seen)
             yield change
+            if change.charged and not change.anew:  # two copies in use at once: one of them finds the other's mark
+                for mark in self._witness.marks():
+                    change.check(mark)
             change.write()
 
     def state(self) -> State:
@@ -288,10 +292,10 @@ class Ledger(Notes):
         ([], [Admitted(known={b'query': 1}, outcome=None)])
         """
         with self.change() as change:
-            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.session, no_quorum=_NO_QUORUM)
+            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=_NO_QUORUM)
 
     def _owner(self) -> str:
-        return f"{self.session}@{owner_name()}"
+        return f"{self._session}@{owner_name()}"
 
     def view(self) -> LedgerView:
         """Return what the owner may want to look at.

@@ -2,16 +2,18 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.owner import is_gone
-from quorate.ledger.rules import to_json
+from quorate.ledger.rules import State, to_json
 from quorate.ledger.store import is_url, without_password
 from quorate.ledger.verify import check_chain, check_marks
 from quorate.ledger.views import LedgerView
 from quorate.ledger.witness import write_whole
+from quorate.privacy.budget import Quanta
 
 __all__ = ["LEDGER_FILES", "find_ledger", "move", "place_of", "restore"]
 
@@ -118,15 +120,31 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
     ledger = Ledger._unchecked(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
-    problems = check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac).problems
-    if problems:
-        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(problems)}")
-    marks = [mark.spent for mark in ledger._witness.readable()]
-    if not marks and charge == "mark":
+    found = check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac)
+    if found.problems:
+        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(found.problems)}")
+    ahead = [mark.spent for mark in ledger._witness.readable() if not check_marks(found, [mark]).sound]
+    if charge == "mark" and not ahead:
         raise InvalidInput(
-            "no mark says what was spent after this copy was made; charge all (--charge all), or keep it closed"
+            "no mark says that anything was spent after this copy was made; if it was, charge all (--charge all)"
         )
+    lost = [entry.event.body["lost"] for entry in ledger.entries() if entry.event.kind == "restored"]
+    known = [int(quanta) for quanta in lost[-1]] if lost else None
     with ledger.change() as change:
-        spent = change.state.capacity if charge == "all" else [max(pair) for pair in zip(*marks, strict=True)]
-        change.append("restored", {"spent": [str(quanta) for quanta in spent]})
+        every = list(change.state.capacity)
+        spent, gone = _charged(change.state, ahead, known) if charge == "mark" else (every, every)
+        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone]}
+        change.append("restored", body)
     return ledger.view()
+
+
+def _charged(state: State, ahead: Sequence[Quanta], known: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    """Return what is spent once the marks are believed, and what is known to have been spent in what was lost.
+
+    Another host may have restored the same copy before, and charged since: what its marks did not know is added.
+    """
+    marks = [max(pair) for pair in zip(*ahead, strict=True)]
+    before = list(state.spent) if known is None else known
+    more = [max(0, mark - already) for mark, already in zip(marks, before, strict=True)]
+    spent = [min(limit, now + add) for limit, now, add in zip(state.capacity, state.spent, more, strict=True)]
+    return spent, [max(pair) for pair in zip(marks, before, strict=True)]

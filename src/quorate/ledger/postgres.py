@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresStore", "check_driver"]
 
-_DURABLE = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply", "local")}
+_NEEDED = {
+    "server_encoding": ("UTF8",),
+    "fsync": ("on",),
+    "full_page_writes": ("on",),
+    "synchronous_commit": ("on", "remote_apply", "local"),
+}
+_PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
 class _Statements:
@@ -46,6 +52,13 @@ class _Held:
 
     def put(self, connection: "psycopg.Connection[Any]") -> None:
         self._connection, self._process = connection, process_identity()
+
+    def drop_unless_idle(self) -> None:
+        from psycopg.pq import TransactionStatus  # noqa: PLC0415
+
+        connection = self.get()
+        if connection is not None and connection.info.transaction_status != TransactionStatus.IDLE:
+            self.drop()
 
     def drop(self) -> None:
         connection = self.get()
@@ -92,27 +105,31 @@ class PostgresStore:
                 self._held.drop()
                 kind = type(error).__name__  # its text may hold values
                 raise LedgerRefused(f"the ledger at {self.place} cannot be used just now: {kind}") from None
+            except BaseException:
+                self._held.drop_unless_idle()  # an interrupt may have come between BEGIN and COMMIT
+                raise
 
     def _connected(self) -> "psycopg.Connection[Any]":
         import psycopg  # noqa: PLC0415
 
+        self._held.drop_unless_idle()  # in an open transaction a "commit" would only end a savepoint
         connection = self._held.get()
         if connection is None or connection.closed:
-            connection = psycopg.connect(self._url, autocommit=True)
-            self._held.put(connection)
+            connection = psycopg.connect(self._url, autocommit=True, **_patience(self._url))
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # the lock comes before the snapshot
+            connection.execute("SET client_encoding = 'UTF8'")
+            connection.execute("SET idle_in_transaction_session_timeout = '30s'")  # a host that is gone has the lock
             connection.execute("SET synchronous_commit = on")
-            for setting, right in _DURABLE.items():
+            for setting, right in _NEEDED.items():
                 row = connection.execute(f"SHOW {setting}").fetchone()
                 if row is None or row[0] not in right:
-                    self._held.drop()
+                    connection.close()
                     raise LedgerRefused(
-                        f"the database at {self.place} has {setting} off: a charge could be lost; switch it on"
+                        f"the database at {self.place} has {setting} = {row and row[0]}, where a ledger needs "
+                        f"{right[0]}: a charge could be lost"
                     )
-            with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(7309453761)")  # two processes may come at once
-                for statement in TABLES.format(bytes="BYTEA", by_key="").split(";"):
-                    if statement.strip():
-                        connection.execute(statement)
+            _make_tables(connection)
+            self._held.put(connection)  # once all of it is checked
         return connection
 
     def close(self) -> None:
@@ -122,6 +139,22 @@ class PostgresStore:
         """
         with self._lock:
             self._held.drop()
+
+
+def _patience(url: str) -> dict[str, Any]:
+    """Return how long to wait for a host that does not answer, where the address does not say."""
+    return {name: value for name, value in _PATIENCE.items() if f"{name}=" not in url}
+
+
+def _make_tables(connection: "psycopg.Connection[Any]") -> None:
+    """Make the tables where they are missing: a role that may not make any can use those that are there."""
+    row = connection.execute("SELECT to_regclass('quorate_request_seq')").fetchone()  # the last of them
+    if row is None or row[0] is None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(7309453761)")  # two processes may come at once
+            for statement in TABLES.format(bytes="BYTEA", by_key="").split(";"):
+                if statement.strip():
+                    connection.execute(statement)
 
 
 def check_driver() -> None:

@@ -131,8 +131,12 @@ def _earlier(
     if outcome is not None:
         return Admitted({}, unpack(outcome))
     if holder != owner and not is_gone(holder, change.at - at):
-        raise InProgress("a request with this id is being answered just now; send it again in a moment")
+        raise _in_progress()
     return None  # whoever held it died, or failed, before its answer was kept, and so before it left
+
+
+def _in_progress() -> InProgress:
+    return InProgress("a request with this id is being answered just now; send it again in a moment")
 
 
 def keep(
@@ -161,11 +165,10 @@ def keep(
     for one in asked:
         outcome = outcome_of(one, known)
         kept = held.get((one.caller, one.id))
-        if kept is not None and kept[1] != owner:  # taken over meanwhile, by somebody who took this process for dead
-            later = kept[3]
-            results.append(
-                InProgress("a request with this id is being answered just now") if later is None else unpack(later)
-            )
+        if one.id is not None and (kept is None or kept[1] != owner or kept[3] is not None):
+            # Taken over meanwhile, by somebody who took this process for dead, or answered already.
+            later = None if kept is None else kept[3]
+            results.append(_in_progress() if later is None else unpack(later))
             continue
         results.append(outcome)
         returned[one.caller] += outcome.count(REFUSED)

@@ -87,8 +87,8 @@ class SQLiteStore:
         with self._lock, self._turn():
             try:
                 connection = self._connected()
-                connection.execute("BEGIN IMMEDIATE")
                 try:
+                    connection.execute("BEGIN IMMEDIATE")
                     yield _Statements(connection)
                     connection.execute("COMMIT")
                     if then is not None:
@@ -130,6 +130,7 @@ class SQLiteStore:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
         finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file too
             os.close(file)
 
     def _connected(self) -> sqlite3.Connection:
@@ -143,19 +144,21 @@ class SQLiteStore:
             ) from None
         if self._process != process_identity():  # a fork: the parent's connection is left to the parent
             self._connection, self._process = None, process_identity()
-        if self._connection is not None and self._file != (found.st_dev, found.st_ino):
+        if self._connection is not None and (
+            self._file != (found.st_dev, found.st_ino) or self._connection.in_transaction
+        ):
             self._drop()
         if self._connection is None:
             address = f"{self.path.as_uri()}?mode=rw"  # never makes a file
             connection = sqlite3.connect(address, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
-            self._connection, self._file = connection, (found.st_dev, found.st_ino)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("PRAGMA checkpoint_fullfsync = ON")
             if mode != ("wal",) or connection.execute("PRAGMA synchronous").fetchone() != (2,):
-                self._drop()
+                connection.close()
                 raise LedgerRefused(f"{self.path} lies where SQLite cannot sync a log; move the model to a local disk")
+            self._connection, self._file = connection, (found.st_dev, found.st_ino)  # once all of it is checked
         return self._connection
 
     def _drop(self) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from quorate.errors import InvalidInput
 
@@ -85,8 +84,14 @@ def without_password(url: str) -> str:
 
     >>> without_password("postgresql://me:secret@host/quorate?password=secret&sslmode=require")
     'postgresql://me@host/quorate?sslmode=require'
+    >>> without_password("postgresql://me:a#b?c[d@host/quorate"), without_password("postgresql:///quorate")
+    ('postgresql://me@host/quorate', 'postgresql:///quorate')
     """
-    parts = urlsplit(url)
-    who, at, where = parts.netloc.rpartition("@")
-    kept = [pair for pair in parse_qsl(parts.query) if pair[0] not in ("password", "sslpassword")]
-    return parts._replace(netloc=who.split(":", 1)[0] + at + where, query=urlencode(kept, safe="/")).geturl()
+    scheme, _, rest = url.partition("://")
+    at, slash = rest.find("@"), rest.find("/")
+    who = ""
+    if at >= 0 and (slash < 0 or at < slash):  # PostgreSQL's own rule: a password may hold any sign but these two
+        who, rest = rest[:at].partition(":")[0] + "@", rest[at + 1 :]
+    where, _, query = rest.partition("?")
+    kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
+    return f"{scheme}://{who}{where}{'?' if kept else ''}{'&'.join(kept)}"

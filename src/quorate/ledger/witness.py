@@ -41,7 +41,7 @@ def state_folder() -> Path:
     """
     if "QUORATE_STATE" in os.environ:
         return Path(os.environ["QUORATE_STATE"]).absolute()
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser(os.path.join("~", ".local", "state"))
     return Path(base).absolute() / "quorate"
 
 
@@ -81,7 +81,7 @@ class Witness:
         outside = self._read(self._outside)
         if outside is not None:
             yield outside
-        elif self._outside.exists():
+        elif os.path.exists(self._outside):
             raise LedgerRefused(
                 f"{self._outside} was edited, or belongs to another model; see `quorate ledger restore`"
             )
@@ -118,7 +118,7 @@ class Witness:
             self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._advance(self._outside, mark, text, synced=True, anew=anew)
         except OSError:
-            if self._outside.exists():  # it would speak against the ledger from now on
+            if os.path.exists(self._outside):  # it would speak against the ledger from now on
                 raise LedgerRefused(f"{self._outside} cannot be written; make room, or give it back to you") from None
 
     def _advance(self, path: Path, mark: Mark, text: str, *, synced: bool, anew: bool) -> None:
@@ -180,6 +180,7 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has the folder open too
         os.close(lock)
 
 
@@ -197,7 +198,7 @@ def write_whole(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    new = not path.exists()
+    new = not os.path.exists(path)
     os.replace(beside, path)
     if new:
         folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)

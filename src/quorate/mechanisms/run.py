@@ -309,11 +309,11 @@ class Run:
             self._left, self._paid = 0, before + self._cost.times(min(payable, len(counts)))
             labels, met = self._collect(counts, payable + free)
             paid = min(met, payable)
-            if reservation is not None:
-                reservation.settle(paid)
             self._left = 0 if met > payable else left - met
             spent = self._cost.times(paid)
             self._paid = before + spent
+            if reservation is not None:
+                reservation.settle(paid)  # last: a ledger that cannot take the rest back does not end the run
         return Answers(labels=labels, spent=spent, refused=len(counts) - len(labels))
 
     def _collect(self, counts: Counts, most: int) -> tuple[Labels, int]:

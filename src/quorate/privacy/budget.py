@@ -19,7 +19,7 @@ from quorate.privacy.cost import Cost
 from quorate.process import check_process, process_identity
 from quorate.rounding import float_down, float_up
 
-__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Reservation"]
+__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "to_quanta"]
 
 RENYI_QUANTA = 2**40  # in one unit of divergence
 SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits
@@ -29,8 +29,12 @@ _SLACK_SHARE = 0.1  # of delta, unless the caller says otherwise
 Quanta = tuple[int, int]  # of divergence, and of slack
 
 
-def _quanta(cost: Cost) -> Quanta:
-    """Return the cost in whole quanta, rounded up."""
+def to_quanta(cost: Cost) -> Quanta:
+    """Return the cost in whole quanta, rounded up.
+
+    >>> to_quanta(Cost(renyi=1.0)) == (RENYI_QUANTA, 0)
+    True
+    """
     return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
 
 
@@ -163,7 +167,7 @@ class Budget:
         """
         with self._held():
             self._refresh()
-            return self._affordable([_quanta(cost) for cost in costs])
+            return self._affordable([to_quanta(cost) for cost in costs])
 
     def obtain(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, up to `most`, and see to it.
@@ -175,7 +179,7 @@ class Budget:
         """
         check_process("this budget", self._process)
         with self._held():
-            return min(most, self._obtained([_quanta(cost) for cost in costs], most))
+            return min(most, self._obtained([to_quanta(cost) for cost in costs], most))
 
     def give_back(self, *, all: bool = False) -> None:
         """Give back what was obtained and not used, where others wait for it. Nobody does here.
@@ -204,7 +208,7 @@ class Budget:
         """
         check_process("this budget", self._process)
         times = check_count("times", times, least=0)
-        each = [_quanta(cost) for cost in costs]
+        each = [to_quanta(cost) for cost in costs]
         refusal = None
         with self._held():
             if self._obtained(each, times) < times:
