@@ -38,3 +38,14 @@ def pate_votes():
             f"the vote files of PATE 2018 are not here ({folder}); set QUORATE_DATA to the folder that holds pate2018/"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory):
+    """The process that servers are forked from, for the tests in `crash`."""
+    pytest.importorskip("uvicorn", reason="the server's packages are not installed")
+    from nursery import Nursery
+
+    made = Nursery(tmp_path_factory.mktemp("nursery") / "log")
+    yield made
+    made.stop()

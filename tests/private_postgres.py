@@ -56,7 +56,7 @@ class PrivateServer:
         self.folder = Path(tempfile.mkdtemp(prefix="quorate-pg-"))  # short: a socket's path may have 107 characters
         self._databases = 0
         self._child = None
-        self._binaries = binaries
+        self.binaries = binaries
         self._account = {}
         if os.geteuid() == 0:
             os.chown(self.folder, _NOBODY, _NOBODY)
@@ -70,7 +70,7 @@ class PrivateServer:
     def _start(self):
         options = ["--auth=trust", "--username=quorate", "--encoding=UTF8", "--no-locale", "--no-sync"]
         made = subprocess.run(
-            [self._binaries / "initdb", "-D", self.folder / "data", *options],
+            [self.binaries / "initdb", "-D", self.folder / "data", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=self.folder,
@@ -85,7 +85,7 @@ class PrivateServer:
         bound = [setpriv, "--pdeathsig", "INT"] if setpriv else []  # if the tests are killed, the server stops too
         with open(self.folder / "log", "wb") as log:
             self._child = subprocess.Popen(
-                [*bound, self._binaries / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
+                [*bound, self.binaries / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -224,6 +224,24 @@ def test_an_old_copy_is_refused_while_it_is_in_use(path):
     for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
         path.with_name(name).unlink(missing_ok=True)
     with pytest.raises(LedgerRefused, match="old copy"):
+        ask(session, 102)
+
+
+def test_another_history_is_refused_while_it_is_in_use(path):
+    """An old copy is put in place, and somebody who had seen no more goes on from it and overtakes all others."""
+    session, other = session_of(open_ledger(path)), session_of(open_ledger(path))
+    ask(other, 100)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    ask(session, 101)  # on a lease that the copy does not know of
+    os.replace(copy, path)
+    for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    with suppress(LedgerRefused):  # or the mark tells
+        ask(other, *range(200, 210))
+    with pytest.raises(LedgerRefused):
         ask(session, 102)
 
 

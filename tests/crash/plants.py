@@ -1,0 +1,80 @@
+"""Broken builds, put into a server before it starts: the harness must find each of them."""
+
+import threading
+import time
+
+
+def put_in(plant):
+    """Break this process as `plant` says; do nothing for None."""
+    if plant is not None:
+        _PLANTS[plant]()
+
+
+def _answers_first():
+    """Send answers, then write them down."""
+    from quorate.ledger import Ledger
+    from quorate.memory import outcome_of
+
+    keep = Ledger.keep
+
+    def keep_later(self, fresh, known, asked):
+        known.update(fresh)
+        threading.Thread(target=keep, args=(self, fresh, dict(known), asked)).start()
+        return [outcome_of(one, known) for one in asked]
+
+    Ledger.keep = keep_later
+
+
+def _draws_first():
+    """Spend a lease from memory, then charge it."""
+    from quorate.ledger.budget import LeasedBudget
+
+    def take_later(self, unit, most):
+        more = [one * max(most, 20) for one in unit]
+        self._at_hand = tuple(have + one for have, one in zip(self._at_hand, more, strict=True))
+        threading.Thread(target=charge, args=(self, more)).start()
+
+    def charge(self, more):
+        from quorate.ledger.owner import owner_name
+
+        time.sleep(0.05)
+        with self._ledger.change() as change:
+            body = {"lease": self.name, "owner": owner_name(), "renyi": str(more[0]), "slack": str(more[1])}
+            change.append("leased", body)
+
+    LeasedBudget._take = take_later
+
+
+def _not_synced():
+    """Leave it to the operating system, or to the database, when the log reaches the disk."""
+    from quorate.ledger.postgres import PostgresStore
+    from quorate.ledger.sqlite import SQLiteStore
+
+    def planted(connected, statement):
+        def connected_without_sync(self):
+            connection = connected(self)
+            connection.execute(statement)
+            return connection
+
+        return connected_without_sync
+
+    SQLiteStore._connected = planted(SQLiteStore._connected, "PRAGMA synchronous = OFF")
+    PostgresStore._connected = planted(PostgresStore._connected, "SET synchronous_commit = off")
+
+
+def _strangers():
+    """Not a bug: be on a host of one's own, where others cannot see whether a process lives, and wait for nobody."""
+    import os
+
+    from quorate.ledger import owner
+
+    owner._SILENT = 0.05
+    owner._space = lambda: f"host {os.getpid()}"
+
+
+_PLANTS = {
+    "answers_first": _answers_first,
+    "draws_first": _draws_first,
+    "not_synced": _not_synced,
+    "strangers": _strangers,
+}

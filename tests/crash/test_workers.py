@@ -1,0 +1,117 @@
+"""Many clients, several worker processes, one budget: as many answers as it pays for, and not one more or less."""
+
+import asyncio
+import json
+import random
+import signal
+from collections import Counter
+from contextlib import closing
+
+import pytest
+from clients import Book, Client
+from killing import Tally, Told, under_load
+from models import FEATURES, make_model
+from recount import Place, Recount
+
+from quorate.predictors import load
+
+CLIENTS, WORKERS, UNITS = 64, 4, 2000
+STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)]
+
+
+def _url(store, request):
+    return request.getfixturevalue("postgres_server").database() if store == "postgres" else None
+
+
+async def _ask_until(last, book, port, model, **options):
+    """Have each client ask new queries until it is refused with this code."""
+
+    async def one():
+        client = Client(book, port, model, features=FEATURES, each_connection=8, **options)
+        while await client.settle(client.new_query(), lambda: False) != last:
+            pass
+        client.close()
+
+    await asyncio.gather(*(one() for _ in range(CLIENTS)))
+    await asyncio.sleep(0)
+
+
+def _by_worker(place):
+    """Return how many answers each process gave, from the ledger's entries."""
+    owners, answers = {}, Counter()
+    with closing(place.after_a_kill()) as connection:
+        for kind, text in connection.execute("SELECT kind, body FROM quorate_entry ORDER BY seq").fetchall():
+            body = json.loads(text)
+            if kind == "leased":
+                owners[body["lease"]] = body["owner"]
+            elif kind == "answered":
+                answers[owners[body["lease"]]] += body["answered"] + body["no_quorums"]
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("store", "units", "repeats"),
+    [
+        ("sqlite", 300, 1),
+        pytest.param("sqlite", UNITS, 20, marks=pytest.mark.crash),
+        pytest.param("postgres", UNITS, 20, marks=pytest.mark.crash),
+    ],
+)
+def test_the_budget_is_spent_to_the_last_unit_and_not_beyond(nursery, tmp_path, request, store, units, repeats):
+    for repeat in range(repeats):
+        folder, url = tmp_path / f"model{repeat}", _url(store, request)
+        price = make_model(folder, units=units, url=url)
+        servers = nursery.start(folder, wait=True, count=WORKERS)
+        book, place = Book(), Place(folder, url)
+        asyncio.run(_ask_until("budget_spent", book, nursery.port, folder.name))
+        for server in servers:
+            nursery.kill(server)
+        recount = Recount(place, price)
+        assert recount.advance(book) + book.problems == []
+        assert len(book.answers) == recount.answers == units
+        assert set(book.refusals) <= {"budget_spent", "in_progress"}
+        by_worker = _by_worker(place)
+        print(store, repeat, sorted(by_worker.values()))  # noqa: T201
+        assert len(by_worker) == WORKERS  # nobody starves
+        if units == UNITS:
+            assert min(by_worker.values()) >= units / 50
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_quota_is_kept_by_all_workers_together(nursery, tmp_path, request, store):
+    folder, url = tmp_path / "model", _url(store, request)
+    price = make_model(folder, units=300, url=url)
+    owner = load(folder).session_
+    token = owner.ledger.add_key("alice", quota=100)
+    owner.close()
+    servers = nursery.start(folder, wait=True, count=WORKERS, keys=True)
+    book = Book()
+    asyncio.run(_ask_until("quota_spent", book, nursery.port, folder.name, token=token))
+    for server in servers:
+        nursery.kill(server)
+    assert Recount(Place(folder, url), price).advance(book) + book.problems == []
+    assert len(book.answers) == 100
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_clean_stop_returns_what_was_not_used(nursery, tmp_path, request, store):
+    """SIGTERM under load: what was accepted is answered, and what is charged is what was answered."""
+    folder, url = tmp_path / "model", _url(store, request)
+    price = make_model(folder, units=2000, url=url)
+    tally = Tally()
+
+    async def stop_under_load():
+        told = Told()
+        async with under_load(nursery, folder.name, tally, heard=lambda book: told) as book:
+            for _ in range(3):
+                servers = nursery.start(folder, wait=True, count=WORKERS)
+                await told.again()
+                await asyncio.sleep(0.2 * random.random())
+                for server in servers:
+                    await asyncio.to_thread(nursery.kill, server, signal.SIGTERM)
+            return book
+
+    book = asyncio.run(stop_under_load())
+    recount = Recount(Place(folder, url), price)
+    assert recount.advance(book) + book.problems + tally.problems == []
+    assert recount.spent == recount.answers * price.unit

@@ -1,0 +1,67 @@
+"""A ledger that was used, for tests that do things to it: 512 units, of which 12 were spent."""
+
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+
+from quorate.ensemble import Ensemble
+from quorate.ensemble.estimators import EstimatorTeachers
+from quorate.ledger import Ledger
+from quorate.ledger.store import is_url
+from quorate.mechanisms import SoftMajority
+from quorate.privacy import Budget
+from quorate.session import Request, Session
+
+UNITS, SPENT, LEASE = 512, 12, 8
+
+
+def make_used(place, folder):
+    """Make a ledger of answers, a key, and a lease that was returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger.create(place, Budget(epsilon=1.0, delta=0.0), fingerprint="m", folder=folder)
+    ledger.add_key("alice", quota=5)
+    session = session_of(ledger)
+    for first in range(0, SPENT, 4):
+        session.ask_all([request_of(number) for number in range(first, first + 4)])
+    session.close()
+
+
+def open_ledger(place, folder=None):
+    """Open it as a server does."""
+    return Ledger.open(place, fingerprint="m", folder=folder)
+
+
+def session_of(ledger, *, lease=LEASE):
+    """Return a session that answers a query for one unit."""
+    ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 60, classes=2))
+    return Session(ensemble, SoftMajority(teachers=60, epsilon=1 / UNITS), ledger.budget(lease=lease), ledger=ledger)
+
+
+def request_of(number, *, rows=1):
+    return Request(np.arange(rows)[:, None] / UNITS + number, id=f"id{number}", body=b"%d" % number)
+
+
+def ask(session, *numbers):
+    """Ask these queries one after the other."""
+    return [session.ask_all([request_of(number)])[0].labels.tolist() for number in numbers]
+
+
+def units_spent(place, folder=None):
+    """Return the units that are charged, once the ledger was found in order."""
+    ledger = open_ledger(place, folder)
+    try:
+        return round(ledger.budget().spent().renyi * UNITS)
+    finally:
+        ledger._store.close()
+
+
+def edit(place, statement):
+    """Change the ledger behind its back, and return whether anything changed."""
+    if is_url(place):
+        import psycopg
+
+        with psycopg.connect(place) as connection:
+            return connection.execute(statement).rowcount
+    with closing(sqlite3.connect(place)) as connection, connection:
+        return connection.execute(statement).rowcount
