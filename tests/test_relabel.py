@@ -177,7 +177,7 @@ def test_utility_holds_as_often_as_it_says():
     for seed in range(30):
         x = numbers.random(400)
         y = ((x > 0.2) & (x < 0.6)).astype(int)
-        new = relabel._relabel(x, y, numbers.random(300), budget=None, rows=1, noise=SeededNoise(seed))
+        new = relabel._relabel(x, y, numbers.random(300), budget=None, unit=(1, 1), noise=SeededNoise(seed))
         assert (new.labels != y).sum() <= bound
     assert relabel.unlabelled_rows(labelled=400, alpha=bound / 400, beta=0.05) > 300
     assert relabel.unlabelled_rows(labelled=400, alpha=0.001, beta=0.05) == 0

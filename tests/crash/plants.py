@@ -2,6 +2,9 @@
 
 import threading
 import time
+from functools import partial
+
+_LATE = 0.5  # seconds, so that a slow machine is not taken for a sound build
 
 
 def put_in(plant):
@@ -10,12 +13,16 @@ def put_in(plant):
         _PLANTS[plant]()
 
 
-def _answers_first():
-    """Send answers, then write them down."""
+def _answers_first(delay=0.0):
+    """Send answers, and write them down at the same time, or later."""
     from quorate.ledger import Ledger
     from quorate.memory import outcome_of
 
-    keep = Ledger.keep
+    real = Ledger.keep
+
+    def keep(*arguments):
+        time.sleep(delay)
+        real(*arguments)
 
     def keep_later(self, fresh, known, asked):
         known.update(fresh)
@@ -37,7 +44,7 @@ def _draws_first():
     def charge(self, more):
         from quorate.ledger.owner import owner_name
 
-        time.sleep(0.05)
+        time.sleep(_LATE)
         with self._ledger.change() as change:
             body = {"lease": self.name, "owner": owner_name(), "renyi": str(more[0]), "slack": str(more[1])}
             change.append("leased", body)
@@ -74,6 +81,7 @@ def _strangers():
 
 _PLANTS = {
     "answers_first": _answers_first,
+    "answers_long_before": partial(_answers_first, _LATE),
     "draws_first": _draws_first,
     "not_synced": _not_synced,
     "strangers": _strangers,

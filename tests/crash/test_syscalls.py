@@ -48,6 +48,6 @@ def test_charge_and_answer_are_synced_before_the_answer_leaves(nursery, tmp_path
 
 
 @pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("plant", ["not_synced", "answers_first", "draws_first"])
+@pytest.mark.parametrize("plant", ["not_synced", "answers_long_before", "draws_first"])
 def test_a_build_that_does_not_wait_for_the_disk_is_caught(nursery, tmp_path, request, store, plant):
     assert what_is_wrong(_traced(nursery, tmp_path, store, request, plant)) != ""

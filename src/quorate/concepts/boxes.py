@@ -130,7 +130,7 @@ class _SmallestBoxes(Dichotomies):
         for slab, start, end in zip(self._slabs(points), self._sizes[:-1], self._sizes[1:], strict=True):
             values, reach = _ends(slab)
             last, given = points[slab.rows, -1], labels[slab.rows]
-            below, upto = lead_below(values, last, given), lead_below(np.nextafter(values, np.inf), last, given)
+            below, upto = lead_below(values, last, given), lead_below(values, last, given, side="right")
             low, high = _pairs(reach)
             mistakes[1 + start : 1 + end] = ones - (upto[high] - below[low])
         return mistakes

@@ -2,14 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from quorate.checks import check_count
 from quorate.concepts.hypothesis import Hypothesis
-from quorate.concepts.points import Labels, Points, check_points, usable_points, usable_rows
+from quorate.concepts.points import Labels, Mask, Points, check_labels, check_points, which_finite, which_labelled
 from quorate.concepts.tally import ListedTally, Tally
 from quorate.errors import Infeasible
 
@@ -41,6 +41,7 @@ class Dichotomies(ABC):
     """
 
     features: int
+    _usable: Callable[[Points], Mask] = staticmethod(which_finite)  # replaced by that of the class, by its dichotomies
 
     @abstractmethod
     def __len__(self) -> int:
@@ -65,7 +66,7 @@ class Dichotomies(ABC):
         >>> Intervals().dichotomies([1.0, 2.0]).tally([1.0, 2.0, 2.0], [0, 1, 1]).counts
         array([1, 1, 1, 1])
         """
-        return self._tally(*usable_rows(X, y, features=self.features))
+        return self._tally(*self._rows(X, y))
 
     def mistakes(self, X: Any, y: Any) -> Labels:
         """Return the number of mistakes of every candidate, in their order.
@@ -76,7 +77,14 @@ class Dichotomies(ABC):
         """
         if len(self) > LISTED:
             raise Infeasible(f"more than {LISTED} candidates are not listed; use tally, which counts them")
-        return np.asarray(self._mistakes(*usable_rows(X, y, features=self.features)), dtype=np.int64)
+        return np.asarray(self._mistakes(*self._rows(X, y)), dtype=np.int64)
+
+    def _rows(self, X: Any, y: Any) -> tuple[Points, Labels]:
+        """Return the rows that can be used, and their labels."""
+        points = check_points(X, features=self.features)
+        labels = check_labels(y, rows=len(points))
+        usable = self._usable(points) & which_labelled(labels)
+        return (points, labels) if usable.all() else (points[usable], labels[usable])
 
     def _tally(self, points: Points, labels: Labels) -> Tally:
         return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))
@@ -90,8 +98,8 @@ class Concept(ABC):
     """A class of hypotheses with finite VC dimension.
 
     A class of your own says how many `features` it reads, its `vc_dimension`, and defines `_dichotomies(points)`, which
-    returns one representative of each dichotomy of the points; repeated points may be among them. Run it through
-    `check_concept`.
+    returns one representative of each dichotomy of the points; repeated points may be among them. Where not every row
+    of finite values is a point of the class, it defines `_usable(points)` as well. Run it through `check_concept`.
 
     >>> from quorate.concepts import Thresholds
     >>> Thresholds().vc_dimension, Thresholds(both_directions=True).vc_dimension
@@ -103,7 +111,7 @@ class Concept(ABC):
     @property
     @abstractmethod
     def vc_dimension(self) -> int:
-        """The VC dimension, or an upper bound where the class says so."""
+        """The VC dimension, or an upper bound where the class says so. It holds for all rows that can be used."""
 
     @property
     def dual_vc_dimension(self) -> int | None:
@@ -118,12 +126,30 @@ class Concept(ABC):
     def growth(self, points: int) -> int:
         """Return how many dichotomies this many points have at most: exact for the class or Sauer's bound.
 
+        It holds for all rows that can be used; the others are left out, and have no dichotomies.
+
         >>> from quorate.concepts import Thresholds
         >>> Thresholds(both_directions=True).growth(10)
         20
         """
         points = check_count("points", points, least=0)
         return min(self._growth(points), sauer(points, self.vc_dimension))
+
+    def usable(self, X: Any) -> Mask:
+        """Return which rows of `X` are points of the class: of finite values, and of declared ones if it declares any.
+
+        All other rows are left out wherever the class meets them: they define no candidates and make no mistakes.
+
+        >>> from quorate.concepts import Conjunctions
+        >>> Conjunctions([2, 3]).usable([[1.0, 2.0], [1.0, 7.0], [float("nan"), 0.0]])
+        array([ True, False, False])
+        """
+        points = check_points(X, features=self.features)
+        usable = which_finite(points)
+        if usable.all():
+            return np.asarray(self._usable(points), dtype=np.bool_)
+        usable[usable] = self._usable(points[usable])
+        return usable
 
     def dichotomies(self, X: Any) -> Dichotomies:
         """Return one representative of each dichotomy of the distinct points of `X`.
@@ -134,7 +160,10 @@ class Concept(ABC):
         """
         points = check_points(X, features=self.features)
         self._check_size(len(points))
-        return self._dichotomies(usable_points(points, features=self.features))
+        usable = self.usable(points)
+        made = self._dichotomies(points if usable.all() else points[usable])
+        made._usable = self.usable  # what is no point of the class is nobody's mistake either
+        return made
 
     def fit_erm(self, X: Any, y: Any) -> Hypothesis:
         """Return a hypothesis with the fewest mistakes on these rows. It is not private: nothing is charged.
@@ -143,13 +172,16 @@ class Concept(ABC):
         >>> Thresholds().fit_erm([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1])
         Threshold(cut=2.5, upward=True)
         """
-        points, labels = usable_rows(X, y, features=self.features)
-        tally = self.dichotomies(X)._tally(points, labels)
+        tally = self.dichotomies(X).tally(X, y)
         return tally.pick(int(np.flatnonzero(tally.counts)[0]), 0)
 
     @abstractmethod
     def _dichotomies(self, points: Points) -> Dichotomies:
         """Return the candidates for checked points."""
+
+    def _usable(self, points: Points) -> Mask:
+        """Return which of these rows of finite values are points of the class: each by itself, and without an error."""
+        return np.ones(len(points), dtype=np.bool_)
 
     def _check_size(self, rows: int) -> None:
         """Refuse a number of rows that has too many dichotomies. It is public, unlike which of them can be used."""

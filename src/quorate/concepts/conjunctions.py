@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, keep
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Constant, Hypothesis
-from quorate.concepts.points import Labels, Points
+from quorate.concepts.points import Labels, Mask, Points
 from quorate.errors import Infeasible, InvalidInput
 
 __all__ = ["Conjunction", "Conjunctions"]
@@ -82,6 +82,11 @@ class Conjunctions(Concept):
     def _growth(self, points: int) -> int:
         return min(self._cells() + 1, 1 << min(points, 64))
 
+    def _usable(self, points: Points) -> Mask:
+        counts = np.array(self.categories, dtype=np.float64)
+        declared: Mask = ((points >= 0) & (points < counts) & (points == np.floor(points))).all(axis=1)
+        return declared
+
     def _dichotomies(self, points: Points) -> Dichotomies:
         return _Patterns(self.categories, points)
 
@@ -96,7 +101,7 @@ class _Patterns(Dichotomies):
 
     def __init__(self, categories: tuple[int, ...], points: Points) -> None:
         self._categories, self.features = categories, len(categories)
-        covered = self._cube(points[self._known(points)], None)
+        covered = self._cube(points, None)
         longest = covered > 0
         for axis, count in enumerate(categories):
             moved, kept = np.moveaxis(covered, axis, 0), np.moveaxis(longest, axis, 0)
@@ -114,15 +119,8 @@ class _Patterns(Dichotomies):
         return Conjunction(features=self.features, literals=tuple(fixed))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        known = self._known(points)
-        lead = self._cube(points[known], 2 * labels[known] - 1)
-        return np.count_nonzero(labels[known] == 1) - np.append(0, lead.ravel()[self._chosen])
-
-    def _known(self, points: Points) -> NDArray[np.bool_]:
-        """Return which rows have declared values only."""
-        counts = np.array(self._categories, dtype=np.float64)
-        known: NDArray[np.bool_] = ((points >= 0) & (points < counts) & (points == np.floor(points))).all(axis=1)
-        return known
+        lead = self._cube(points, 2 * labels - 1)
+        return np.count_nonzero(labels == 1) - np.append(0, lead.ravel()[self._chosen])
 
     def _cube(self, points: Points, weights: Whole | None) -> Whole:
         """Return for each pattern the sum of weights over the rows it covers, or the number of distinct ones."""

@@ -1,5 +1,6 @@
 """Any list of predicates or fitted classifiers, as a class of hypotheses."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ __all__ = ["Finite", "Member"]
 class Member(Hypothesis):
     """One of a list: a function from a matrix of points to one label a row, or a classifier with `predict`.
 
+    A row on which the rule raises, or gives anything but 0 and 1, has the label 0: the row may be private, and an error
+    would speak of it.
+
     >>> Member(features=1, index=0, rule=lambda X: X[:, 0] > 2).predict([1.0, 3.0])
     array([0, 1])
     """
@@ -30,10 +34,27 @@ class Member(Hypothesis):
 
     def _predict(self, points: Points) -> Any:
         ask: Callable[[Points], Any] = getattr(self.rule, "predict", self.rule)
-        labels = np.asarray(ask(points)) if len(points) else np.empty(0, dtype=np.int64)
-        if labels.shape != (len(points),) or not ((labels == 0) | (labels == 1)).all():
-            raise InvalidInput(f"hypothesis {self.index} of the list must give one label, 0 or 1, for each row")
-        return labels.astype(np.int64)
+        labels = np.zeros(len(points), dtype=np.int64)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _label(ask, points, labels)
+        return labels
+
+
+def _label(ask: Callable[[Points], Any], points: Points, labels: NDArray[np.int64]) -> None:
+    """Put the labels. Where a rule fails, halve the rows, so that those on which it fails cost no other its label."""
+    if len(points) == 0:
+        return
+    try:
+        given = np.asarray(ask(points))
+        whole = given.shape in ((len(points),), (len(points), 1))
+        labels[:] = np.asarray(given == 1, dtype=np.bool_).reshape(len(points)) if whole else 0
+    except Exception:  # of any kind: the rule is the caller's own
+        whole = False
+    if not whole and len(points) > 1:
+        half = len(points) // 2
+        _label(ask, points[:half], labels[:half])
+        _label(ask, points[half:], labels[half:])
 
 
 @dataclass(frozen=True, init=False)
@@ -41,7 +62,7 @@ class Finite(Concept):
     """A class that lists its members: functions from a matrix of points to labels 0 and 1, or fitted classifiers.
 
     The members must be public: a classifier fitted on private rows is not. A member must label a point by that point
-    alone.
+    alone, whatever other rows are in the matrix. It is tried on one row of zeros, and refused unless that has a label.
 
     >>> from functools import partial
     >>> rules = [partial(np.less, 2.0), partial(np.less, 5.0)]
@@ -62,12 +83,13 @@ class Finite(Concept):
                 raise InvalidInput(
                     f"member {index} must be a function or have a predict method, not {type(member).__name__}"
                 )
+            _check_member(index, member, self.features)
 
     @property
     def vc_dimension(self) -> int:
         """An upper bound: the logarithm of the number of members, in base 2, rounded down.
 
-        >>> Finite([np.zeros, np.ones, np.empty, abs], features=1).vc_dimension
+        >>> Finite([lambda X, cut=cut: X[:, 0] > cut for cut in range(5)], features=1).vc_dimension
         2
         """
         return len(self.members).bit_length() - 1
@@ -80,6 +102,20 @@ class Finite(Concept):
 
     def _member(self, index: int) -> Member:
         return Member(features=self.features, index=index, rule=self.members[index])
+
+
+def _check_member(index: int, member: Any, features: int) -> None:
+    """Refuse a rule that fails on a row of zeros, which is nobody's."""
+    try:
+        given = np.asarray(getattr(member, "predict", member)(np.zeros((1, features))))
+        kept = given.shape in ((1,), (1, 1)) and given.ravel()[0] in (0, 1)
+    except Exception as error:
+        raise InvalidInput(
+            f"hypothesis {index} of the list fails on a row of {features} zeros, with {type(error).__name__}: pass "
+            "functions of a matrix of points, or fitted classifiers"
+        ) from error
+    if not kept:
+        raise InvalidInput(f"hypothesis {index} of the list must give one label, 0 or 1, for each row")
 
 
 class _Members(Dichotomies):

@@ -1,5 +1,6 @@
 """Halfspaces."""
 
+import decimal
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ from quorate.concepts.points import Labels, Points
 __all__ = ["Halfspace", "Halfspaces"]
 
 _AT_ONCE = 2**24  # labels unpacked at a time
+_LARGE, _TINY = 2**1000, Fraction(1, 2**600)  # between them a float has all digits, and products of some do not vanish
 
 Whole = NDArray[np.int64]
 Level = tuple[tuple[Fraction, ...], Fraction]
@@ -43,10 +45,8 @@ class Halfspace(Hypothesis):
         if not self.levels:
             return f"Halfspace(features={self.features}, otherwise={self.otherwise})"
         normal, offset = self.levels[0]
-        shown = ", ".join(f"{float(value):.6g}" for value in normal)
-        return (
-            f"<Halfspace: label 1 where ({shown}) * x > {float(offset):.6g}, and {len(self.levels) - 1} finer levels>"
-        )
+        shown = ", ".join(_text(value) for value in normal)
+        return f"<Halfspace: label 1 where ({shown}) * x > {_text(offset)}, and {len(self.levels) - 1} finer levels>"
 
     def _predict(self, points: Points) -> Any:
         labels = np.full(len(points), self.otherwise)
@@ -58,14 +58,23 @@ class Halfspace(Hypothesis):
         return labels
 
 
+def _text(value: Fraction) -> str:
+    """Return six digits of a number that may be larger than any float."""
+    if abs(value) < _LARGE:
+        return f"{float(value):.6g}"
+    return f"{decimal.Context(prec=6).divide(decimal.Decimal(value.numerator), decimal.Decimal(value.denominator)):.6g}"
+
+
 def _sides(level: Level, points: Points) -> NDArray[np.int8]:
     """Return the sign of normal * x - offset for each point, exactly."""
-    normal, offset = np.array([float(value) for value in level[0]]), float(level[1])
-    tiny = any(value != 0 and abs(value) < Fraction(1, 2**600) for value in (*level[0], level[1]))
-    with np.errstate(all="ignore"):
-        values, sizes = points @ normal - offset, np.abs(points) @ np.abs(normal) + abs(offset)
-        decided = (np.abs(values) > sizes * (2.0**-50 * (normal.size + 2)) + 1e-300) & (not tiny)
-        sides = np.where(decided, np.sign(values), 0).astype(np.int8)
+    sides = np.zeros(len(points), dtype=np.int8)
+    decided = np.zeros(len(points), dtype=np.bool_)
+    if all(value == 0 or _TINY <= abs(value) < _LARGE for value in (*level[0], level[1])):
+        normal, offset = np.array([float(value) for value in level[0]]), float(level[1])
+        with np.errstate(all="ignore"):
+            values, sizes = points @ normal - offset, np.abs(points) @ np.abs(normal) + abs(offset)
+            decided = np.abs(values) > sizes * (2.0**-50 * (normal.size + 2)) + 1e-300
+        sides[decided] = np.sign(values[decided])
     for row in np.flatnonzero(~decided):
         value = sum(a * Fraction(b) for a, b in zip(level[0], points[row].tolist(), strict=True)) - level[1]
         sides[row] = (value > 0) - (value < 0)

@@ -58,9 +58,12 @@ class ExactPoints:
         largest = max((abs(value) for row in whole for value in row), default=0)
         fits = math.factorial(self.dimension) * (2 * largest + 1) ** self.dimension * 2 * (self.dimension + 1) < 2**62
         self._small = self.whole.astype(np.int64) if fits else None
-        sizes = np.abs(points[points != 0])
-        # So that no product of d differences can overflow or underflow, and the count of roundings below holds.
-        self._moderate = self.dimension <= 6 and bool(((sizes > 1e-30) & (sizes < 1e30)).all())
+        self._sizes = np.abs(points)
+        # Point by point, so that one that is far off costs only what is computed with it. A product of d differences
+        # of moderate coordinates is below 2**(600 + d): nothing overflows, and d! of them with room to spare.
+        self._moderate = self._sizes.max(axis=1, initial=0) < (
+            2.0 ** (600 // self.dimension) if self.dimension <= 6 else 0
+        )
 
     def __len__(self) -> int:
         return len(self.points)
@@ -99,21 +102,43 @@ class ExactPoints:
             normals = cofactors(self._small[planes[:, 1:]] - origin[:, np.newaxis])
             heights: Whole = normals @ self._small.T - (normals * origin).sum(axis=1, keepdims=True)
             return np.sign(heights).astype(np.int8)
-        with np.errstate(all="ignore"):
-            base = self.points[planes[:, 0]]
-            vectors = self.points[planes[:, 1:]] - base[:, np.newaxis]
-            normals, sizes = cofactors(vectors), cofactors(np.abs(vectors), absolute=True)
-            values = normals @ self.points.T - (normals * base).sum(axis=1, keepdims=True)
-            largest = (sizes * (np.abs(self.points).max(axis=0) + np.abs(base))).sum(axis=1, keepdims=True)
-            # On the way to a value lie fewer than 8 d**2 differences, products and sums, each rounded by 2**-53.
-            bounds = largest * (self.dimension**2 * 2.0**-49) if self._moderate else np.inf
-            above, below = values > bounds, values < -bounds
-        decided = above | below
-        signs: Signs = above.view(np.int8) - below.view(np.int8)
+        signs, decided = self._rounded(planes)
         np.put_along_axis(decided, planes, True, axis=1)  # the points that span it lie on it
         np.put_along_axis(signs, planes, 0, axis=1)
         self._settle(planes, signs, *np.nonzero(~decided))
         return signs
+
+    def _rounded(self, planes: Whole) -> tuple[Signs, NDArray[np.bool_]]:
+        """Return the signs that floats give, and which of them are sure."""
+        planes, turned = self._from_the_nearest(planes)
+        with np.errstate(all="ignore"):
+            base, near = self.points[planes[:, 0]], self._sizes[planes[:, 0]]
+            vectors = self.points[planes[:, 1:]] - base[:, np.newaxis]
+            normals, sizes = cofactors(vectors), cofactors(np.abs(vectors), absolute=True)
+            normals[turned] *= -1
+            values = normals @ self.points.T
+            values -= (normals * base).sum(axis=1, keepdims=True)
+            # On the way to a value lie fewer than 8 d**2 differences, products and sums, each rounded by 2**-53. What
+            # a product loses below the smallest float grows to at most 2**-540 on the way.
+            sizes *= self.dimension**2 * 2.0**-49
+            bounds = sizes @ self._sizes.T
+            bounds += (sizes * near).sum(axis=1, keepdims=True) + 2.0**-500
+            above, below = values > bounds, values < -bounds
+        sure = self._moderate[planes].all(axis=1)[:, np.newaxis] & self._moderate
+        above &= sure
+        below &= sure
+        signs: Signs = above.view(np.int8) - below.view(np.int8)
+        return signs, above | below
+
+    def _from_the_nearest(self, planes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
+        """Return planes with the point nearest to the origin first, and which were turned over by the exchange.
+
+        Heights are measured from the first point: if it were far off, differences of large numbers would be left.
+        """
+        nearest = self._sizes.max(axis=1, initial=0)[planes].argmin(axis=1)
+        rows, exchanged = np.arange(len(planes)), planes.copy()
+        exchanged[:, 0], exchanged[rows, nearest] = planes[rows, nearest], planes[:, 0]
+        return exchanged, nearest != 0
 
     def _settle(self, planes: Whole, signs: Signs, which: Whole, targets: Whole) -> None:
         """Put the exact sign wherever floats leave it open."""

@@ -1,6 +1,6 @@
 """Cut points on a line, and what is right and wrong on either side of them."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +31,18 @@ def cut_points(values: Values) -> Values:
     return cuts_between(distinct[:-1], distinct[1:])
 
 
-def lead_below(cuts: Values, values: Values, labels: Whole) -> Whole:
-    """Return for each cut how many more ones than zeros lie below it. `cuts` are in rising order.
+def lead_below(cuts: Values, values: Values, labels: Whole, *, side: Literal["left", "right"] = "left") -> Whole:
+    """Return for each cut how many more ones than zeros lie below it, or at and below it where `side` is right.
 
     >>> lead_below(np.array([1.5, 2.5]), np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1]))
     array([-1,  0])
+    >>> lead_below(np.array([1.0]), np.array([1.0, 2.0, 3.0]), np.array([1, 0, 0]), side="right")
+    array([1])
     """
     order = np.argsort(values)
     lead = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(2 * labels[order] - 1, out=lead[1:])
-    return lead[np.searchsorted(values[order], cuts, side="left")]  # a value at a cut is not below it
+    return lead[np.searchsorted(values[order], cuts, side=side)]  # left: a value at a cut is not below it
 
 
 def mistakes_upward(cuts: Values, values: Values, labels: Whole) -> Any:

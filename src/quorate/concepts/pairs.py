@@ -66,6 +66,7 @@ def correlate(left: Whole, right: Whole) -> Whole:
         if lengths[0] < lengths[1]:
             return correlate(right[::-1], left[::-1])
         half = int(left.max()).bit_length() // 2
+        assert half > 0, "entries of 0 and 1 are too short to be cut, and too few to come here"
         return (correlate(left >> half, right) << half) + correlate(left & ((1 << half) - 1), right)
     product = np.fft.rfft(left[::-1], padded) * np.fft.rfft(right, padded)
     sums = np.fft.irfft(product, padded)[:size]

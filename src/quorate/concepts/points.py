@@ -1,8 +1,10 @@
 """What a concept is given: points and labels, checked for shape and type.
 
-Values of private rows are never the reason for an error: a row that has a missing or infinite value, or a label other
-than 0 and 1, is left out without a word. A row that is left out is nobody's mistake, so replacing one row still moves
-each number of mistakes by at most 1. Points whose labels are asked for belong to the one who asks, and are refused.
+Values of private rows are no reason for an error: a row that has a missing or infinite value, or one that the class
+does not declare, or a label other than 0 and 1, is left out without a word. A row that is left out is nobody's mistake,
+so replacing one row still moves each number of mistakes by at most 1. Shapes and types are refused, and they may come
+from values: one text in a column makes it a column of texts, so turn rows into numbers, row by row, before they come
+here. Points whose labels are asked for belong to the one who asks, and are refused.
 """
 
 from typing import Any
@@ -14,17 +16,18 @@ from quorate.errors import InvalidInput
 
 __all__ = [
     "Labels",
+    "Mask",
     "Points",
     "check_labels",
     "check_points",
     "check_queries",
-    "usable_points",
-    "usable_rows",
-    "which_usable",
+    "which_finite",
+    "which_labelled",
 ]
 
 Points = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 def check_points(X: Any, *, features: int, name: str = "X") -> Points:
@@ -61,15 +64,13 @@ def check_queries(X: Any, *, features: int) -> Points:
     return queries
 
 
-def usable_points(X: Any, *, features: int) -> Points:
-    """Return the rows of `X` whose values are all finite.
+def which_finite(points: Points) -> Mask:
+    """Return which rows have finite values only.
 
-    >>> usable_points([1.0, float("nan"), 3.0], features=1)
-    array([[1.], [3.]])
+    >>> which_finite(np.array([[1.0], [np.nan], [np.inf]]))
+    array([ True, False, False])
     """
-    points = check_points(X, features=features)
-    finite = np.isfinite(points).all(axis=1)
-    return points if finite.all() else points[finite]
+    return np.asarray(np.isfinite(points).all(axis=1))
 
 
 def check_labels(y: Any, *, rows: int) -> Labels:
@@ -86,23 +87,10 @@ def check_labels(y: Any, *, rows: int) -> Labels:
     return labels.astype(np.int64)
 
 
-def which_usable(points: Points, labels: Labels) -> NDArray[np.bool_]:
-    """Return which rows have finite values and a label that is 0 or 1.
+def which_labelled(labels: Labels) -> Mask:
+    """Return which labels are 0 or 1.
 
-    >>> which_usable(np.array([[1.0], [np.nan], [2.0]]), np.array([1, 1, 7]))
-    array([ True, False, False])
+    >>> which_labelled(np.array([1, 0, 7]))
+    array([ True,  True, False])
     """
-    usable: NDArray[np.bool_] = np.isfinite(points).all(axis=1) & ((labels == 0) | (labels == 1))
-    return usable
-
-
-def usable_rows(X: Any, y: Any, *, features: int) -> tuple[Points, Labels]:
-    """Return the rows that are usable, and their labels.
-
-    >>> usable_rows([1.0, float("nan"), 3.0, 4.0], [1, 1, 0, 7], features=1)
-    (array([[1.], [3.]]), array([1, 0]))
-    """
-    points = check_points(X, features=features)
-    labels = check_labels(y, rows=len(points))
-    usable = which_usable(points, labels)
-    return (points, labels) if usable.all() else (points[usable], labels[usable])
+    return np.asarray((labels == 0) | (labels == 1))

@@ -10,7 +10,7 @@ from quorate.checks import check_count, keep
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Constant, Hypothesis
 from quorate.concepts.line import mistakes_upward
-from quorate.concepts.points import Labels, Points
+from quorate.concepts.points import Labels, Mask, Points
 from quorate.concepts.splits import DistinctSplits
 
 __all__ = ["Stump", "Stumps"]
@@ -37,8 +37,8 @@ class Stump(Hypothesis):
 class Stumps(Concept):
     """All stumps over this many features, in both directions, and the two constants.
 
-    With `binary` every feature is 0 or 1, which leaves far fewer of them: growth and VC dimension are smaller. It is
-    a promise about the points that defines no other set of candidates.
+    With `binary` every feature is 0 or 1, which leaves far fewer of them: growth and VC dimension are smaller. A row
+    with another value is left out.
 
     >>> Stumps(features=2).fit_erm([[5.0, 1.0], [5.0, 2.0], [5.0, 3.0]], [1, 0, 0])
     Stump(features=2, feature=1, cut=1.5, upward=False)
@@ -78,6 +78,9 @@ class Stumps(Concept):
     def _growth(self, points: int) -> int:
         splits = self.features * (1 if self.binary else max(0, points - 1))
         return 1 if points == 0 else 2 + 2 * splits
+
+    def _usable(self, points: Points) -> Mask:
+        return ((points == 0) | (points == 1)).all(axis=1) if self.binary else super()._usable(points)
 
     def _dichotomies(self, points: Points) -> Dichotomies:
         return _Splits(points)

@@ -3,17 +3,21 @@
 from quorate.predictors.agnostic import AgnosticClassifier
 from quorate.predictors.files import load, save
 from quorate.predictors.predictions import Predictions
+from quorate.predictors.pure import PureClassifier
 from quorate.predictors.stable import StableClassifier
 from quorate.predictors.student_first import StudentFirstClassifier, StudentFirstPredictions
 from quorate.predictors.subsample import PrivateClassifier
+from quorate.predictors.universal import UniversalClassifier
 
 __all__ = [
     "AgnosticClassifier",
     "Predictions",
     "PrivateClassifier",
+    "PureClassifier",
     "StableClassifier",
     "StudentFirstClassifier",
     "StudentFirstPredictions",
+    "UniversalClassifier",
     "load",
     "save",
 ]

@@ -17,6 +17,7 @@ from quorate.mechanisms.exponential.exact import draw_below, draw_level
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
+from quorate.rounding import float_down, float_up
 
 __all__ = ["ExponentialChoice"]
 
@@ -49,7 +50,8 @@ class ExponentialChoice:
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         choices = check_count("choices", choices)
-        each = math.floor(Fraction(epsilon) / choices * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
+        quanta = math.floor(Fraction(epsilon) / choices * RENYI_QUANTA)  # a whole number of them is charged
+        each = float_down(Fraction(quanta, RENYI_QUANTA))
         if each == 0:
             raise Infeasible(f"{choices} choices leave less than one quantum for each; ask for fewer")
         if delta > 0:
@@ -87,15 +89,16 @@ class ExponentialChoice:
         return exponential_renyi(self.epsilon_per_choice, order=order)  # proof: step 1
 
     def epsilon(self, *, delta: float = 0.0, choices: int = 1) -> float:
-        """Return the epsilon of this many adaptively made choices at `delta`.
+        """Return the epsilon of this many adaptively made choices at `delta`, rounded up.
 
         >>> ExponentialChoice(epsilon=0.5).epsilon(choices=4)
         2.0
         """
-        plain = self.epsilon_per_choice * check_count("choices", choices)
+        exact = Fraction(self.epsilon_per_choice) * check_count("choices", choices)
+        plain = float_up(exact) if exact < 2**1000 else math.inf
         if check_delta(delta) == 0:
             return plain
-        return min(plain, smallest_epsilon(lambda order: choices * self.renyi(order), delta=delta)[0])
+        return min(plain, smallest_epsilon(lambda order: _times(choices, self.renyi(order)), delta=delta)[0])
 
     def choose(self, tally: Tally, *, budget: Budget | None = None) -> Hypothesis:
         """Return one candidate of the tally, charged to `budget` if there is one.
@@ -116,3 +119,7 @@ class ExponentialChoice:
             budget.spend(self.choice_cost(budget.order))  # charge, then draw
         mistakes = draw_level(tally.counts, self.rate, noise)  # proof: steps 2 and 3
         return tally.pick(mistakes, draw_below(int(tally.counts[mistakes]), noise))  # proof: step 4
+
+
+def _times(choices: int, divergence: float) -> float:
+    return math.nextafter(choices * divergence, math.inf)

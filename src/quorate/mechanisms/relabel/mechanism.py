@@ -1,14 +1,15 @@
 """Relabel gives all rows the labels of one hypothesis, chosen among the dichotomies of the rows' own points.
 
-Claim (replace-one units of `rows` rows): if whatever is run on the relabelled rows is (epsilon, delta)-DP, or has a
-Renyi divergence of D, then run after relabelling it is (epsilon + term, delta)-DP, or has a divergence of D + term. The
-term is `rows` times 2 ln(1 + e^(kappa/2)) for a changed labelled row and `rows` times ln 4 for an unlabelled one. The
-labels themselves are no release: they may be used inside of a mechanism that is charged, and nowhere else.
+Claim (replace-one units of r labelled and s unlabelled rows): if whatever is run on the relabelled rows is
+(epsilon, delta)-DP, or has a Renyi divergence of D, then run after relabelling it is (epsilon + term, delta)-DP, or has
+a divergence of D + term. The term is r 2 ln(1 + e^(kappa/2)) + s ln 4. The labels themselves are no release: they may
+be used inside of a mechanism that is charged, and nowhere else.
 Proof: PROOF.md. The construction is LabelBoost (Beimel, Nissim and Stemmer 2015; Nandi and Bassily 2020).
 """
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -16,15 +17,17 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_positive, check_rate, keep
 from quorate.concepts import Concept, Hypothesis, Tally
-from quorate.concepts.points import Labels, Points, check_labels, check_points, which_usable
+from quorate.concepts.points import Labels, Mask, Points, check_labels, check_points, which_labelled
 from quorate.errors import InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, relabelling_epsilon
+from quorate.rounding import float_up
 
 __all__ = ["Relabel", "Relabelled"]
 
 _UNUSABLE = -1
+_LEAST, _MOST = 1e-100, 2.0**40  # kappa: so that terms and bounds are numbers
 
 Change = Literal["labelled", "unlabelled"]
 
@@ -33,7 +36,7 @@ class Relabelled:
     """Rows with their new labels, for use inside of a mechanism. It has no text and cannot be copied.
 
     `labels` belongs to the labelled rows and `unlabelled` to the others, in their order; -1 marks a row that could not
-    be used, because a value was missing or its label was neither 0 nor 1.
+    be used, because a value was missing or not declared or its label was neither 0 nor 1.
 
     >>> Relabelled(np.array([0, 1]), np.array([1]))
     <sealed labels>
@@ -72,6 +75,8 @@ class Relabel:
         if not isinstance(self.concept, Concept):
             raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
         keep(self, kappa=check_positive("kappa", self.kappa))
+        if not _LEAST <= self.kappa <= _MOST:
+            raise InvalidInput(f"kappa must lie between 1e-100 and 2**40, not {self.kappa!r}")
 
     def epsilon(self, inner: float, *, change: Change = "labelled", rows: int = 1) -> float:
         """Return the epsilon of an `inner`-DP mechanism that is run on relabelled rows; its delta stays as it is.
@@ -123,11 +128,20 @@ class Relabel:
         return points - labelled
 
     def relabel(
-        self, X: Any, y: Any, *, unlabelled: Any = (), budget: Budget | None = None, rows: int = 1
+        self,
+        X: Any,
+        y: Any,
+        *,
+        unlabelled: Any = (),
+        budget: Budget | None = None,
+        rows: int = 1,
+        rows_unlabelled: int = 1,
     ) -> Relabelled:
         """Return the rows with the labels of one hypothesis, the term charged to `budget` if there is one.
 
-        What is run on them must be charged to the same budget. `rows` is the most that one unit has of the labelled.
+        What is run on them must be charged to the same budget. `rows` is the most that one unit has of the labelled,
+        and `rows_unlabelled` of the unlabelled: both are paid. Say 0 where the unlabelled rows are public, and where a
+        unit has one row, labelled or not: its labelled row costs more, and is charged.
 
         >>> from quorate import Budget
         >>> from quorate.concepts import Thresholds
@@ -137,17 +151,26 @@ class Relabel:
         >>> round(budget.spent().renyi, 4)
         1.9482
         """
-        return self._relabel(X, y, unlabelled, budget=budget, rows=rows, noise=system_noise)
+        unit = check_count("rows", rows), check_count("rows_unlabelled", rows_unlabelled, least=0)
+        return self._relabel(X, y, unlabelled, budget=budget, unit=unit, noise=system_noise)
+
+    def _unit_cost(self, rows: int, rows_unlabelled: int) -> Cost:
+        """Return the term of a unit that has so many rows of both kinds, rounded up."""
+        cost = self.relabelling_cost(rows=rows)
+        if rows_unlabelled == 0:
+            return cost
+        other = self.relabelling_cost(change="unlabelled", rows=rows_unlabelled)
+        return Cost(float_up(Fraction(cost.renyi) + Fraction(other.renyi)))  # proof: step 5
 
     def _relabel(
-        self, X: Any, y: Any, unlabelled: Any, *, budget: Budget | None, rows: int, noise: NoiseSource
+        self, X: Any, y: Any, unlabelled: Any, *, budget: Budget | None, unit: tuple[int, int], noise: NoiseSource
     ) -> Relabelled:
         labelled, codes, others = self._checked(X, y, unlabelled)
         if budget is not None:
-            budget.spend(self.relabelling_cost(rows=rows))  # charge, then draw
-        # A row whose label is none must not define candidates either (proof: step 4). It keeps its place: how many
-        # rows can be used is private, and must not decide on a refusal.
-        used, free = which_usable(labelled, codes), which_usable(others, np.zeros(len(others), dtype=np.int64))
+            budget.spend(self._unit_cost(unit[0], min(unit[1], len(others))))  # charge, then draw
+        # A row that cannot be used must not define candidates, whatever the reason is, nor have a label of the one that
+        # is chosen (proof: step 4). It keeps its place: how many rows can be used is private, and decides no refusal.
+        used, free = self.concept.usable(labelled) & which_labelled(codes), self.concept.usable(others)
         tally = self._tally(np.where(used[:, np.newaxis], labelled, np.nan), codes, others)
         chosen = ExponentialChoice(epsilon=self.kappa)._choose(tally, None, noise)  # proof: step 1
         return Relabelled(_labels(chosen, labelled, used), _labels(chosen, others, free))
@@ -164,7 +187,7 @@ class Relabel:
         return self.concept.dichotomies(every).tally(labelled, labels)
 
 
-def _labels(chosen: Hypothesis, points: Points, usable: NDArray[np.bool_]) -> Labels:
+def _labels(chosen: Hypothesis, points: Points, usable: Mask) -> Labels:
     labels = np.full(len(points), _UNUSABLE, dtype=np.int64)
     labels[usable] = chosen.predict(points[usable])
     return labels

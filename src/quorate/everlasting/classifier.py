@@ -1,0 +1,393 @@
+"""Everlasting prediction: an endless stream of answers that protects the records and every query.
+
+Claim: all that `predict` and `stream` ever return is differentially private under replacement of one training unit,
+with `terms_.training`; and all that they return but the answer to one query is differentially private under replacement
+of that query, with `terms_.queries`. Both hold against adversaries who choose every query by what they have seen.
+PROOF.md says why. (Naor, Nissim, Stemmer and Yan, "Private everlasting prediction", 2023, show that it can be done.)
+"""
+
+import math
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.concepts import Concept
+from quorate.ensemble import deal_units, unit_numbers
+from quorate.ensemble.estimators import take_rows
+from quorate.errors import Infeasible, InvalidInput
+from quorate.everlasting.boosting import boosted, secret_sample
+from quorate.everlasting.phase import Phase
+from quorate.everlasting.seats import Seats, deal_seats
+from quorate.everlasting.teaching import teach
+from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
+from quorate.learners import Deal
+from quorate.mechanisms import NO_QUORUM
+from quorate.memory import REFUSED
+from quorate.predictors.inputs import check_records, class_codes, declared_classes, without_values
+from quorate.predictors.predictions import Predictions
+
+__all__ = ["EverlastingClassifier"]
+
+Integers = NDArray[np.int64]
+_RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
+
+
+class EverlastingClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that answers for ever: queries teach the teachers of later queries, and are protected in turn.
+
+    Parameters
+    ----------
+    estimator
+        Any scikit-learn classifier, or a class of `quorate.concepts` (two classes; "labelboost" needs one).
+        `LogisticRegression()` unless given. Thresholds, stumps and linear models are fitted and counted in batches.
+    epsilon, delta
+        What holds for one training unit: a row, or a person where `groups` are given.
+    query_epsilon, query_delta
+        What holds for one query, or with a pool for one point of it; the same as for a training unit unless given.
+    chunk
+        How many units, or later seats, a teacher has. Many small teachers are often best.
+    no_quorums
+        How many arrivals of a phase may find no quorum, the cutoff's headroom not counted; 2% of them unless given.
+    seats
+        How many arrivals a phase has, the first one; `growth` times the number of units unless given.
+    growth
+        How many times more seats each phase has than the one before ("votes" only). Teachers stay as many and get more.
+    relabel
+        "votes": a point teaches with the label that was released for it, or not at all. "labelboost": all points teach
+        with the labels of a hypothesis that the earlier labelled set chooses (Beimel, Nissim and Stemmer).
+    refresh
+        "queries": queries teach. "pool": only points given to `feed`, which the owner trusts, teach.
+    cutoff_epsilon
+        The part of a query's epsilon that hides how it was answered itself; chosen unless given.
+    classes
+        All labels that may occur. Where they are not declared, the labels of `y` are taken and are public.
+    kappa, labelled
+        For "labelboost": the parameter of the choice, and the share of the labelled set that makes it.
+    n_jobs, backend
+        For joblib, where teachers are not fitted as one array.
+
+    >>> import numpy as np
+    >>> from quorate.concepts import Thresholds
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+    >>> classifier = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
+    >>> answers = classifier.fit(X, (X[:, 0] > 0).astype(int)).predict([[2.0], [-2.0]])
+    >>> answers.labels, classifier.phase_, classifier.seats_taken_
+    (array([1, 0]), 1, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        query_epsilon: float | None = None,
+        query_delta: float | None = None,
+        chunk: int = 10,
+        no_quorums: int | Literal["auto"] = "auto",
+        seats: int | Literal["auto"] = "auto",
+        growth: float = 1.0,
+        relabel: Literal["votes", "labelboost"] = "votes",
+        refresh: Refresh = "queries",
+        cutoff_epsilon: float | None = None,
+        classes: Any = None,
+        kappa: float = 1.0,
+        labelled: float = 0.05,
+        n_jobs: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.delta = delta
+        self.query_epsilon = query_epsilon
+        self.query_delta = query_delta
+        self.chunk = chunk
+        self.no_quorums = no_quorums
+        self.seats = seats
+        self.growth = growth
+        self.relabel = relabel
+        self.refresh = refresh
+        self.cutoff_epsilon = cutoff_epsilon
+        self.classes = classes
+        self.kappa = kappa
+        self.labelled = labelled
+        self.n_jobs = n_jobs
+        self.backend = backend
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "EverlastingClassifier":
+        """Calibrate, deal the units, teach the first teachers. Fitting again opens other budgets: both are paid.
+
+        >>> EverlastingClassifier(chunk=10, no_quorums=2, epsilon=4.0).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; ...
+        """
+        self._check_settings()
+        for name in ("terms_", "_phase", "_seats", "_set"):
+            self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
+        X = self._records(X, reset=True)
+        self.classes_, labels = declared_classes(self.classes, y)
+        if isinstance(self._estimator(), Concept) and len(self.classes_) > 2:
+            raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
+        check_consistent_length(X, labels)
+        codes = class_codes(self.classes_, labels)
+        units, count = unit_numbers(len(codes), groups)
+        self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
+        self._lock = threading.Lock()
+        if self.relabel == "labelboost":
+            self._fit_boosted(X, codes, count)
+        else:
+            self._fit_voting(X, codes, units, count)
+        return self
+
+    def _fit_voting(self, X: Any, codes: Integers, units: Integers, count: int) -> None:
+        teachers = count // check_count("chunk", self.chunk)
+        if teachers < 1:
+            raise Infeasible(f"{count} units are too few for a teacher of chunk={self.chunk}")
+        size = math.ceil(self.growth * count) if self.seats == "auto" else check_count("seats", self.seats)
+        if size < teachers:
+            raise Infeasible(f"seats={size} are too few for {teachers} teachers: each needs at least one")
+        no_quorums = math.ceil(_RATE * size) if self.no_quorums == "auto" else self.no_quorums
+        terms = votes_terms(
+            teachers=teachers,
+            arrivals=size,
+            no_quorums=no_quorums,
+            refresh=self.refresh,
+            cutoff_epsilon=self.cutoff_epsilon,
+            **self._guarantees(),
+        )
+        deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
+        self._size = size
+        self._open(terms, 1, X, codes, deal)
+
+    def _fit_boosted(self, X: Any, codes: Integers, count: int) -> None:
+        if not isinstance(self._estimator(), Concept):
+            raise InvalidInput("relabel='labelboost' chooses a hypothesis: estimator must be of quorate.concepts")
+        if self.unit_ != "row" or self.growth != 1 or self.seats != "auto":
+            raise InvalidInput("relabel='labelboost' takes rows as units, growth=1 and seats='auto'")
+        rate = _RATE if self.no_quorums == "auto" else check_count("no_quorums", self.no_quorums) / count
+        terms, teachers, size = boost_terms(
+            rows=count,
+            chunk=check_count("chunk", self.chunk),
+            no_quorum_rate=min(1.0, rate),
+            refresh=self.refresh,
+            kappa=self.kappa,
+            labelled=self.labelled,
+            cutoff_epsilon=self.cutoff_epsilon,
+            **self._guarantees(),
+        )
+        self._size = size
+        rows = secret_sample(count, teachers * self.chunk)  # proof: step 9
+        self._boost(terms, 1, X[rows], codes[rows])
+
+    def _guarantees(self) -> dict[str, Guarantee]:
+        query_epsilon = self.epsilon if self.query_epsilon is None else self.query_epsilon
+        query_delta = self.delta if self.query_delta is None else self.query_delta
+        return {"training": Guarantee(self.epsilon, self.delta), "queries": Guarantee(query_epsilon, query_delta)}
+
+    def _check_settings(self) -> None:
+        for name in ("epsilon", "query_epsilon", "cutoff_epsilon"):
+            if getattr(self, name) is not None or name == "epsilon":
+                check_positive(name, getattr(self, name))
+        for delta in (self.delta, *([] if self.query_delta is None else [self.query_delta])):
+            check_delta(delta, zero=False)
+        if self.relabel not in ("votes", "labelboost"):
+            raise InvalidInput(f"relabel must be 'votes' or 'labelboost', not {self.relabel!r}")
+        if self.refresh not in ("queries", "pool"):
+            raise InvalidInput(f"refresh must be 'queries' or 'pool', not {self.refresh!r}")
+        if check_positive("growth", self.growth) < 1:
+            raise InvalidInput(f"growth must be at least 1, not {self.growth!r}")
+        check_positive("kappa", self.kappa)
+        check_rate("labelled", self.labelled)
+        for name in ("no_quorums", "seats"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        if not isinstance(self._estimator(), Concept) and not is_classifier(self._estimator()):
+            kind = type(self.estimator).__name__
+            raise InvalidInput(f"estimator must be a classifier or a class of quorate.concepts, not {kind}")
+
+    def _estimator(self) -> Any:
+        return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _records(self, X: Any, *, reset: bool) -> Any:
+        estimator = self._estimator()
+        if not isinstance(estimator, Concept):
+            return check_records(self, X, estimator=estimator, reset=reset)
+        try:
+            points = validate_data(self, X, reset=reset, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise (type(error)(without_values(str(error))) if reset else error) from None
+        if points.shape[1] != estimator.features:
+            raise InvalidInput(f"the concept reads {estimator.features} features and X has {points.shape[1]}")
+        return points
+
+    def _open(self, terms: Terms, phase: int, X: Any, codes: Integers, deal: Deal) -> None:
+        """Teach the teachers of a phase and draw its secret noises: one threshold, one limit."""
+        ensemble = teach(
+            self._estimator(),
+            X,
+            codes,
+            deal,
+            classes=len(self.classes_),
+            first=phase == 1,
+            n_jobs=self.n_jobs,
+            backend=self.backend,
+        )
+        quorum = terms.quorum(phase)
+        run = quorum.open(terms.budget(phase))  # proof: steps 5 and 6
+        self._phase, self._number = Phase(ensemble, run, terms.cutoff.open()), phase
+        self._seats = Seats(self._size)
+        self.terms_, self.teachers_ = terms, ensemble.teachers
+
+    def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers) -> None:
+        """Open a phase of LabelBoost; its labelled set is kept, for a sample of it labels the next one."""
+        deal = deal_seats(codes, teachers=len(codes) // self.chunk)
+        self._open(terms, phase, X, codes, deal)
+        self._set = X, codes
+
+    def _advance(self) -> None:
+        """Open the next phase where all seats are taken: a matter of how many arrived, and of nothing else."""
+        if self._seats.left:
+            return
+        points, labels = self._seats.empty()
+        if self.terms_.boost is not None:
+            X, codes = self._set
+            new = boosted(self._estimator(), (X, codes), points, boost=self.terms_.boost, seats=len(codes))
+            self._boost(self.terms_, self._number + 1, *new)
+            return
+        deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
+        self._size = math.ceil(self.growth * self._size)
+        self._open(self.terms_, self._number + 1, points, labels, deal)
+
+    def _arrive(self, X: Any, *, seated: bool, asked: bool = True) -> Integers:
+        """Answer arrivals in order, through as many phases as they fill; each takes a seat if it is to teach."""
+        labels = np.full(len(X), NO_QUORUM, dtype=np.int64)
+        start = 0
+        while start < len(X):
+            self._advance()
+            stop = min(len(X), start + self._seats.left) if seated else len(X)
+            block = take_rows(X, slice(start, stop))
+            if asked:
+                labels[start:stop] = self._phase.ask(block)
+            if seated:
+                self._seats.take(block, labels[start:stop])
+            start = stop
+        return labels
+
+    @property
+    def phase_(self) -> int:
+        """The number of the phase, from 1: everybody may know.
+
+        >>> hasattr(EverlastingClassifier(), "phase_")
+        False
+        """
+        return self._number
+
+    @property
+    def seats_taken_(self) -> int:
+        """How many have arrived in this phase: everybody may know.
+
+        >>> hasattr(EverlastingClassifier(), "seats_taken_")
+        False
+        """
+        return self._seats.taken
+
+    @property
+    def claim_(self) -> str:
+        """The guarantees, in one sentence each.
+
+        >>> hasattr(EverlastingClassifier(), "claim_")
+        False
+        """
+        unit = "one row" if self.unit_ == "row" else "all rows of one person"
+        training, queries, pool = self.terms_.training, self.terms_.queries, self.terms_.pool
+        text = (
+            f"all answers are ({training.epsilon:g}, {training.delta:g})-differentially private under replacement of "
+            f"{unit}. All answers but its own are ({queries.epsilon:g}, {queries.delta:g})-differentially private "
+            "under replacement of one query."
+        )
+        if pool is not None:
+            text += f" For one point of the pool all answers are ({pool.epsilon:g}, {pool.delta:g})-so."
+        return text if self.declared_ else f"{text} The label set was read from y and counts as public."
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked.
+
+        >>> EverlastingClassifier.checked.__name__
+        'checked'
+        """
+        check_is_fitted(self, "terms_")
+        return self._records(X, reset=False)
+
+    def predict(self, X: Any) -> Predictions:
+        """Answer a batch of queries, in order. Where the phase is closed they are refused until the next one.
+
+        Nothing that is returned tells how many no-quorums there were but for the queries of the batch: not what was
+        spent, nor what is left.
+
+        >>> from quorate.concepts import Thresholds
+        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
+        >>> made.fit(X, (X[:, 0] > 0).astype(int)).predict([[3.0]]).tolist()
+        [1]
+        """
+        queries = self.checked(X)
+        with self._lock:
+            labels = self._arrive(queries, seated=self.refresh == "queries")
+        refused = labels == REFUSED
+        return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=refused)
+
+    def feed(self, X: Any) -> "EverlastingClassifier":
+        """Give points that the owner trusts to the next phase; they are labelled, and nothing is told about them.
+
+        >>> from quorate.concepts import Thresholds
+        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60, refresh="pool")
+        >>> made.fit(X, (X[:, 0] > 0).astype(int)).feed(X[:5000]).seats_taken_
+        5000
+        """
+        points = self.checked(X)
+        if self.refresh != "pool":
+            raise InvalidInput(
+                "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"
+            )
+        with self._lock:
+            self._arrive(points, seated=True, asked=self.relabel == "votes")  # proof: steps 7 and 11
+        return self
+
+    def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
+        """Answer queries one by one as they come, each a row of features: a label, or None for no answer.
+
+        >>> EverlastingClassifier.stream.__name__
+        'stream'
+        """
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row).tolist()[0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of queries that are answered, and answered with `y`. They are asked, all, and take seats.
+
+        >>> EverlastingClassifier.score.__name__
+        'score'
+        """
+        check_consistent_length(X, y, sample_weight)
+        return float(np.average(self.predict(X).labels == np.asarray(y), weights=sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "terms_")
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "terms_"):
+            raise TypeError(
+                "a fitted EverlastingClassifier cannot be copied or pickled: it holds private points and secret noise, "
+                "and the copy would use them a second time"
+            )
+        return super().__getstate__()

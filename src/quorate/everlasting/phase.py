@@ -1,0 +1,67 @@
+"""One phase: teachers that do not change, one threshold noise, one cutoff."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.ensemble import Ensemble
+from quorate.ensemble.estimators import take_rows
+from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms.cutoff import CutoffRun
+from quorate.mechanisms.run import Run
+from quorate.memory import REFUSED
+from quorate.session import put_to_vote
+
+__all__ = ["Phase"]
+
+Integers = NDArray[np.int64]
+
+_BLOCK = 2**16  # arrivals counted together
+
+
+class Phase:
+    """Answers arrivals in order until the cutoff closes it; what comes after is refused.
+
+    >>> from quorate.ensemble.estimators import EstimatorTeachers
+    >>> from quorate.mechanisms import Quorum
+    >>> from quorate.mechanisms.cutoff import NoisyCutoff
+    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=1000, no_quorums=30)
+    >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 1000, classes=2))
+    >>> phase = Phase(ensemble, quorum.open(), NoisyCutoff(epsilon=1.0, allowed=20, spread=10).open())
+    >>> phase.ask(np.zeros((3, 1)))
+    array([1, 1, 1])
+    """
+
+    def __init__(self, ensemble: Ensemble, run: Run, cutoff: CutoffRun) -> None:
+        self._ensemble, self._run, self._cutoff = ensemble, run, cutoff
+
+    def ask(self, X: Any) -> Integers:
+        """Return a class number, `NO_QUORUM` or `REFUSED` for each arrival.
+
+        Outcomes are drawn for a block of arrivals and thrown away from where the phase closes: nobody sees them, and
+        it is as if they had not been drawn.
+
+        >>> Phase.ask.__name__
+        'ask'
+        """
+        labels = np.full(len(X), REFUSED, dtype=np.int64)
+        start = 0
+        while start < len(X) and not self._cutoff.closed:
+            drawn = self._drawn(take_rows(X, slice(start, start + _BLOCK)))
+            let_in = self._cutoff.admit(drawn == NO_QUORUM)  # before each answer; proof: step 4
+            labels[start : start + let_in] = drawn[:let_in]
+            start += let_in
+        return labels
+
+    def _drawn(self, X: Any) -> Integers:
+        """Return outcomes of these arrivals, with one threshold noise for all of the phase (proof: step 4).
+
+        The run ends with its last no-quorum. The cutoff has reached its limit by then, and closes at the next arrival,
+        whatever it would be: so what the run does not say any more may be anything.
+        """
+        labels = np.full(len(X), NO_QUORUM, dtype=np.int64)
+        if self._run.no_quorums_left:
+            said = put_to_vote(self._ensemble, X, self._run.answers).labels
+            labels[: said.size] = said
+        return labels

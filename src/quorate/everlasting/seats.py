@@ -1,0 +1,95 @@
+"""Points that came in a phase, each in the seat of its arrival number, with the label that was released for it.
+
+A seat is taken by every arrival, answered or not. One without a released label stays empty: no other arrival moves
+up into it. The points are private: they are kept for the phase that they teach, and for nothing else.
+"""
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.ensemble import deal_units
+from quorate.ensemble.estimators import join_rows
+from quorate.learners import Deal
+from quorate.mechanisms import NO_QUORUM
+
+__all__ = ["Seats", "deal_seats"]
+
+Integers = NDArray[np.int64]
+
+
+class Seats:
+    """A fixed number of seats. It is private: it has no text and no copy.
+
+    >>> seats = Seats(3)
+    >>> seats.take(np.array([[1.0], [2.0]]), np.array([1, -1]))
+    >>> seats, seats.taken, seats.left
+    (<sealed seats>, 2, 1)
+    >>> X, labels = seats.empty()
+    >>> labels, seats.taken
+    (array([ 1, -1]), 0)
+    """
+
+    __slots__ = ("_labels", "_points", "_seats", "_taken")
+
+    def __init__(self, seats: int) -> None:
+        self._seats, self._taken = seats, 0
+        self._points: list[Any] = []
+        self._labels: list[Integers] = []
+
+    @property
+    def taken(self) -> int:
+        """How many arrivals there have been: everybody may know.
+
+        >>> Seats(3).taken
+        0
+        """
+        return self._taken
+
+    @property
+    def left(self) -> int:
+        """How many seats are free.
+
+        >>> Seats(3).left
+        3
+        """
+        return self._seats - self._taken
+
+    def take(self, X: Any, labels: Integers) -> None:
+        """Seat these arrivals in order; a label below 0 leaves the seat of its arrival empty.
+
+        >>> Seats(3).take(np.array([[1.0]]), np.array([0]))
+        """
+        self._points.append(X.copy() if isinstance(X, np.ndarray) else X)
+        self._labels.append(np.maximum(labels, NO_QUORUM))  # refused or no quorum, both are empty; proof: step 3
+        self._taken += len(labels)
+
+    def empty(self) -> tuple[Any, Integers]:
+        """Return points and labels by seat, and forget them.
+
+        >>> Seats(3).empty()[1]
+        array([], dtype=int64)
+        """
+        X, labels = join_rows(self._points), np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        self._points, self._labels, self._taken = [], [], 0
+        return X, labels
+
+    def __repr__(self) -> str:
+        return "<sealed seats>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("seats hold private points and cannot be copied, pickled or stored")
+
+
+def deal_seats(labels: Integers, *, teachers: int) -> Deal:
+    """Deal seats to teachers by a secret permutation of seat numbers; empty seats are dealt too, and bring no row.
+
+    >>> deal = deal_seats(np.array([1, -1, 0, 1]), teachers=2)
+    >>> deal.teachers, sorted(deal.rows.tolist())
+    (2, [0, 2, 3])
+    """
+    dealt, _ = deal_units(np.arange(labels.size), labels.size, teachers=teachers)  # whatever the labels; proof: step 3
+    owner = np.empty(labels.size, dtype=np.int64)
+    owner[dealt.rows] = np.repeat(np.arange(teachers), dealt.sizes)
+    return Deal.by_assignment(np.where(labels < 0, -1, owner), teachers=teachers)

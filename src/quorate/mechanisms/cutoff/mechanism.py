@@ -1,0 +1,199 @@
+"""NoisyCutoff closes a phase when its no-quorums become too many, and hides what any one query was answered.
+
+Claim (one arrival's outcome changes from or to "no quorum"): the time at which the phase closes, given all other
+outcomes, is (epsilon, delta)-indistinguishable, whoever chooses the queries. It is the number of no-quorums that is
+protected, not the outcomes themselves. No phase ever has more than `most` no-quorums. Proof: PROOF.md.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_delta, check_positive, check_rate, keep
+from quorate.errors import Infeasible, InvalidInput
+from quorate.noise import NoiseSource, system_noise
+from quorate.privacy import Cost
+from quorate.process import check_process, process_identity
+
+__all__ = ["CutoffRun", "NoisyCutoff"]
+
+_ONE = 2**64
+_BLOCK = 2**16  # arrivals looked at together
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyCutoff:
+    """Closes at the first arrival where no-quorums so far plus fresh noise reach a secret limit.
+
+    The limit is `allowed` plus noise of at most `spread`; both noises are geometric with the ratio e^-epsilon, rounded
+    up to a multiple of 2**-64.
+
+    >>> cutoff = NoisyCutoff(epsilon=0.1, allowed=300, spread=150)
+    >>> cutoff.most, cutoff.delta < 3.1e-7
+    (450, True)
+    >>> cutoff.open().admit([False] * 5)
+    5
+    """
+
+    epsilon: float
+    allowed: int
+    spread: int
+
+    def __post_init__(self) -> None:
+        keep(
+            self,
+            epsilon=check_positive("epsilon", self.epsilon),
+            allowed=check_count("allowed", self.allowed),
+            spread=check_count("spread", self.spread),
+        )
+        if not 2.0**-20 <= self.epsilon <= 40:
+            raise InvalidInput(f"the epsilon of a cutoff must lie between 2**-20 and 40, not {self.epsilon!r}")
+
+    @classmethod
+    def calibrate(
+        cls, *, epsilon: float, delta: float, no_quorums: int, arrivals: int, beta: float = 1e-3
+    ) -> "NoisyCutoff":
+        """Return the cutoff that lets a phase with this many no-quorums pass, but for a probability of beta.
+
+        The no-quorums are taken to come evenly over the arrivals (PROOF.md, step 6). The guarantee needs no such thing.
+
+        >>> cutoff = NoisyCutoff.calibrate(epsilon=0.1, delta=1e-7, no_quorums=1000, arrivals=100_000)
+        >>> cutoff.allowed, cutoff.spread
+        (1139, 162)
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        no_quorums, arrivals = check_count("no_quorums", no_quorums), check_count("arrivals", arrivals)
+        between = max(1.0, arrivals / no_quorums) / -math.expm1(-epsilon)
+        headroom = math.ceil((math.log(between) - math.log(check_rate("beta", beta))) / epsilon)
+        spread = max(1, math.ceil(-math.log(delta) / epsilon * (1 + 2.0**-30)))
+        while (made := cls(epsilon=epsilon, allowed=no_quorums + headroom, spread=spread)).delta > delta:
+            spread += 1
+            if spread > 2**40:
+                raise Infeasible(f"no spread of a cutoff of epsilon={epsilon} reaches delta={delta}; raise either")
+        return made
+
+    @property
+    def ratio(self) -> int:
+        """The ratio of the geometric laws in units of 2**-64, rounded up: its logarithm is at least -epsilon.
+
+        >>> 0 <= NoisyCutoff(epsilon=1.0, allowed=1, spread=1).ratio / 2**64 - math.exp(-1.0) < 1e-14
+        True
+        """
+        return min(_ONE - 1, math.ceil(math.exp(-self.epsilon) * (1 + 2.0**-50) * _ONE) + 1)  # proof: step 1
+
+    @property
+    def delta(self) -> float:
+        """The probability, rounded up, that the limit is the largest possible.
+
+        >>> round(NoisyCutoff(epsilon=1.0, allowed=1, spread=10).delta, 9) == round(math.exp(-10), 9)
+        True
+        """
+        rest = (_ONE - self.ratio) / _ONE
+        return min(1.0, math.exp(self.spread * math.log1p(-rest)) * (1 + 2.0**-30))  # proof: step 4
+
+    @property
+    def most(self) -> int:
+        """The most no-quorums that a phase can have.
+
+        >>> NoisyCutoff(epsilon=1.0, allowed=20, spread=10).most
+        30
+        """
+        return self.allowed + self.spread
+
+    def cost(self) -> Cost:
+        """Return the cost, at every order, for whoever is behind one arrival.
+
+        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).cost().renyi
+        0.1
+        """
+        return Cost(self.epsilon, self.delta)  # proof: step 5
+
+    @cached_property
+    def _tails(self) -> tuple[int, ...]:
+        """P(W >= j) in units of 2**-64, each at least `ratio` times the one before; the last holds for all beyond."""
+        tails = [_ONE]
+        while (following := -(-tails[-1] * self.ratio // _ONE)) < tails[-1]:  # proof: step 1
+            tails.append(following)
+        return tuple(tails)
+
+    @cached_property
+    def _last_words(self) -> NDArray[np.uint64]:
+        """The largest word that closes the phase when so many no-quorums are missing to the limit."""
+        return np.array([tail - 1 for tail in self._tails], dtype=np.uint64)
+
+    def open(self) -> "CutoffRun":
+        """Draw the limit of one phase.
+
+        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open()
+        <cutoff of a phase>
+        """
+        return CutoffRun(self, noise=system_noise)
+
+
+class CutoffRun:
+    """The cutoff of one phase. Holds its secret limit and count: cannot be copied, printed or pickled.
+
+    >>> run = NoisyCutoff(epsilon=5.0, allowed=3, spread=3).open()
+    >>> run.admit([True] * 20) <= 6, run.closed
+    (True, True)
+    """
+
+    __slots__ = ("_closed", "_cutoff", "_limit", "_met", "_noise", "_process")
+
+    def __init__(self, cutoff: NoisyCutoff, *, noise: NoiseSource) -> None:
+        self._cutoff, self._noise = cutoff, noise
+        self._limit = cutoff.allowed + self._steps()
+        self._met, self._closed = 0, False
+        self._process = process_identity()
+
+    def _steps(self) -> int:
+        """Return a geometric draw of at most `spread`: one word a step, each passed with probability `ratio`."""
+        steps = 0
+        while steps < self._cutoff.spread and int(self._noise.words(1)[0]) < self._cutoff.ratio:
+            steps += 1
+        return steps
+
+    @property
+    def closed(self) -> bool:
+        """Whether the phase is closed: everybody may know.
+
+        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().closed
+        False
+        """
+        return self._closed
+
+    def admit(self, no_quorum: Any) -> int:
+        """Return how many of these arrivals, in order, come before the phase closes; the outcomes of the rest are void.
+
+        `no_quorum` says of each arrival whether it would find no quorum. An arrival is let in or not by those before.
+
+        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().admit([True, False, True])
+        3
+        """
+        check_process("this cutoff", self._process)
+        outcomes = np.asarray(no_quorum, dtype=np.bool_)
+        let_in = 0
+        while not self._closed and let_in < outcomes.size:
+            let_in += self._admit(outcomes[let_in : let_in + _BLOCK])
+        return let_in
+
+    def _admit(self, outcomes: NDArray[np.bool_]) -> int:
+        before = self._met + np.cumsum(outcomes) - outcomes
+        words = self._noise.words(outcomes.size)  # fresh for every arrival; proof: step 3
+        last = self._cutoff._last_words
+        missing = np.clip(self._limit - before, 0, last.size - 1)
+        closing = np.flatnonzero(words <= last[missing])
+        let_in = int(closing[0]) if closing.size else outcomes.size
+        self._met += int(np.count_nonzero(outcomes[:let_in]))
+        self._closed = closing.size > 0
+        return let_in
+
+    def __repr__(self) -> str:
+        return "<cutoff of a phase>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a cutoff cannot be copied or pickled: its secret limit would be used twice")

@@ -1,0 +1,225 @@
+"""Which method on a class of hypotheses: what each needs and what it is sure to give, before any record is read.
+
+Every figure is a bound with explicit constants on the expected excess error: how much more often an answer is wrong
+than the best hypothesis of the class is. It holds for every distribution of the records, and is therefore cautious:
+real data do better. Methods are compared by it because it treats them alike.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from typing import Any
+
+from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.concepts import Concept
+from quorate.errors import InvalidInput
+from quorate.planner.concept_methods import (
+    Outlook,
+    agnostic,
+    pure_realizable,
+    pure_relabel,
+    pure_stable,
+    semi_private,
+    stable,
+    subsample,
+    universal,
+)
+from quorate.planner.learning import LogGrowth, sauer_growth
+
+__all__ = ["ConceptMethod", "ConceptPlan", "plan_concept"]
+
+_MOST_RECORDS = 10**15
+
+
+@dataclass(frozen=True)
+class ConceptMethod:
+    """One method: the excess error it is sure to keep at these records, and the records that alpha takes.
+
+    `needed` is None where no number of records would do. `settings` are those that the bound was found with.
+
+    >>> ConceptMethod("stable", 0.2, 50_000, {"gamma": 0.1}, "each prediction moves by at most gamma").needed
+    50000
+    """
+
+    name: str
+    error: float
+    needed: int | None
+    settings: Mapping[str, float]
+    guarantee: str
+    least: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConceptPlan:
+    """All methods, the best at these records first. `best` is its name, `feasible` whether it keeps alpha.
+
+    >>> plan_concept(records=10**6, vc_dimension=1, epsilon=1.0, alpha=0.1, public=5000).best
+    'semi-private'
+    """
+
+    records: int
+    vc_dimension: int
+    epsilon: float
+    delta: float
+    queries: int
+    alpha: float
+    best: str
+    feasible: bool
+    methods: tuple[ConceptMethod, ...]
+    assumptions: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values that JSON can hold.
+
+        >>> plan_concept(records=1000, vc_dimension=2).as_dict()["vc_dimension"]
+        2
+        """
+        plain = asdict(self)
+        plain["methods"] = [asdict(method) | {"settings": dict(method.settings)} for method in self.methods]
+        plain["assumptions"] = list(self.assumptions)
+        return plain
+
+    def method(self, name: str) -> ConceptMethod:
+        """Return one method by its name.
+
+        >>> plan_concept(records=10**5, vc_dimension=1, public=1000).method("semi-private").error < 0.2
+        True
+        """
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(one.name for one in self.methods)}")
+
+    def summary(self) -> str:
+        """Return the plan in a few sentences.
+
+        >>> print(plan_concept(records=10**6, vc_dimension=1, alpha=0.1, public=5000).summary())
+        With 1,000,000 records of a class of VC dimension 1, at epsilon = 1, semi-private is sure to keep the smallest
+        excess error: ... It needs ... records for 0.1. ...
+        """
+        best = self.methods[0]
+        parts = [
+            f"With {self.records:,} records of a class of VC dimension {self.vc_dimension}, at epsilon = "
+            f"{self.epsilon:g}, {best.name} is sure to keep the smallest excess error: {best.error:.3g}."
+        ]
+        if best.needed is not None:
+            parts.append(f"It needs {best.needed:,} records for {self.alpha:g}.")
+        parts += [
+            f"{other.name} keeps {other.error:.3g}"
+            + (f" and needs {other.needed:,}." if other.needed is not None else " and no number of records would do.")
+            for other in self.methods[1:]
+        ]
+        return " ".join(parts)
+
+
+def plan_concept(
+    *,
+    records: int,
+    vc_dimension: int | None = None,
+    concept: Concept | None = None,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    alpha: float = 0.1,
+    public: int = 0,
+    realizable: bool = False,
+    gamma: float | None = None,
+) -> ConceptPlan:
+    """Say which method on a class of hypotheses wins with so many records, and what each needs for an error of alpha.
+
+    The class is given by its VC dimension or itself. `queries` are answered within (epsilon, delta) together; a
+    published hypothesis (semi-private) answers any number. `public` points from the law of the records are at hand.
+    `realizable` says that some hypothesis of the class is always right. `gamma` adds the uniformly stable predictor.
+
+    >>> made = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
+    >>> [method.name for method in made.methods]
+    ['pure-stable', 'agnostic', 'pure-relabel', 'universal']
+    """
+    dimension, log_growth = _class(vc_dimension, concept)
+    records, queries = check_count("records", records), check_count("queries", queries)
+    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
+    alpha, public = check_rate("alpha", alpha), check_count("public", public, least=0)
+    known: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
+    bounds: dict[str, tuple[Callable[..., Outlook], str, int | None]] = {
+        "pure-stable": (partial(pure_stable, **known, queries=queries), f"({epsilon:g}, 0)", None),
+        "pure-relabel": (partial(pure_relabel, **known, queries=queries), f"({epsilon:g}, 0)", None),
+    }
+    if realizable:
+        bounds["pure-realizable"] = (partial(pure_realizable, **known, queries=queries), f"({epsilon:g}, 0)", None)
+    if delta > 0:
+        target = f"({epsilon:g}, {delta:g})"
+        bounds["agnostic"] = (partial(agnostic, **known, delta=delta, queries=queries), target, None)
+        bounds["universal"] = (partial(universal, **known, delta=delta), f"{target}, any number of queries", None)
+        if realizable:
+            bounds["subsample"] = (partial(subsample, **known, delta=delta, queries=queries), target, None)
+    if public:
+        told = f"({epsilon:g}, 0), published: any number of queries"
+        bounds["semi-private"] = (partial(semi_private, **known, public=public), told, None)
+    if gamma is not None:
+        gamma = check_rate("gamma", gamma)
+        least = math.ceil((dimension - 1) / (8 * gamma * alpha))
+        told = f"each prediction moves by at most {gamma:g}; not an epsilon"
+        bounds["stable"] = (partial(stable, log_growth=log_growth, gamma=gamma), told, least)
+    methods = [
+        _method(name, bound, records=records, alpha=alpha, guarantee=told, least=least)
+        for name, (bound, told, least) in bounds.items()
+    ]
+    methods.sort(key=lambda method: (method.name == "stable", method.error, method.needed or _MOST_RECORDS))
+    return ConceptPlan(
+        records=records,
+        vc_dimension=dimension,
+        epsilon=epsilon,
+        delta=delta,
+        queries=queries,
+        alpha=alpha,
+        best=methods[0].name,
+        feasible=methods[0].error <= alpha,
+        methods=tuple(methods),
+        assumptions=_assumptions(realizable, public),
+    )
+
+
+def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogGrowth]:
+    if (vc_dimension is None) == (concept is None):
+        raise InvalidInput("say the class by vc_dimension= or by concept=, one of them")
+    if concept is None:
+        dimension = check_count("vc_dimension", vc_dimension)
+        return dimension, sauer_growth(dimension)
+    if not isinstance(concept, Concept):
+        raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(concept).__name__}")
+    return max(1, concept.vc_dimension), cache(lambda points: math.log(concept.growth(points)))
+
+
+def _assumptions(realizable: bool, public: int) -> tuple[str, ...]:
+    told = ["records, queries and public points are drawn independently from one law"]
+    if realizable:
+        told.append("some hypothesis of the class is always right")
+    if public:
+        told.append(f"{public:,} public points are at hand; they are not protected")
+    return tuple(told)
+
+
+def _method(
+    name: str, bound: Callable[..., Outlook], *, records: int, alpha: float, guarantee: str, least: int | None
+) -> ConceptMethod:
+    here = bound(records)
+    return ConceptMethod(
+        name, min(1.0, here.error), _needed(lambda n: bound(n).error, alpha), here.settings, guarantee, least
+    )
+
+
+def _needed(error: Callable[[int], float], alpha: float) -> int | None:
+    """Return a number of records that keeps alpha, within one in a hundred of the smallest; the bounds fall with it."""
+    high = 16
+    while error(high) > alpha:
+        if high > _MOST_RECORDS:
+            return None
+        high *= 4
+    low = high // 4
+    while high > 1.01 * low + 1:
+        middle = round(math.sqrt(low * high))
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if error(middle) <= alpha else (middle, high)
+    return high

@@ -1,0 +1,265 @@
+"""AgnosticClassifier: private answers as good as the best hypothesis of a class, also where no hypothesis is perfect.
+
+Claim: all that `predict` and `stream` ever return is (epsilon, delta)-differentially private under replacement of one
+unit's rows (a row, or a person where `groups` are given). The number of units, the columns and the classes are public.
+
+A secret sample of the units is relabelled by one privately chosen hypothesis of the class, so that it has no noise
+left; then teachers are fitted on disjoint chunks of it and vote. This is Algorithm 3 of Nandi and Bassily (2020),
+with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, says why the claim holds.
+"""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.concepts import Concept
+from quorate.ensemble import Ensemble, deal_units
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms import StabilityTest
+from quorate.mechanisms.relabel import Relabel
+from quorate.planner import plan
+from quorate.predictors.concept_classifier import ConceptClassifier
+from quorate.predictors.concept_teachers import fit_concept_teachers
+from quorate.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
+from quorate.predictors.slots import Slots
+from quorate.predictors.stable_choice import Calibration, check_calibration
+from quorate.privacy import Budget
+from quorate.session import Session
+
+__all__ = ["AgnosticClassifier"]
+
+_DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller knows better
+
+
+class AgnosticClassifier(ConceptClassifier):
+    """A classifier of two classes whose every answer is private, for labels that no hypothesis fits perfectly.
+
+    Parameters
+    ----------
+    concept
+        A class of `quorate.concepts`; stumps over all features unless given.
+    epsilon, delta
+        The privacy loss allowed in all, for every answer that will ever be given together.
+    queries
+        How many queries are planned for. A threshold mechanism may answer more.
+    classes
+        Both labels. Where they are not declared, the labels of `y` are taken and are public.
+    teachers, aggregator, no_quorums, disagreement
+        As for `PrivateClassifier`; the disagreement is that of teachers on relabelled chunks, which is small.
+    rate, kappa
+        The share of units that is sampled and the parameter of relabelling, or "auto": chosen from public numbers.
+    rows_per_person
+        With `groups`: how many rows of a person are used, the first ones. Each adds a term to the cost of relabelling.
+    calibration, alpha, beta
+        "tight", or "paper" for the constants in print, which are made for an error of `alpha` with probability
+        1 - `beta` and ask for a great many records.
+    n_jobs, backend
+        For joblib, by which teachers are fitted.
+
+    `budget_` pays for what is run on the sample. What that makes in all is `spent_epsilon`.
+
+    >>> from quorate.concepts import Thresholds
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(size=(20_000, 1))
+    >>> y = ((X[:, 0] > 0.5) ^ (generator.uniform(size=20_000) < 0.2)).astype(int)  # one label in five is wrong
+    >>> classifier = AgnosticClassifier(Thresholds(), epsilon=3.0, delta=1e-6, queries=10, teachers=200, classes=[0, 1])
+    >>> classifier.fit(X, y).predict([[0.1], [0.9]]).labels
+    array([0, 1])
+    """
+
+    answers_: Session
+
+    def __init__(
+        self,
+        concept: Concept | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        queries: int = 1000,
+        classes: Any = None,
+        teachers: int | Literal["auto"] = "auto",
+        aggregator: str = "auto",
+        no_quorums: int | Literal["auto"] = "auto",
+        disagreement: float | None = None,
+        rate: float | Literal["auto"] = "auto",
+        kappa: float | Literal["auto"] = "auto",
+        rows_per_person: int = 1,
+        calibration: Calibration = "tight",
+        alpha: float = 0.1,
+        beta: float = 0.05,
+        n_jobs: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.concept = concept
+        self.epsilon = epsilon
+        self.delta = delta
+        self.queries = queries
+        self.classes = classes
+        self.teachers = teachers
+        self.aggregator = aggregator
+        self.no_quorums = no_quorums
+        self.disagreement = disagreement
+        self.rate = rate
+        self.kappa = kappa
+        self.rows_per_person = rows_per_person
+        self.calibration = calibration
+        self.alpha = alpha
+        self.beta = beta
+        self.n_jobs = n_jobs
+        self.backend = backend
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
+        """Sample and relabel the units, fit the teachers, open the budget. `groups` names the person of each row.
+
+        >>> AgnosticClassifier(epsilon=1.0).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.Infeasible: ...
+        """
+        self._check_settings()
+        self._fit(self._records(X, y, groups))
+        return self
+
+    def _fit(self, slots: Slots) -> None:
+        sample = self._sample(slots)
+        mechanism, budget = self._mechanism(sample)
+        ensemble = self._ensemble(slots, sample, mechanism.teachers)
+        self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
+        self.mechanism_, self.teachers_ = mechanism, ensemble.teachers
+        self.answers_ = Session(ensemble, mechanism, budget)
+
+    def _check_settings(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta, zero=False)
+        check_count("queries", self.queries)
+        check_calibration(self.calibration)
+        check_rate("alpha", self.alpha)
+        check_rate("beta", self.beta)
+        for name in ("teachers", "no_quorums"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        if self.n_jobs == 0:
+            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+
+    def _sample(self, slots: Slots) -> RelabelledSample:
+        if self.calibration == "paper":
+            if slots.most > 1:
+                raise InvalidInput("the paper's constants are for one row a unit; use calibration='tight'")
+            return paper_inner(
+                units=slots.units, epsilon=self.epsilon, delta=self.delta, queries=self.queries, alpha=self.alpha
+            )
+        return plan_sample(
+            self.concept_,
+            units=slots.units,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rate=None if self.rate == "auto" else self.rate,
+            kappa=None if self.kappa == "auto" else self.kappa,
+            rows=slots.most,
+        )
+
+    def _mechanism(self, sample: RelabelledSample) -> tuple[Any, Budget]:
+        """Return what will count the ballots, and the budget that pays for it: from public numbers alone."""
+        if self.calibration == "paper":
+            return self._printed(sample)
+        made = plan(
+            epsilon=sample.epsilon,
+            delta=sample.delta,
+            queries=self.queries,
+            classes=2,
+            records=sample.sampled if self.teachers == "auto" else None,
+            teachers=None if self.teachers == "auto" else self.teachers,
+            aggregator=self.aggregator,
+            no_quorums=None if self.no_quorums == "auto" else self.no_quorums,
+            disagreement=_DISAGREEMENT if self.disagreement is None else self.disagreement,
+        )
+        if made.teachers > sample.sampled:
+            raise Infeasible(
+                f"{sample.sampled} of {sample.units} units are sampled, fewer than teachers={made.teachers}; "
+                "lower teachers, raise epsilon, or bring more units"
+            )
+        if not made.feasible and self.aggregator == "auto":
+            raise Infeasible(
+                f"only {made.right:.0%} of {self.queries} queries are expected to be answered with the label of the "
+                f"{made.teachers} teachers, who share a sample of {sample.sampled} of the {sample.units} units, on "
+                f"which an epsilon of {sample.epsilon:.3g} may be spent; bring more units, raise epsilon, or plan for "
+                "fewer queries"
+            )
+        return made.mechanism, made.open_budget()
+
+    def _printed(self, sample: RelabelledSample) -> tuple[Any, Budget]:
+        """Return the stability test with the constants of Algorithms 3 and 5 of Nandi and Bassily (2020)."""
+        cut_off = paper_no_quorums(queries=self.queries, alpha=self.alpha, beta=self.beta)
+        scale = math.sqrt(32 * cut_off * math.log(2 / sample.delta)) / sample.epsilon
+        needed = math.ceil(
+            34 * math.sqrt(2) * scale * math.log(4 * self.queries * cut_off / min(sample.delta, self.beta / 2))
+        )
+        teachers = needed if self.teachers == "auto" else self.teachers
+        if teachers > sample.sampled:
+            units = math.ceil(teachers / sample.rate)
+            raise Infeasible(
+                f"the paper's constants ask for {teachers} teachers and sample {sample.sampled} units; that takes "
+                f"at least {units} units, one for each teacher. Use calibration='tight'"
+            )
+        made = StabilityTest.calibrate(
+            epsilon=sample.epsilon,
+            delta=sample.delta,
+            teachers=teachers,
+            no_quorums=cut_off if self.no_quorums == "auto" else self.no_quorums,
+            queries=self.queries,
+            calibration="paper",
+        )
+        slack = made.run_cost(made.order).slack
+        return made, Budget(epsilon=sample.epsilon, delta=sample.delta, order=made.order, slack=slack)
+
+    def _ensemble(self, slots: Slots, sample: RelabelledSample, teachers: int) -> Ensemble:
+        """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
+        left_out = slots.units - sample.sampled
+        deal, _ = deal_units(slots.owners, slots.units, teachers=teachers, held_out=left_out)  # proof: steps 1 and 3
+        places = np.sort(deal.rows)
+        relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
+        labels = np.full(len(slots.labels), -1)
+        labels[places] = relabel.relabel(slots.points[places], slots.labels[places]).labels  # proof: step 2
+        return fit_concept_teachers(self.concept_, slots.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend)
+
+    @property
+    def session_(self) -> Session:
+        """What joins the teachers, the mechanism and the budget.
+
+        >>> hasattr(AgnosticClassifier(), "session_")
+        False
+        """
+        return self.answers_
+
+    @property
+    def budget_(self) -> Any:
+        """The budget of what is run on the sample: larger than what is allowed in all, since sampling shrinks it.
+
+        >>> hasattr(AgnosticClassifier(), "budget_")
+        False
+        """
+        return self.answers_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence.
+
+        >>> hasattr(AgnosticClassifier(), "claim_")
+        False
+        """
+        return f"({self.epsilon_:g}, {self.delta_:g})-differentially private {self._neighbours()}"
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon, at this classifier's delta, of everything released so far: 0 while nothing is charged.
+
+        >>> from quorate.concepts import Thresholds
+        >>> X, y = [[float(x)] for x in range(2000)], [int(x > 999) for x in range(2000)]
+        >>> classifier = AgnosticClassifier(
+        ...     Thresholds(), epsilon=2.0, queries=5, teachers=50, aggregator="noisy_max").fit(X, y)
+        >>> classifier.spent_epsilon()
+        0.0
+        """
+        inner = float(self.budget_.spent_epsilon())
+        return 0.0 if inner == 0 else min(self.epsilon_, self.sample_.total(inner)[0])

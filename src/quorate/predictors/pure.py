@@ -1,0 +1,213 @@
+"""PureClassifier: answers with pure differential privacy, a few of them, from a class of hypotheses.
+
+Claim: all answers together are (epsilon, 0)-differentially private under replacement of one unit's rows (a row, or a
+person where `groups` are given); each of the `queries` planned for costs the same. The number of units, the columns and
+the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, says why.
+"""
+
+import math
+from typing import Any, Literal
+
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.checks import check_count, check_positive
+from quorate.concepts import Concept
+from quorate.ensemble import deal_units
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms import SoftMajority
+from quorate.predictors.concept_classifier import ConceptClassifier
+from quorate.predictors.concept_teachers import fit_concept_teachers
+from quorate.predictors.fresh import FreshAnswers
+from quorate.predictors.pure_relabel import PureRelabelling
+from quorate.predictors.pure_stable import PureStable, check_alpha
+from quorate.predictors.slots import Slots
+from quorate.predictors.stable_choice import Calibration, check_calibration
+from quorate.privacy import Budget, Cost
+from quorate.session import Session
+
+__all__ = ["PureClassifier"]
+
+_METHODS = ("stable", "relabel", "realizable")
+_ALPHA = 0.05  # aimed at by method="realizable" unless given
+_PAPER_ALPHA = 0.1  # of calibration="paper" unless given
+_CLEAR = 4  # ballots, for each unit of log(1/alpha) / epsilon: three in four agree then
+
+
+class PureClassifier(ConceptClassifier):
+    """A classifier of two classes whose answers are pure DP: no delta.
+
+    Parameters
+    ----------
+    concept
+        A class of `quorate.concepts`; stumps over all features unless given.
+    epsilon
+        The privacy loss allowed in all.
+    method
+        "stable": a fresh stable choice for every answer, whose label is now and then turned. "relabel": all records
+        are relabelled by such a choice and teachers vote on the answer; asymptotically better, for a great many
+        records. "realizable": teachers on disjoint chunks and a soft majority; for labels that a hypothesis fits.
+    queries
+        How many answers share epsilon.
+    classes
+        Both labels. Where they are not declared, the labels of `y` are taken and are public.
+    alpha
+        For "stable" the probability that a label is turned, for "realizable" the error to aim at; or "auto".
+    subset, teachers
+        How many units define the candidates of "stable", and how many teachers vote; or "auto".
+    rows_per_person
+        With `groups`: how many rows of a person are used, the first ones.
+    calibration
+        "tight", or "paper" for the constants in print of method "stable"; for the others none are stated.
+    n_jobs, backend
+        For joblib, by which teachers are fitted.
+
+    >>> import numpy as np
+    >>> from quorate.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(20_000, 1))
+    >>> classifier = PureClassifier(Thresholds(), epsilon=3.0, method="realizable", queries=2, classes=[0, 1])
+    >>> classifier.fit(X, (X[:, 0] > 0.5).astype(int)).predict([[0.1]]).answered
+    array([ True])
+    """
+
+    answers_: FreshAnswers | Session
+
+    def __init__(
+        self,
+        concept: Concept | None = None,
+        *,
+        epsilon: float = 1.0,
+        method: Literal["stable", "relabel", "realizable"] = "stable",
+        queries: int = 1,
+        classes: Any = None,
+        alpha: float | Literal["auto"] = "auto",
+        subset: int | Literal["auto"] = "auto",
+        teachers: int | Literal["auto"] = "auto",
+        rows_per_person: int = 1,
+        calibration: Calibration = "tight",
+        n_jobs: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.concept = concept
+        self.epsilon = epsilon
+        self.method = method
+        self.queries = queries
+        self.classes = classes
+        self.alpha = alpha
+        self.subset = subset
+        self.teachers = teachers
+        self.rows_per_person = rows_per_person
+        self.calibration = calibration
+        self.n_jobs = n_jobs
+        self.backend = backend
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
+        """Calibrate one answer, and open the budget. `groups` names the person of each row.
+
+        >>> PureClassifier(method="magic").fit([[0.0], [1.0]], [0, 1])
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: method must be one of stable, relabel, realizable, not 'magic'
+        """
+        self._check_settings()
+        slots = self._records(X, y, groups)
+        self.epsilon_ = float(self.epsilon)
+        # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
+        each = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries).epsilon_per_query
+        self.epsilon_per_query_ = each
+        budget = Budget(epsilon=self.epsilon_, delta=0.0)
+        if self.method == "realizable":
+            self.answers_ = self._realizable(slots, each, budget)
+            return self
+        made: PureStable | PureRelabelling
+        made = self._stable(slots, each) if self.method == "stable" else self._relabel(slots, each)
+        self.scheme_: Any = made
+        fitting = {} if isinstance(made, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
+        self.answers_ = FreshAnswers(
+            lambda row: made.draw(slots, row, **fitting),
+            budget=budget,
+            cost=Cost(each),  # proof: step 8
+        )
+        return self
+
+    def _check_settings(self) -> None:
+        if self.method not in _METHODS:
+            raise InvalidInput(f"method must be one of {', '.join(_METHODS)}, not {self.method!r}")
+        check_positive("epsilon", self.epsilon)
+        check_count("queries", self.queries)
+        check_calibration(self.calibration)
+        if self.calibration == "paper" and self.method != "stable":
+            raise InvalidInput(
+                f"calibration='paper' is for method='stable': no constants of {self.method} are in print"
+            )
+        if self.alpha != "auto":
+            check_alpha(self.alpha)
+        for name in ("subset", "teachers"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        if self.n_jobs == 0:
+            raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+
+    def _stable(self, slots: Slots, epsilon: float) -> PureStable:
+        if self.calibration == "paper":
+            alpha = _PAPER_ALPHA if self.alpha == "auto" else self.alpha
+            return PureStable.printed(self.concept_, units=slots.units, epsilon=epsilon, alpha=alpha, rows=slots.most)
+        return PureStable.calibrate(
+            self.concept_,
+            units=slots.units,
+            epsilon=epsilon,
+            alpha=None if self.alpha == "auto" else self.alpha,
+            subset=None if self.subset == "auto" else self.subset,
+            rows=slots.most,
+        )
+
+    def _relabel(self, slots: Slots, epsilon: float) -> PureRelabelling:
+        teachers = None if self.teachers == "auto" else self.teachers
+        return PureRelabelling.calibrate(
+            self.concept_, units=slots.units, epsilon=epsilon, teachers=teachers, rows=slots.most
+        )
+
+    def _realizable(self, slots: Slots, epsilon: float, budget: Budget) -> Session:
+        """Return teachers on disjoint chunks whose soft majority answers (proof: step 14)."""
+        alpha = _ALPHA if self.alpha == "auto" else self.alpha
+        wanted = math.ceil(_CLEAR * math.log(1 / alpha) / epsilon) if self.teachers == "auto" else self.teachers
+        if wanted > slots.units:
+            raise Infeasible(
+                f"{wanted} teachers are needed for epsilon={epsilon:g} a query, and there are {slots.units} units; "
+                "raise epsilon, plan for fewer queries, or bring more units"
+            )
+        deal, _ = deal_units(slots.owners, slots.units, teachers=wanted)
+        ensemble = fit_concept_teachers(
+            self.concept_, slots.points, slots.labels, deal, n_jobs=self.n_jobs, backend=self.backend
+        )
+        self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
+        return Session(ensemble, self.scheme_, budget)
+
+    @property
+    def budget_(self) -> Any:
+        """The budget that answers are paid from.
+
+        >>> hasattr(PureClassifier(), "budget_")
+        False
+        """
+        return self.answers_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence.
+
+        >>> hasattr(PureClassifier(), "claim_")
+        False
+        """
+        return f"({self.epsilon_:g}, 0)-differentially private {self._neighbours()}"
+
+    def spent_epsilon(self) -> float:
+        """Return the epsilon of everything released so far.
+
+        >>> X, y = [[float(x)] for x in range(400)], [int(x > 199) for x in range(400)]
+        >>> classifier = PureClassifier(epsilon=1.0, queries=4).fit(X, y)
+        >>> made = classifier.predict([[0.0], [399.0]])
+        >>> classifier.spent_epsilon()
+        0.5
+        """
+        check_is_fitted(self)
+        return float(self.budget_.spent_epsilon())

@@ -1,0 +1,245 @@
+"""One answer, pure DP, from a relabelled sample (Dagan and Feldman 2020, Theorem 2), with every constant explicit.
+
+Claim (replace-one units of at most `rows` rows): one answer is epsilon-DP with epsilon = ln F, where `log_factor` says
+what ln F is. PROOF_CONCEPTS.md, steps 11 to 13, says why.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_positive, keep
+from quorate.concepts import Concept, Hypothesis
+from quorate.ensemble import deal_units
+from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms import SoftMajority
+from quorate.mechanisms.exponential import ExponentialChoice
+from quorate.predictors.concept_classifier import largest_set
+from quorate.predictors.concept_teachers import fit_concept_teachers
+from quorate.predictors.flip import flip
+from quorate.predictors.slots import NO_LABEL, Slots
+from quorate.predictors.stable_choice import secret_subset
+from quorate.rounding import float_up
+from quorate.session import put_to_vote
+
+__all__ = ["PureRelabelling"]
+
+_UP = 1 + 1e-12
+_MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
+_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12, 0.08)  # of the scale, tried for the reach
+_CLEAR = 4  # ballots for each unit of scale and of log(1/error): three in four agree then
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureRelabelling:
+    """The numbers of one answer, all public.
+
+    `subset` of the `units` define the candidates; weights fall e-fold with `scale` mistaken units, and so does the
+    weight of a label with `scale` ballots (in print both are eta * n). Two hypotheses that agree on a random subset
+    differ on at most `reach` other units, but for a probability `miss`.
+
+    >>> from quorate.concepts import Thresholds
+    >>> made = PureRelabelling.calibrate(Thresholds(), units=100_000, epsilon=1.0)
+    >>> made.log_factor <= 1.0, 0 < made.flip_probability < 0.01
+    (True, True)
+    """
+
+    concept: Concept
+    units: int
+    subset: int
+    scale: float
+    reach: int
+    teachers: int
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        keep(self, units=check_count("units", self.units, least=2), subset=check_count("subset", self.subset))
+        keep(self, scale=check_positive("scale", self.scale), reach=check_count("reach", self.reach, least=0))
+        keep(self, teachers=check_count("teachers", self.teachers), rows=check_count("rows", self.rows))
+        if self.subset >= self.units:
+            raise InvalidInput(f"subset must be below units={self.units}, not {self.subset}")
+        if self.teachers > self.units:
+            raise InvalidInput(f"teachers must be at most units={self.units}, not {self.teachers}")
+
+    @classmethod
+    def calibrate(
+        cls, concept: Concept, *, units: int, epsilon: float, teachers: int | None = None, rows: int = 1
+    ) -> "PureRelabelling":
+        """Return the numbers with the smallest error to be expected among those that keep epsilon.
+
+        >>> from quorate.concepts import Thresholds
+        >>> PureRelabelling.calibrate(Thresholds(), units=1000, epsilon=0.5)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.Infeasible: 1000 units are too few for relabelling at epsilon=0.5; ...
+        """
+        units, epsilon = check_count("units", units, least=2), min(check_positive("epsilon", epsilon), _MOST)
+        given: Any = {"teachers": teachers, "rows": check_count("rows", rows)}
+        found = [
+            made
+            for step in range(120)
+            for share in _SHARES
+            if (
+                made := _attempt(
+                    concept, units=units, epsilon=epsilon, scale=3.3 / epsilon * 1.1**step, share=share, **given
+                )
+            )
+            is not None
+        ]
+        best = min(found, key=lambda made: made.error, default=None)
+        if best is None or best.error >= 0.5:
+            raise Infeasible(
+                f"{units} units are too few for relabelling at epsilon={epsilon:g}; method='stable' takes far fewer"
+            )
+        return best
+
+    @property
+    def log_miss(self) -> float:
+        """The logarithm of a bound on the probability that a random subset tells too few hypotheses apart.
+
+        >>> from quorate.concepts import Thresholds
+        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=101, scale=100.0, reach=199, teachers=50)
+        >>> round(made.log_miss, 2)
+        -7.95
+        """
+        others = self.units - 1
+        pairs = 2 * math.log(self.concept.growth(others * self.rows)) - math.log(2)
+        missed = (self.reach + 1) * math.log1p(-(self.subset - 1) / others)  # proof: step 11
+        return min(0.0, pairs + missed + 1e-9 * (pairs - missed))
+
+    @property
+    def log_factor(self) -> float:
+        """Ln F, rounded up: the epsilon of one answer.
+
+        >>> from quorate.concepts import Thresholds
+        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=10, scale=100.0, reach=29, teachers=50)
+        >>> round(made.log_factor, 4)
+        0.1247
+        """
+        odds = math.log(self.subset / (self.units - self.subset))
+        grown = self.rows * math.log(4) + 3 * (self.reach + 1) / self.scale  # proof: step 12
+        return (float(np.logaddexp(0.0, grown + odds)) + 3 / self.scale) * _UP
+
+    @property
+    def flip_probability(self) -> Fraction:
+        """With what probability the answer is turned, so that nothing is left to a delta: rounded up.
+
+        >>> from quorate.concepts import Thresholds
+        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=101, scale=100.0, reach=199, teachers=50)
+        >>> float(made.flip_probability) < 1e-4
+        True
+        """
+        rate = float_up(Fraction(self.subset, self.units))
+        rest = math.exp(self.log_miss) * rate * _UP
+        if rest == 0:  # below what a float holds: keep it a bound
+            rest = math.ulp(0.0)
+        return Fraction(min(0.5, rest / (math.expm1(self.log_factor) + 2 * rest) * _UP))  # proof: step 13
+
+    @property
+    def error(self) -> float:
+        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb.
+
+        >>> from quorate.concepts import Thresholds
+        >>> PureRelabelling.calibrate(Thresholds(), units=10**6, epsilon=1.0).error < 0.1
+        True
+        """
+        dimension, share = max(1, self.concept.vc_dimension), self.scale / self.units
+        chosen = share * math.log(self.concept.growth(self.subset * self.rows))
+        cover = dimension / self.subset
+        chunks = 4 * dimension * self.teachers / self.units
+        outvoted = math.exp(-self.teachers / (_CLEAR * self.scale))
+        return chosen + cover + chunks + outvoted + float(self.flip_probability)
+
+    @property
+    def choice(self) -> ExponentialChoice:
+        """The choice of the hypothesis by which all units are relabelled.
+
+        >>> from quorate.concepts import Thresholds
+        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=10, scale=100.0, reach=29, teachers=50)
+        >>> made.choice.rate <= Fraction(1, 100)
+        True
+        """
+        return ExponentialChoice(epsilon=math.nextafter(2 / self.scale, 0), sensitivity=self.rows)  # proof: step 12
+
+    @property
+    def majority(self) -> SoftMajority:
+        """The mechanism that counts the ballots of the answer.
+
+        >>> from quorate.concepts import Thresholds
+        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=10, scale=100.0, reach=29, teachers=50)
+        >>> made.majority.scale >= 200
+        True
+        """
+        return SoftMajority(teachers=self.teachers, epsilon=math.nextafter(1 / self.scale, 0))  # proof: step 12
+
+    def draw(self, slots: Slots, row: NDArray[np.float64], **fitting: Any) -> int:
+        """Draw the answer to one query. It must be charged `log_factor` before.
+
+        >>> from quorate.concepts import Thresholds
+        >>> from quorate.predictors.slots import fill_slots
+        >>> slots = fill_slots(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
+        >>> made = PureRelabelling(concept=Thresholds(), units=2000, subset=50, scale=5.0, reach=1, teachers=100)
+        >>> made.draw(slots, np.array([1900.0])) in (0, 1)
+        True
+        """
+        hypothesis = self.relabeller(slots, secret_subset(slots.units, self.subset))
+        label = self.voted(slots, hypothesis, row, **fitting)
+        return flip(label, self.flip_probability)  # proof: step 13
+
+    def relabeller(self, slots: Slots, units: NDArray[np.int64]) -> Hypothesis:
+        """Draw the hypothesis by which all units are relabelled, among the candidates that these units define.
+
+        >>> from quorate.concepts import Thresholds
+        >>> from quorate.predictors.slots import fill_slots
+        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
+        >>> made = PureRelabelling(concept=Thresholds(), units=400, subset=2, scale=2.0, reach=9, teachers=9)
+        >>> made.relabeller(slots, np.array([0, 399])).cut
+        199.5
+        """
+        candidates = self.concept.dichotomies(slots.points[slots.places(units)])
+        return self.choice.choose(candidates.tally(slots.points, slots.labels))
+
+    def voted(self, slots: Slots, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
+        """Relabel all units, fit teachers on disjoint chunks and put the query to their vote.
+
+        >>> from quorate.concepts import Threshold, Thresholds
+        >>> from quorate.predictors.slots import fill_slots
+        >>> slots = fill_slots(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
+        >>> made = PureRelabelling(concept=Thresholds(), units=2000, subset=50, scale=2.0, reach=9, teachers=200)
+        >>> made.voted(slots, Threshold(900.0), np.array([1900.0]))
+        1
+        """
+        used = slots.labels != NO_LABEL
+        labels = np.full(len(slots.labels), NO_LABEL)
+        labels[used] = hypothesis.predict(slots.points[used])
+        deal, _ = deal_units(slots.owners, slots.units, teachers=self.teachers)
+        ensemble = fit_concept_teachers(self.concept, slots.points, labels, deal, **fitting)
+        return int(put_to_vote(ensemble, row[np.newaxis, :], self.majority.answers).labels[0])
+
+
+def _attempt(
+    concept: Concept, *, units: int, epsilon: float, scale: float, share: float, teachers: int | None, rows: int
+) -> PureRelabelling | None:
+    """Return the largest subset that keeps epsilon with this scale and this share of it for the reach, if there is."""
+    reach, left = math.floor(share * scale), epsilon * (1 - 1e-9) - 3 / scale
+    if left <= 0 or scale > units / 4:
+        return None
+    odds = math.expm1(left) * math.exp(-rows * math.log(4) - 3 * (reach + 1) / scale)
+    subset = min(int(odds / (1 + odds) * units), units - 1, largest_set(concept, units * rows) // rows)
+    if subset < 2:
+        return None
+    wanted = math.ceil(_CLEAR * scale * math.log(units / scale)) if teachers is None else teachers
+    made = PureRelabelling(
+        concept=concept,
+        units=units,
+        subset=subset,
+        scale=scale,
+        reach=reach,
+        teachers=min(units, wanted),
+        rows=rows,
+    )
+    return made if made.log_factor <= epsilon else None

@@ -1,0 +1,62 @@
+"""A hypothesis chosen privately from a cover that public points define (Beimel, Nissim and Stemmer 2013; Alon, Bassily
+and Moran 2019).
+
+Claim (replace-one units of at most `rows` rows; the public points do not depend on the private rows, or only through
+what was released about them): the chosen hypothesis is epsilon-DP. PROOF_CONCEPTS.md, step 5, says why.
+"""
+
+import math
+from typing import Any
+
+from quorate.checks import check_count, check_rate
+from quorate.concepts import Concept, Hypothesis
+from quorate.concepts.points import check_queries
+from quorate.mechanisms.exponential import ExponentialChoice
+from quorate.privacy import Budget, Cost
+
+__all__ = ["choose_from_cover", "cover_excess", "cover_points"]
+
+
+def choose_from_cover(
+    concept: Concept, X: Any, y: Any, public: Any, *, epsilon: float, rows: int = 1, budget: Budget | None = None
+) -> tuple[Hypothesis, Cost]:
+    """Return one hypothesis for all that the public points tell apart, chosen by private mistakes, and its cost.
+
+    `rows` is the most that one unit has among the private rows. Where a `budget` is given, it is charged before
+    anything is drawn; the cost is the one at its order, or plain epsilon where there is none.
+
+    >>> from quorate.concepts import Thresholds
+    >>> X, y = [float(x) for x in range(1000)], [int(x >= 400) for x in range(1000)]
+    >>> hypothesis, cost = choose_from_cover(Thresholds(), X, y, [100.0, 390.0, 410.0, 700.0], epsilon=1.0)
+    >>> hypothesis.predict([300.0, 600.0]), cost
+    (array([0, 1]), Cost(renyi=1.0, slack=0.0))
+    """
+    choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
+    cover = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
+    cost = choice.choice_cost(math.inf if budget is None else budget.order)
+    return choice.choose(cover.tally(X, y), budget=budget), cost
+
+
+def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:
+    """Return how many public points from the same law make a cover of error alpha with probability 1 - beta.
+
+    32 (d log(1/alpha) + log(1/beta)) / alpha: Algorithm 4 of Nandi and Bassily (2020).
+
+    >>> cover_points(vc_dimension=1, alpha=0.1, beta=0.05)
+    1696
+    """
+    dimension = max(1, check_count("vc_dimension", vc_dimension, least=0))
+    alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
+    return max(1, math.ceil(32 * (dimension * math.log(1 / alpha) + math.log(1 / beta)) / alpha))
+
+
+def cover_excess(concept: Concept, *, public: int, epsilon: float, beta: float, rows: int = 1) -> int:
+    """Return how many mistakes above the fewest of the cover the choice makes, with probability 1 - beta at most.
+
+    >>> from quorate.concepts import Thresholds
+    >>> cover_excess(Thresholds(), public=100, epsilon=1.0, beta=0.05)
+    16
+    """
+    choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)
+    candidates = concept.growth(check_count("public", public))
+    return math.ceil((math.log(candidates) - math.log(check_rate("beta", beta))) / float(choice.rate) * (1 + 1e-12))

@@ -1,0 +1,162 @@
+"""StableClassifier: predictions that no single record moves by more than gamma (Dagan and Feldman 2020, Theorem 1).
+
+Claim: the probability of either label of a prediction moves by at most gamma when one unit's rows (a row, or a person
+where `groups` are given) are replaced by others. That is uniform stability, and the same as (0, gamma)-differential
+privacy of one prediction; m predictions together move by at most m * gamma. It is a bound on what one record can do,
+not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, says why.
+"""
+
+from typing import Any, Literal
+
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.checks import check_count
+from quorate.concepts import Concept
+from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
+from quorate.predictors.fresh import FreshAnswers
+from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
+from quorate.privacy import Cost
+
+__all__ = ["StableClassifier", "stable_subset"]
+
+
+class StableClassifier(ConceptClassifier):
+    """A classifier of two classes whose every prediction is gamma-uniformly stable.
+
+    Each prediction draws a hypothesis anew: a secret random subset of the records defines the candidates, and the
+    exponential mechanism on all records chooses among them.
+
+    Parameters
+    ----------
+    concept
+        A class of `quorate.concepts`; stumps over all features unless given.
+    gamma
+        By how much one unit may move the probability of a label, at most.
+    classes
+        Both labels. Where they are not declared, the labels of `y` are taken and are public.
+    subset
+        How many units define the candidates, or "auto": a share of gamma / 2, and no more than the class can go
+        through. A smaller subset is faster and leaves more of gamma to the choice.
+    rows_per_person
+        With `groups`: how many rows of a person are used, the first ones.
+    calibration
+        "tight", or "paper" for the constants in print, which are more cautious than is needed.
+
+    >>> import numpy as np
+    >>> from quorate.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(2000, 1))
+    >>> classifier = StableClassifier(Thresholds(), gamma=0.1, classes=["low", "high"])
+    >>> classifier.fit(X, np.where(X[:, 0] > 0.5, "low", "high")).predict([[0.1], [0.9]]).labels
+    array(['high', 'low'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        concept: Concept | None = None,
+        *,
+        gamma: float = 0.1,
+        classes: Any = None,
+        subset: int | Literal["auto"] = "auto",
+        rows_per_person: int = 1,
+        calibration: Calibration = "tight",
+    ) -> None:
+        self.concept = concept
+        self.gamma = gamma
+        self.classes = classes
+        self.subset = subset
+        self.rows_per_person = rows_per_person
+        self.calibration = calibration
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
+        """Keep the records, and calibrate how they will be asked. `groups` names the person of each row.
+
+        >>> StableClassifier(gamma=0.01).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.Infeasible: gamma=0.01 takes at least 200 units, and there are 60; raise gamma
+        """
+        check_gamma(self.gamma)
+        slots = self._records(X, y, groups)
+        self.choice_ = StableChoice.calibrate(
+            self.concept_,
+            units=slots.units,
+            gamma=self.gamma,
+            subset=stable_subset(self.concept_, self.subset, units=slots.units, gamma=self.gamma, rows=slots.most),
+            rows=slots.most,
+            calibration=self.calibration,
+        )
+        choice = self.choice_
+        self.answers_ = FreshAnswers(
+            lambda row: int(choice.draw(slots).predict(row[None, :])[0]), budget=None, cost=Cost(0.0)
+        )
+        return self
+
+    @property
+    def stability_(self) -> float:
+        """By how much one unit can move the probability of a label: at most gamma.
+
+        >>> StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 30, [0, 1] * 30).stability_ <= 0.5
+        True
+        """
+        return self.choice_.gamma
+
+    @property
+    def budget_(self) -> None:
+        """None: predictions are stable one by one, and there is nothing that ends.
+
+        >>> StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 30, [0, 1] * 30).budget_ is None
+        True
+        """
+        check_is_fitted(self)
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence.
+
+        >>> print(StableClassifier(gamma=0.5, classes=[0, 1]).fit([[0.0], [1.0]] * 30, [0, 1] * 30).claim_)
+        each prediction is 0.5-uniformly stable, which is (0, 0.5)-differential privacy, under replacement of one row
+        """
+        moved = f"{self.stability_:g}"
+        return (
+            f"each prediction is {moved}-uniformly stable, which is (0, {moved})-differential privacy, "
+            f"{self._neighbours()}"
+        )
+
+    def spent_epsilon(self) -> float:
+        """Return 0: what predictions together cost is a delta, `spent_delta`.
+
+        >>> StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 30, [0, 1] * 30).spent_epsilon()
+        0.0
+        """
+        check_is_fitted(self)
+        return 0.0
+
+    def spent_delta(self) -> float:
+        """Return by how much one unit can move all predictions drawn so far together: gamma for each, at most 1.
+
+        >>> classifier = StableClassifier(gamma=0.1).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
+        >>> made = classifier.predict([[0.0], [1.0], [1.0]])
+        >>> round(classifier.spent_delta(), 6)
+        0.2
+        """
+        check_is_fitted(self)
+        assert isinstance(self.answers_, FreshAnswers)
+        return min(1.0, self.stability_ * self.answers_.drawn)
+
+
+def stable_subset(
+    concept: Concept, subset: int | Literal["auto"], *, units: int, gamma: float, rows: int
+) -> int | None:
+    """Return the size of the subset where it is not simply gamma / 2 of the units: given, or all that the class takes.
+
+    >>> from quorate.concepts import Halfspaces, Thresholds
+    >>> stable_subset(Thresholds(), "auto", units=10**6, gamma=0.1, rows=1) is None
+    True
+    >>> stable_subset(Halfspaces(2), "auto", units=10**6, gamma=0.1, rows=1) < 5000
+    True
+    """
+    if subset != "auto":
+        return check_count("subset", subset)
+    wanted = int(gamma / 2 * units)
+    taken = largest_set(concept, max(1, wanted) * rows) // rows
+    return max(1, taken) if taken < wanted else None

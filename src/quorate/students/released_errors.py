@@ -1,0 +1,89 @@
+"""From query release to a hypothesis (Beimel, Nissim and Stemmer 2013; Bassily et al. 2020, Lemma 17).
+
+Whoever can release the answers to "how many rows does h get wrong", for every h of a cover, has learned: the h with the
+smallest released number. Here every number is released with noise of its own, which is the plainest way. It costs more
+than choosing one hypothesis does (SemiPrivateClassifier), and shows more: the errors of all candidates.
+
+Claim: what is left after `fit`, `mistakes_` included, is (epsilon, delta)-differentially private under replacement of
+one unit's rows, or of one unit's labels with mode="label-private". PROOF_CONCEPTS.md, steps 1, 2 and 5, says why.
+"""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.checks import check_rate
+from quorate.concepts import Concept, Dichotomies, Hypothesis
+from quorate.mechanisms import NoisySum
+from quorate.predictors.slots import Slots
+from quorate.students.cover import CoverClassifier
+
+__all__ = ["QueryReleaseClassifier"]
+
+
+class QueryReleaseClassifier(CoverClassifier):
+    """A classifier that comes with the private number of mistakes of every candidate, and is the best of them.
+
+    The parameters are those of `SemiPrivateClassifier`; delta must be above 0. `mistakes_` has the released number for
+    each candidate, in the order of `concept.dichotomies(public)`; noise may carry it below 0. `hypothesis_` is the
+    first candidate with the smallest number.
+
+    >>> from quorate.concepts import Thresholds
+    >>> X = np.random.default_rng(0).uniform(size=(5000, 1))
+    >>> y = (X[:, 0] > 0.5).astype(int)
+    >>> made = QueryReleaseClassifier(Thresholds(), epsilon=1.0, delta=1e-6, classes=[0, 1])
+    >>> made.fit(X, y, public=np.linspace(0, 1, 11).reshape(-1, 1)).predict([[0.1], [0.9]])
+    array([0, 1])
+    >>> made.mistakes_.shape
+    (12,)
+    """
+
+    def __init__(
+        self,
+        concept: Concept | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        classes: Any = None,
+        points: int | None = None,
+        rows_per_person: int = 1,
+        mode: Literal["semi-private", "label-private"] = "semi-private",
+    ) -> None:
+        super().__init__(
+            concept,
+            epsilon=epsilon,
+            delta=delta,
+            classes=classes,
+            points=points,
+            rows_per_person=rows_per_person,
+            mode=mode,
+        )
+
+    def _noisy(self, candidates: int) -> NoisySum:
+        return NoisySum.calibrate(
+            epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person, releases=candidates
+        )
+
+    def _check_settings(self, groups: Any, public: Any) -> None:
+        super()._check_settings(groups, public)
+        self._noisy(1)
+
+    def _select(self, candidates: Dichotomies, rows: Slots) -> tuple[Hypothesis, float]:
+        noisy = self._noisy(len(candidates))
+        mistakes = noisy.releases(candidates.mistakes(rows.points, rows.labels).tolist())  # proof: step 5
+        self.mistakes_ = np.array(mistakes, dtype=np.int64)
+        spent = min(float(self.epsilon), noisy.epsilon(delta=self.delta, releases=len(candidates)))
+        return candidates[int(np.argmin(self.mistakes_))], spent
+
+    def excess(self, *, beta: float = 0.05) -> int:
+        """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most.
+
+        >>> made = QueryReleaseClassifier(classes=[0, 1]).fit([[0.0], [1.0]], [0, 1], public=[[0.5], [0.7]])
+        >>> made.excess(beta=0.05) > 20
+        True
+        """
+        check_is_fitted(self, "hypothesis_")
+        tails = math.log(2 * self.candidates_) - math.log(check_rate("beta", beta))
+        return math.ceil(2 * self._noisy(self.candidates_).scale * math.sqrt(2 * tails) * (1 + 1e-12))

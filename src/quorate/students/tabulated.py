@@ -1,0 +1,189 @@
+"""From predictions to a hypothesis (Naor et al. 2023, appendix B): over a finite domain, a predictor's answers are one.
+
+`ask_each_point` puts every point of the domain to a predictor once, in a random order: a hypothesis that is good with
+constant probability. `TabulatedClassifier` does so with several predictors, each fitted on a sample of its own, and
+takes the majority: good with high probability. So a predictor that learns nothing from its queries is no better than
+a learner; and what a predictor says about a small domain can be published.
+
+Claim: what is left after `fit` has the guarantee of the predictor for one sample: every unit is in one sample alone.
+PROOF_CONCEPTS.md, steps 6 to 9, says why. The points of the domain are public.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from quorate.checks import check_count, check_rate
+from quorate.ensemble import deal_units, unit_numbers
+from quorate.ensemble.estimators import take_rows
+from quorate.errors import InvalidInput
+from quorate.predictors import PrivateClassifier
+from quorate.predictors.inputs import declared_classes
+from quorate.students.cover import check_numbers
+from quorate.students.halves import labels_of
+from quorate.students.points import random_points
+
+__all__ = ["NO_ANSWER", "TabulatedClassifier", "ask_each_point", "boosting_runs", "published_queries", "vote_table"]
+
+NO_ANSWER = -1
+_RUNS = {"tight": 32, "paper": 128}  # times ln(1/beta); proof: step 8
+
+Codes = NDArray[np.int64]
+
+
+def ask_each_point(ask: Callable[[Any], Any], domain: Any, *, places: Codes | None = None) -> Codes:
+    """Return what `ask`, which takes points and returns class numbers, says of each point, asked in a random order.
+
+    The order matters: a predictor whose hypotheses change from query to query could otherwise be wrong on each just
+    when it is asked. `places` may give the order.
+
+    >>> ask_each_point(lambda points: (points[:, 0] > 1).astype(int), np.array([[0.0], [2.0], [4.0]]))
+    array([0, 1, 1])
+    """
+    order = random_points(np.arange(len(domain)), len(domain)) if places is None else places
+    codes = np.empty(len(domain), dtype=np.int64)
+    codes[order] = ask(take_rows(domain, order))  # proof: step 6
+    return codes
+
+
+def published_queries(points: int, *, beta: float = 0.125) -> int:
+    """Return how many queries at points drawn uniformly, with repetitions, meet all points with probability 1 - beta.
+
+    The published construction asks so many and keeps one answer of each point at random; asking each point once, in a
+    random order, needs only as many as there are points and cannot fail (PROOF_CONCEPTS.md, step 7).
+
+    >>> published_queries(1000), published_queries(1)
+    (8988, 3)
+    """
+    points = check_count("points", points)
+    return math.ceil(points * (math.log(points) - math.log(check_rate("beta", beta))))
+
+
+def boosting_runs(*, beta: float, calibration: Literal["tight", "paper"] = "tight") -> int:
+    """Return how many runs on disjoint samples give a majority that is good with probability 1 - beta.
+
+    "tight": if each run's predictor has error alpha with probability 7/8, the majority's is at most 40 alpha.
+    "paper": if each run is good (8 alpha) with probability 5/8, the majority's error is at most 72 alpha.
+
+    >>> boosting_runs(beta=0.05), boosting_runs(beta=0.05, calibration="paper")
+    (96, 384)
+    """
+    if calibration not in _RUNS:
+        raise InvalidInput(f"calibration must be one of {', '.join(_RUNS)}, not {calibration!r}")
+    return max(1, math.ceil(_RUNS[calibration] * math.log(1 / check_rate("beta", beta))))
+
+
+def vote_table(answers: Codes, *, classes: int) -> Codes:
+    """Return for each point the class that most runs gave it, the first of equals; runs that gave none do not count.
+
+    >>> vote_table(np.array([[0, 1, -1], [1, 1, -1], [1, 0, -1]]), classes=2)
+    array([1, 1, 0])
+    """
+    counts = (answers[:, :, np.newaxis] == np.arange(classes)).sum(axis=0)
+    return np.asarray(counts.argmax(axis=1), dtype=np.int64)
+
+
+class TabulatedClassifier(ClassifierMixin, BaseEstimator):
+    """A table of labels for a finite public domain, from private predictors on disjoint samples.
+
+    Parameters
+    ----------
+    predictor
+        What answers: any private classifier of this package whose `predict` returns labels; a `PrivateClassifier`
+        unless given. It is told how many queries will come.
+    beta
+        The probability with which the table may be worse than it should; it decides the number of runs.
+    runs
+        The number of runs itself, if it is not to come from beta.
+    classes
+        All labels there are.
+
+    `table_` has one label for each row of `domain_`, `runs_` says how many samples there were, `claim_` the guarantee.
+    `predict` looks points up and refuses those that are not of the domain.
+
+    >>> X = np.random.default_rng(0).integers(0, 5, size=(4000, 1))
+    >>> y = (X[:, 0] > 2).astype(int)
+    >>> domain = np.arange(5).reshape(-1, 1)
+    >>> predictor = PrivateClassifier(epsilon=2.0, teachers=50, aggregator="sharp_majority")
+    >>> TabulatedClassifier(predictor, runs=3, classes=[0, 1]).fit(X, y, domain=domain).predict([[0], [4]])
+    array([0, 1])
+    """
+
+    def __init__(
+        self, predictor: Any = None, *, beta: float = 0.05, runs: int | None = None, classes: Any = None
+    ) -> None:
+        self.predictor = predictor
+        self.beta = beta
+        self.runs = runs
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any, groups: Any = None, domain: Any = None) -> "TabulatedClassifier":
+        """Deal the units to samples, fit a predictor on each, ask each about the whole domain, take the majority.
+
+        >>> TabulatedClassifier().fit([[0.0], [1.0]], [0, 1])
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: a finite domain is needed: fit(X, y, domain=...), all points there are
+        """
+        if domain is None:
+            raise InvalidInput("a finite domain is needed: fit(X, y, domain=...), all points there are")
+        for name in ("table_", "domain_", "runs_", "claim_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        X = check_numbers(self, X, reset=True)
+        points = np.unique(check_numbers(self, domain, reset=False), axis=0)
+        self.classes_, labels = declared_classes(self.classes, y)
+        runs = boosting_runs(beta=self.beta) if self.runs is None else check_count("runs", self.runs)
+        check_consistent_length(X, labels)
+        units, count = unit_numbers(len(X), groups)
+        deal, _ = deal_units(units, count, teachers=runs)  # proof: step 9
+        answers = np.empty((runs, len(points)), dtype=np.int64)
+        for run, rows in enumerate(np.split(deal.rows, np.cumsum(deal.sizes)[:-1])):
+            people = {} if groups is None else {"groups": labels_of(groups, rows)}
+            predictor = self._predictor(queries=len(points)).fit(X[rows], labels[rows], **people)
+            answers[run] = ask_each_point(partial(self._answers, predictor), points)
+            self.claim_ = self._claim(predictor)
+            del predictor
+        self.table_ = self.classes_[vote_table(answers, classes=len(self.classes_))]
+        self.domain_, self.runs_ = points, runs
+        return self
+
+    def _predictor(self, **settings: Any) -> Any:
+        made = PrivateClassifier() if self.predictor is None else clone(self.predictor)
+        if self.classes is not None or hasattr(self, "classes_"):
+            settings["classes"] = getattr(self, "classes_", self.classes)
+        return made.set_params(**{name: value for name, value in settings.items() if name in made.get_params()})
+
+    def _answers(self, predictor: Any, points: Any) -> Codes:
+        """Return the class numbers of what a predictor answers; where it does not, `NO_ANSWER`."""
+        number = {label: code for code, label in enumerate(self.classes_.tolist())}
+        return np.array([number.get(label, NO_ANSWER) for label in predictor.predict(points).tolist()], dtype=np.int64)
+
+    def _claim(self, predictor: Any) -> str:
+        text = f"{predictor.claim_}; the points of the domain are public"
+        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the labels of these points, which must be of the domain. Nothing is spent.
+
+        >>> hasattr(TabulatedClassifier(), "table_")
+        False
+        """
+        check_is_fitted(self, "table_")
+        rows = check_numbers(self, X, reset=False)
+        places = {point.tobytes(): place for place, point in enumerate(self.domain_ + 0.0)}
+        found = [places.get(row.tobytes()) for row in np.ascontiguousarray(rows) + 0.0]  # + 0.0: -0.0 is 0.0
+        if any(place is None for place in found):
+            raise InvalidInput("some points are not of the domain that was tabulated; fit with a domain that has them")
+        labels: NDArray[Any] = self.table_[np.array(found, dtype=np.int64)]
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
