@@ -158,8 +158,9 @@ class LeasedBudget(Budget):
                 if not any(more) and _times(self._at_hand, unit) == 0:
                     waits = self._wait_for(change)
             if any(more):  # and not before: only now is it on the disk
-                self._at_hand = self._at_hand[0] + more[0], self._at_hand[1] + more[1]
+                # Counted first: what an interrupt leaves counted and not at hand is lost, and never taken twice.
                 self._counted = self._counted[0] + more[0], self._counted[1] + more[1]
+                self._at_hand = self._at_hand[0] + more[0], self._at_hand[1] + more[1]
                 self._taken, self._used = change.at, time.monotonic()
             if not waits or time.monotonic() > end:
                 return

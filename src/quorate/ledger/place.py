@@ -70,9 +70,12 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
         _copy(old, new)
     elif old.state().moved is None:
         raise InvalidInput(f"{new.place} holds another ledger of this model, which did not come from {old.place}")
-    problems = check_chain(new._store, new._id, new._key, new._run_mac).problems
-    if problems:
-        raise LedgerRefused(f"the ledger that was moved to {new.place} is refused: {'; '.join(problems)}")
+    chains = [check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac) for ledger in (new, old)]
+    for mark in new._witness.readable():  # those of a move that was interrupted are of either ledger
+        if not any(check_marks(chain, [mark]).sound for chain in chains):
+            raise LedgerRefused(f"the ledger at {new.place} was rolled back: a mark speaks of another")
+    if chains[0].problems:
+        raise LedgerRefused(f"the ledger that was moved to {new.place} is refused: {'; '.join(chains[0].problems)}")
     with new.change() as change:
         change.charged = change.anew = True  # a move that was interrupted may have left the marks of the old ledger
     old.close_store()

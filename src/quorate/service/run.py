@@ -10,7 +10,7 @@ from typing import Any
 
 from quorate.errors import InvalidInput
 from quorate.service.logs import Log, log_config
-from quorate.service.settings import ENVIRONMENT, Settings
+from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 
 __all__ = ["serve"]
 
@@ -55,7 +55,7 @@ def _listen(settings: Settings) -> socket.socket:
 def _environment(settings: Settings) -> Iterator[None]:
     """Hand the settings to the workers, and give several of them a folder to sum their metrics in."""
     with tempfile.TemporaryDirectory(prefix="quorate-metrics-") as folder:
-        told = {ENVIRONMENT: settings.to_json()}
+        told = {ENVIRONMENT: settings.to_json(), PARENT: str(os.getpid())}
         if settings.workers > 1:
             told["PROMETHEUS_MULTIPROC_DIR"] = folder
             share = max(1, (os.cpu_count() or 1) // settings.workers)

@@ -12,7 +12,7 @@ from quorate.predictors import load
 from quorate.service.app import Service, make_app
 from quorate.service.logs import Log
 from quorate.service.model import Model
-from quorate.service.settings import ENVIRONMENT, Settings
+from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.tables import Schema
 
 __all__ = ["STARTUP_FAILURE", "application", "open_models"]
@@ -32,7 +32,7 @@ def application() -> Service:
     try:
         settings = Settings.from_json(os.environ.get(ENVIRONMENT, "{}"))
         if settings.workers > 1:
-            threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+            threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
         return make_app(open_models(settings), settings)
     except QuorateError as error:
         sys.stderr.write(f"quorate: {error}\n")
