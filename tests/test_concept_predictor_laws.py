@@ -141,7 +141,7 @@ def test_a_person_with_two_rows_counts_as_one_unit():
 def test_stability_on_ten_thousand_records_stays_below_gamma():
     """A coupled Monte-Carlo estimate: the same subsets for both neighbours, and exact laws given the subset.
 
-    A mean of 200 numbers in [-1, 1] whose deviation is at most 2 sqrt(gamma) is off by 0.1 with probability below 1e-9.
+    The mean is about 0.012, a quarter of gamma, and the deviation of a mean of 400 differences is about 0.002.
     """
     units, gamma = 10_000, 0.05
     generator = np.random.default_rng(0)
@@ -151,7 +151,7 @@ def test_stability_on_ten_thousand_records_stays_below_gamma():
     other_X, other_y = X.copy(), y.copy()
     other_X[0], other_y[0] = 0.5, 1 - y[0]
     queries, moved = np.linspace(0.4, 0.6, 41), []
-    for _ in range(200):
+    for _ in range(400):
         units_in = secret_subset(units, choice.subset)
         laws = []
         for points, labels in ((X, y), (other_X, other_y)):
@@ -161,8 +161,7 @@ def test_stability_on_ten_thousand_records_stays_below_gamma():
             cuts = np.array([candidate.cut for candidate in candidates])
             laws.append((cuts[:, np.newaxis] <= queries).T @ weights / weights.sum())
         moved.append(laws[0] - laws[1])
-    assert np.abs(np.mean(moved, axis=0)).max() <= gamma + 0.1
-    assert np.abs(np.mean(moved, axis=0)).max() <= gamma  # with much room: most subsets do not hold the record
+    assert np.abs(np.mean(moved, axis=0)).max() <= gamma
 
 
 def test_gamma_is_used_up_and_never_exceeded():

@@ -193,6 +193,39 @@ def test_persons_are_units():
     agnostic = AgnosticClassifier(Thresholds(), epsilon=6.0, queries=4, teachers=40, rows_per_person=2, classes=[0, 1])
     assert agnostic.fit(X, y, groups=groups).predict(CLEAR).tolist() == [0, 0, 1, 1]
     assert agnostic.sample_.rows == 2
+    made.set_params(rows_per_person=7)
+    assert "of whom the first 2 are used" in made.claim_  # what was fitted counts
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        StableClassifier(Thresholds(), gamma=0.3, rows_per_person=3, classes=[0, 1]),
+        AgnosticClassifier(Thresholds(), epsilon=9.0, queries=4, teachers=60, rows_per_person=3, classes=[0, 1]),
+        PureClassifier(Thresholds(), epsilon=90.0, queries=4, rows_per_person=3, classes=[0, 1]),
+        PureClassifier(Thresholds(), epsilon=200.0, queries=4, method="relabel", rows_per_person=3, classes=[0, 1]),
+        PureClassifier(Thresholds(), epsilon=16.0, queries=4, method="realizable", teachers=40, classes=[0, 1]),
+        UniversalClassifier(Thresholds(), epsilon=12.0, ballots=2, teachers=60, rows_per_person=3, classes=[0, 1]),
+    ],
+    ids=lambda made: f"{type(made).__name__}-{getattr(made, 'method', '')}",
+)
+def test_persons_may_have_fewer_rows_than_places(made):
+    X, y, _ = noisy(4000, noise=0.0)
+    sizes = np.tile([1, 2, 5], 500)
+    groups = np.repeat(np.arange(1500), sizes)
+    assert made.fit(X, y, groups=groups).predict(CLEAR).tolist() == [0, 0, 1, 1]
+    assert "one person" in made.claim_
+
+
+def test_what_a_class_cannot_go_through_is_said_by_fit():
+    X = np.random.default_rng(0).uniform(size=(5000, 2))
+    y = (X.sum(axis=1) > 1).astype(int)
+    with pytest.raises(Infeasible, match="pass fewer points"):
+        StableClassifier(Halfspaces(2), gamma=0.9, subset=3000).fit(X, y)
+    with pytest.raises(Infeasible, match="pass fewer points"):
+        PureClassifier(Halfspaces(2), method="realizable", teachers=2).fit(X, y)
+    assert StableClassifier(Halfspaces(2), gamma=0.9).fit(X, y).choice_.subset < 2000
+    assert PureClassifier(Halfspaces(2), epsilon=1.0).fit(X, y).scheme_.epsilon <= 1.0
 
 
 def test_slots_have_public_sizes():
@@ -258,6 +291,9 @@ def test_bad_records_and_settings_are_refused_without_a_value(kind):
     with pytest.raises(ValueError, match="NaN") as told:
         kind(Thresholds()).fit(np.where(np.arange(2000)[:, np.newaxis] == 3, np.nan, X), y)
     assert str(SECRET) not in str(told.value)
+    with pytest.raises(ValueError, match="text") as told:
+        kind(Thresholds()).fit([["Smith, 1987"]] * 2000, y)
+    assert "Smith" not in str(told.value)
 
 
 def test_settings_of_the_stable_classifier():
@@ -269,6 +305,17 @@ def test_settings_of_the_stable_classifier():
         StableClassifier(Thresholds(), gamma=0.01).fit(X, y)
     with pytest.raises(Infeasible, match="take a smaller subset"):
         StableClassifier(Thresholds(), gamma=0.1, subset=5).fit(X, y)
+
+
+def test_printed_constants_answer_where_there_are_enough_records():
+    """Few and very wrong answers are asked for, and a large delta: then three thousand teachers are enough."""
+    X, y = np.random.default_rng(0).uniform(size=(170_000, 1)), np.ones(170_000, dtype=int)
+    made = AgnosticClassifier(
+        Thresholds(), epsilon=1.0, delta=0.05, queries=2, alpha=1.0, teachers=3000, calibration="paper", classes=[0, 1]
+    ).fit(X, y)
+    assert made.sample_.sampled == 170_000 // 56
+    assert set(made.predict([[0.2], [0.8]]).tolist()) <= {1, None}
+    assert made.spent_epsilon() <= 1.0
 
 
 @pytest.mark.parametrize("settings", [{"epsilon": 0}, {"delta": 0.0}, {"queries": 0}, {"n_jobs": 0}, {"teachers": 0}])

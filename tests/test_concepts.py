@@ -143,7 +143,9 @@ def test_finite_lists():
     with pytest.raises(InvalidInput, match="member 0 must be a function or have a predict method, not int"):
         Finite([3], features=1)
     with pytest.raises(InvalidInput, match="hypothesis 0 of the list must give one label, 0 or 1, for each row"):
-        Finite([lambda X: X[:, 0]], features=1).dichotomies([2.0, 3.0])
+        Finite([lambda X: X[:, 0] + 2], features=1)
+    with pytest.raises(InvalidInput, match="hypothesis 1 of the list fails on a row of 2 zeros, with IndexError"):
+        Finite([*rules(), lambda X: X[:, 2] > 0][-2:], features=2)
 
 
 def test_finite_takes_fitted_classifiers():
@@ -152,6 +154,38 @@ def test_finite_takes_fitted_classifiers():
     X, y = np.random.default_rng(0).random((50, 2)), np.arange(50) % 2
     trees = [DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, y) for depth in (1, 2, 3)]
     check_concept(Finite(trees, features=2), X[:8])
+
+
+def strict(X):
+    """A rule that takes one matrix or none, as many classifiers do."""
+    if (X[:, 0] > 1e38).any():
+        raise ValueError("a value is too large")
+    return X[:, 0] > 1
+
+
+def test_a_member_that_fails_on_a_private_row_says_0_there_and_nothing_else():
+    from sklearn.tree import DecisionTreeClassifier
+
+    numbers = np.random.default_rng(0)
+    X = numbers.random((50, 2))
+    y = (X[:, 0] > 0.5).astype(int)
+    members = [
+        DecisionTreeClassifier(random_state=0).fit(X, y),  # reads rows as 32-bit floats, and raises where they overflow
+        strict,
+        lambda X: X[:, 0] * 1e300 * 1e300 > 1,  # warns
+        lambda X: np.where(X[:, 0] > 1e38, 7, X[:, 0] > 1),
+        lambda X: np.where(X[:, 0] > 1e38, np.nan, X[:, 0] > 1),
+        lambda X: None if len(X) > 1 and X[:, 0].max() > 1e38 else X[:, 0] > 1,
+    ]
+    finite = Finite(members, features=2)
+    rows = np.vstack([X[:4] + 0.6, [[1e39, 0.0]], X[4:8] + 0.6])
+    others = np.delete(rows, 4, axis=0)
+    for member in (finite._member(index) for index in range(len(members))):
+        assert np.delete(member.predict(rows), 4).tolist() == member.predict(others).tolist()
+        assert member.predict(others).any()
+    assert [finite._member(index).predict(rows)[4] for index in range(5)] == [0, 0, 1, 0, 0]
+    assert finite.dichotomies(rows).tally(rows, np.ones(9, dtype=int)).counts.sum() > 1
+    check_concept(finite, rows)
 
 
 def test_dimensions_and_growth():
@@ -338,6 +372,81 @@ class OffByOne(Planted):
         honest = made._mistakes
         made._mistakes = lambda rows, labels: np.minimum(honest(rows, labels) + (made._cuts == math.inf), len(labels))
         return made
+
+
+class JudgedTogether(Planted):
+    """A row can be used unless another is larger."""
+
+    def _usable(self, points):
+        return points[:, 0] >= points.max(initial=0)
+
+
+class StillCounted(Planted):
+    """Declares whole numbers, and counts the mistakes on others."""
+
+    def _usable(self, points):
+        return points[:, 0] == np.floor(points[:, 0])
+
+    def dichotomies(self, X):
+        made = super().dichotomies(X)
+        del made._usable
+        return made
+
+
+class StillDefining(Planted):
+    """Declares whole numbers, and makes candidates of others."""
+
+    def _usable(self, points):
+        return points[:, 0] == np.floor(points[:, 0])
+
+    def dichotomies(self, X):
+        return Thresholds().dichotomies(X)
+
+
+class Promised(Stumps):
+    """Binary, and takes what is not."""
+
+    def _usable(self, points):
+        return np.ones(len(points), dtype=bool)
+
+
+class Overflows(Planted):
+    """Mistakes are those of another hypothesis where a value is large."""
+
+    def _dichotomies(self, points):
+        made = super()._dichotomies(points)
+        honest = made._mistakes
+        made._mistakes = lambda rows, labels: honest(np.where(rows > 1e300, -1.0, rows), labels)
+        return made
+
+
+@pytest.mark.parametrize(
+    ("planted", "points", "says"),
+    [
+        (JudgedTogether(), [1.0, 2.0], "what is said of a row depends on the others"),
+        (StillCounted(), [1.0, 2.0], "a row that is not usable counts"),
+        (StillDefining(), [1.0, 2.0], "a row that is not usable counts"),
+        (Promised(features=1, binary=True), [0.0, 1.0], r"pass growth\(3\), with a row that can be used"),
+        (Overflows(), [1.0, 2.0], "mistakes: not those of the candidates"),
+    ],
+)
+def test_planted_bugs_with_rows_that_no_one_expects_are_caught(planted, points, says):
+    with pytest.raises(AssertionError, match=says):
+        check_concept(planted, points)
+
+
+def test_binary_stumps_leave_out_what_is_not_0_or_1():
+    stumps = Stumps(features=2, binary=True)
+    X = [[0, 1], [1, 1], [0.5, 1], [3, 0], [-1, 0], [math.nan, 0]]
+    assert stumps.usable(X).tolist() == [True, True, False, False, False, False]
+    dichotomies = stumps.dichotomies(X)
+    assert len(dichotomies) == 4 <= stumps.growth(2)
+    assert dichotomies.tally(X, [0, 1, 1, 1, 1, 1]).counts.tolist() == [1, 2, 1]
+    assert dichotomies.mistakes(X, [0, 1, 1, 1, 1, 1]).sum() == 4
+    assert stumps.fit_erm(X, [0, 1, 0, 0, 1, 1]).feature == 0
+    many = np.random.default_rng(0).random((200, 2))
+    assert len(stumps.dichotomies(many)) == 1 <= stumps.growth(200)
+    check_concept(stumps, [[0, 1], [1, 1], [0.5, 1], [3, 0]])
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,13 @@ def test_boxes_shatter_four_points_of_the_plane():
     assert len(Boxes(1).dichotomies([1.0, 2.0, 5.0])) == len(Intervals().dichotomies([1.0, 2.0, 5.0]))
 
 
+def test_boxes_end_at_the_largest_number_there_is():
+    largest = np.finfo(float).max
+    points = np.array([[0.0, 0.0], [largest, largest], [-largest, largest]])
+    check_concept(Boxes(2), points, realizable=in_a_box)
+    assert Boxes(2).dichotomies(points).tally(points, [0, 1, 1]).counts[0] == 1
+
+
 def test_boxes_of_a_hundred_points():
     numbers = np.random.default_rng(0)
     X = numbers.random((100, 2))
@@ -84,7 +91,9 @@ def test_conjunctions(categories, data):
 def test_conjunctions_leave_out_values_that_are_not_declared():
     boolean = Conjunctions([2, 2])
     assert len(boolean.dichotomies([[0, 1], [7, 1], [0.5, 0], [-1, 0]])) == 2
-    assert boolean.dichotomies([[0, 1]]).tally([[0, 1], [7, 1]], [1, 1]).counts.tolist() == [1, 1, 0]
+    assert boolean.dichotomies([[0, 1]]).tally([[0, 1], [7, 1]], [1, 1]).counts.tolist() == [1, 1]
+    assert boolean.usable([[0, 1], [7, 1], [0.5, 0], [-1, 0], [math.nan, 0]]).tolist() == [True] + [False] * 4
+    check_concept(boolean, [[0, 1], [1, 1], [7, 1], [0.5, 0], [-1, 0]])
     assert boolean.vc_dimension == 2
     shattered = np.eye(4)
     assert len(Conjunctions([2] * 4).dichotomies(shattered)) == 16
@@ -137,6 +146,63 @@ def test_halfspaces_tell_points_apart_that_floats_hardly_can():
         check_concept(Halfspaces(2), points)
     huge = np.array([[0.0, 0.0], [1e300, 1e300], [2e300, 2e300], [1e-300, 0.0], [0.0, 1e-310]])
     check_concept(Halfspaces(2), huge)
+
+
+HUGE = np.array([[1.7e308, 1.0e308], [1.0e308, 1.7e308], [0.0, 0.0], [1.7e308, 1.7e308]])
+
+
+def test_halfspaces_of_points_near_the_largest_number_there_is():
+    """A hyperplane through such points may have an offset that no float holds."""
+    dichotomies = Halfspaces(2).dichotomies(HUGE)
+    shown = {tuple(halfspace.predict(HUGE).tolist()) for halfspace in dichotomies}
+    assert len(shown) == len(dichotomies) == 14
+    assert all(repr(halfspace).endswith(">") or halfspace.levels == () for halfspace in dichotomies)
+    check_concept(Halfspaces(2), HUGE)
+    diagonal = Halfspace(features=2, levels=(((Fraction(1), Fraction(1)), Fraction(27 * 10**307)),), otherwise=0)
+    assert repr(diagonal) == "<Halfspace: label 1 where (1, 1) * x > 2.7E+308, and 0 finer levels>"
+    assert diagonal.predict([[1.7e308, 1.1e308], [1.7e308, 0.9e308], [5e-324, 1.7e308]]).tolist() == [1, 0, 0]
+    steep = Halfspace(features=1, levels=(((Fraction(10**400),), Fraction(10**400)),), otherwise=0)
+    assert steep.predict([0.5, 1.0, math.nextafter(1.0, 2.0)]).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("odd", [[1e-31, 1.0], [1e31, -1.0], [1e300, 1e200], [5e-324, 1.7e308], [1e18, 3e17]])
+def test_one_odd_row_does_not_make_all_of_them_slow(odd, monkeypatch):
+    """What floats leave open grows with the planes and the points that the row is part of, and not with all."""
+    opened = []
+    settle = ExactPoints._settle
+    monkeypatch.setattr(
+        ExactPoints, "_settle", lambda self, *given: (opened.append(given[2].size), settle(self, *given))[1]
+    )
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    plain = len(Halfspaces(2).dichotomies(points))
+    points[17] = odd
+    assert len(Halfspaces(2).dichotomies(points)) == plain
+    assert sum(opened) < 3 * 60**2  # of about 60**3 / 2
+    opened.clear()
+    cover = Halfspaces(2).dichotomies(np.random.default_rng(1).normal(size=(20, 2)))
+    assert cover.tally(points, np.arange(60) % 2).counts.sum() == len(cover)
+    assert sum(opened) < 3 * 190
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *[st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([0.0, 1.0, 1e-170]))] * 2
+        ),
+        min_size=4,
+        max_size=7,
+        unique=True,
+    )
+)
+def test_signs_are_exact_whatever_the_numbers_are(points):
+    """Also with a huge point first, and with products that no float holds."""
+    exact = [[Fraction(value) for value in point] for point in points]
+    planes = np.array([(i, j) for i in range(len(points)) for j in range(len(points)) if i != j])
+    found = ExactPoints(np.array(points)).signs(planes)
+    for (i, j), signs in zip(planes.tolist(), found.tolist(), strict=True):
+        across = exact[j][1] - exact[i][1], exact[i][0] - exact[j][0]
+        heights = [across[0] * (x - exact[i][0]) + across[1] * (y - exact[i][1]) for x, y in exact]
+        assert signs == [(height > 0) - (height < 0) for height in heights]
 
 
 @given(st.lists(st.tuples(*[st.floats(-1e3, 1e3)] * 2), min_size=3, max_size=3, unique=True))

@@ -91,7 +91,7 @@ def _stable(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.predictors.slots import fill_slots
     from quorate.predictors.stable_choice import StableChoice
 
-    choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept))
+    choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept, len(y)))
     return _wrong(choice.draw(fill_slots(X, y)), concept)
 
 
@@ -99,8 +99,8 @@ def _pure(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.predictors import PureClassifier
     from quorate.predictors.slots import fill_slots
 
-    known = {"subset": _subset(concept) or "auto", "classes": [0, 1]}
-    made = PureClassifier(concept, epsilon=1.0, **known).fit(X, y).scheme_
+    subset: Any = _subset(concept, len(y)) or "auto"
+    made = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
     wrong, turned = _wrong(made.choice.draw(fill_slots(X, y)), concept), float(made.turned)
     return wrong * (1 - turned) + (1 - wrong) * turned
 
@@ -108,7 +108,8 @@ def _pure(concept: Concept, X: Numbers, y: Any) -> float:
 def _semi_private(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.students import SemiPrivateClassifier
 
-    public, _ = _points(concept, 200 if concept.features == 1 else 60, np.random.default_rng())
+    number = _subset(concept, len(y)) or 2 * math.isqrt(len(y))  # of the order of 1 / error
+    public, _ = _points(concept, number, np.random.default_rng())
     made = SemiPrivateClassifier(concept, epsilon=1.0, classes=[0, 1]).fit(X, y, public=public)
     return _wrong(made.hypothesis_, concept)
 
@@ -121,9 +122,9 @@ METHODS: dict[str, Callable[[Concept, Numbers, Any], float]] = {
 }
 
 
-def _subset(concept: Concept) -> int | None:
+def _subset(concept: Concept, records: int) -> int | None:
     """Return how many units define candidates: few where their dichotomies are many."""
-    return None if concept.features == 1 else 40
+    return None if concept.features == 1 else math.isqrt(records // 2)
 
 
 def _excess(method: str, concept: Concept, records: int, bias: float) -> float:
@@ -151,19 +152,20 @@ def excess_sweep(method: str, concept: Concept, sizes: tuple[int, ...], *, repea
 
 
 def plateau_records(
-    rows: int, *, gamma: float, features: int, generator: Any = None
+    rows: int, *, gamma: float, features: int, places: Numbers | None = None
 ) -> tuple[Numbers, NDArray[np.int64]]:
     """Return records of which two very different hypotheses are the best, each wrong with probability gamma.
 
     From left to right: zeros; ones of mass gamma; zeros of mass gamma; ones. A cut at either end of the middle is wrong
-    on one of its halves, and a cut in between is worse than both.
+    on one of its halves, and a cut in between is worse than both. `places` may say where the records stand.
 
     >>> X, y = plateau_records(1000, gamma=0.2, features=1)
     >>> round(float(y[(X[:, 0] > -0.4) & (X[:, 0] < 0.0)].mean()), 6)
     1.0
     """
-    drawn = np.random.default_rng() if generator is None else generator
-    X = drawn.uniform(-1, 1, size=(rows, features))
+    X = np.random.default_rng().uniform(-1, 1, size=(rows, features))
+    if places is not None:
+        X[:, 0] = places
     X[:, 1:] *= 0.01  # in the plane: a thin strip, so that only the first feature tells labels apart
     place = X[:, 0]
     y = np.where(place < -2 * gamma, 0, np.where(place < 0, 1, np.where(place < 2 * gamma, 0, 1)))
@@ -185,7 +187,8 @@ def plateau_errors(
     from quorate.predictors.concept_teachers import ErmClassifier
 
     X, y = plateau_records(records, gamma=gamma, features=concept.features)
-    asked, told = plateau_records(queries, gamma=gamma, features=concept.features)
+    places = (2 * np.arange(queries) + 1) / queries - 1
+    asked, told = plateau_records(queries, gamma=gamma, features=concept.features, places=places)
     shared: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-6, "queries": queries, "teachers": teachers}
     shared |= {"classes": [0, 1], "aggregator": "quorum", "no_quorums": queries}
     made: dict[str, Any] = {
@@ -213,8 +216,9 @@ def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
     from quorate.predictors.relabelled_sample import plan_sample
 
     sample = plan_sample(Thresholds(), units=records, epsilon=1.0, delta=1e-6)
-    inner = {"records": sample.sampled, "epsilon": sample.epsilon, "delta": sample.delta, "disagreement": 0.02}
-    plain = {"records": records, "epsilon": 1.0, "delta": 1e-6, "disagreement": 0.2}
+    fixed = {"aggregator": "sharp_majority"}  # the best of all here, and the fastest to plan
+    inner = {"records": sample.sampled, "epsilon": sample.epsilon, "delta": sample.delta, "disagreement": 0.02, **fixed}
+    plain = {"records": records, "epsilon": 1.0, "delta": 1e-6, "disagreement": 0.2, **fixed}
 
     def published(queries: int) -> bool:
         return stability_teachers(epsilon=1.0, delta=1e-6, queries=queries, disagreement=0.2)[0] * 20 <= records

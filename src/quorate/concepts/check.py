@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from quorate.concepts.concept import Concept, Dichotomies, sauer
-from quorate.concepts.points import Labels, Points, check_queries
+from quorate.concepts.points import Labels, Mask, Points, check_queries
 from quorate.errors import InvalidInput
 
 __all__ = ["check_concept"]
 
 _MOST_POINTS = 12  # all labelings of these are looked at
 _LABELINGS = 32  # of a larger set
+_ODD = (0.5, -1.0, 2.0**31, float(np.finfo(np.float64).max), 5e-324)  # values that a private row may have
 
 Row = tuple[int, ...]
 
@@ -26,8 +27,9 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
     Checked: representatives give different labels and all of them; repeating and reordering points changes nothing;
     the dichotomies of a part of the points are those of the whole, restricted; Sauer's bound and the growth bound
     hold; mistakes, tallies and picks agree with counting one by one, also on points that are not among those that
-    define the candidates; the exponential mechanism's probabilities that follow from the tally are those of a list;
-    the empirical risk minimiser has the fewest mistakes. `realizable(points, labels)` is a second opinion, if you have
+    define the candidates, nor of their size; the exponential mechanism's probabilities that follow from the tally are
+    those of a list; the empirical risk minimiser has the fewest mistakes; a row that is not `usable`, as each row is by
+    itself, defines no candidate and makes no mistake. `realizable(points, labels)` is a second opinion, if you have
     one, on whether some hypothesis gives the distinct points these labels.
 
     >>> from quorate.concepts import Thresholds
@@ -40,6 +42,9 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
     points = check_queries(X, features=concept.features)
     if len(points) > _MOST_POINTS:
         raise InvalidInput(f"check_concept takes at most {_MOST_POINTS} points, not {len(points)}")
+    odd = np.concatenate([points, np.repeat(np.array(_ODD)[:, np.newaxis], concept.features, axis=1)])
+    usable = _check_usable(concept, odd)
+    points, used, unused = points[usable[: len(points)]], odd[usable], odd[~usable]
     distinct = np.unique(points, axis=0)
     rows = _rows(concept.dichotomies(distinct), distinct)
     _check_bounds(concept, distinct, rows)
@@ -50,8 +55,13 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
             _require(known or not there, f"dichotomies: {row} is listed and not realizable")
     _check_repeats(concept, distinct, rows)
     _check_parts(concept, distinct, rows)
-    for defining in (points, points[::2]):
-        _check_counts(concept.dichotomies(defining), defining, points)
+    _check_unused(concept, distinct, unused, rows)
+    for defining, counted in ((points, points), (points[::2], points), (points, used[-8:])):
+        _check_counts(concept.dichotomies(defining), defining, counted)
+    for row in used:
+        more = np.concatenate([distinct, row[np.newaxis]])
+        found, most = len(concept.dichotomies(more)), concept.growth(len(more))
+        _require(found <= most, f"growth: {found} dichotomies pass growth({len(more)}), with a row that can be used")
     for labels in _labelings(len(distinct)):
         _check_erm(concept, distinct, labels, rows)
 
@@ -88,6 +98,28 @@ def _check_bounds(concept: Concept, distinct: Points, rows: set[Row]) -> None:
         for chosen in itertools.combinations(range(count), size):
             shown = {tuple(row[place] for place in chosen) for row in rows}
             _require(len(shown) < 2**size, f"vc_dimension: {dimension}, and {size} points are shattered")
+
+
+def _check_usable(concept: Concept, points: Points) -> Mask:
+    """Return which rows can be used, which each row must be by itself."""
+    usable = concept.usable(points)
+    _require(usable.shape == (len(points),), "usable: not one answer for each row")
+    alone = [bool(concept.usable(row[np.newaxis])[0]) for row in points]
+    _require(usable.tolist() == alone, "usable: what is said of a row depends on the others")
+    _require(not concept.usable(points * np.nan).any(), "usable: a row with a missing value can be used")
+    return usable
+
+
+def _check_unused(concept: Concept, distinct: Points, unused: Points, rows: set[Row]) -> None:
+    """Hold candidates and mistakes against those without the rows that cannot be used."""
+    dichotomies, labels = concept.dichotomies(distinct), np.arange(len(distinct)) % 2
+    for row in unused:
+        more, given = np.concatenate([distinct, row[np.newaxis]]), np.append(labels, 1)
+        _require(_rows(concept.dichotomies(more), distinct) == rows, "dichotomies: a row that is not usable counts")
+        counts = (dichotomies.tally(points, y).counts.tolist() for points, y in ((distinct, labels), (more, given)))
+        _require(next(counts) == next(counts), "tally: a row that is not usable counts")
+        found = (dichotomies.mistakes(points, y).tolist() for points, y in ((distinct, labels), (more, given)))
+        _require(next(found) == next(found), "mistakes: a row that is not usable counts")
 
 
 def _check_repeats(concept: Concept, distinct: Points, rows: set[Row]) -> None:

@@ -84,11 +84,8 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(points, labels)
         codes = class_codes(self.classes_, labels)
         slots = fill_slots(points, codes, groups=groups, most=self.rows_per_person)
-        self.concept_, self.unit_, self.declared_ = (
-            concept,
-            "row" if groups is None else "person",
-            self.classes is not None,
-        )
+        self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", slots.most
+        self.declared_ = self.classes is not None
         return slots
 
     def checked(self, X: Any) -> Any:
@@ -149,7 +146,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         return text if self.declared_ else f"{text}; {_PUBLISHED}"
 
     def _of_a_person(self) -> str:
-        return f"all rows of one person, of whom the first {self.rows_per_person} are used"
+        return f"all rows of one person, of whom the first {self.rows_} are used"
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "answers_")

@@ -229,10 +229,12 @@ def _attempt(
     if left <= 0 or scale > units / 4:
         return None
     odds = math.expm1(left) * math.exp(-rows * math.log(4) - 3 * (reach + 1) / scale)
-    subset = min(int(odds / (1 + odds) * units), units - 1, largest_set(concept, units * rows) // rows)
+    most = largest_set(concept, units * rows) // rows
+    subset = min(int(odds / (1 + odds) * units), units - 1, most)
     if subset < 2:
         return None
     wanted = math.ceil(_CLEAR * scale * math.log(units / scale)) if teachers is None else teachers
+    wanted = max(wanted, math.ceil(units / most))  # or a chunk would be more than the class can go through
     made = PureRelabelling(
         concept=concept,
         units=units,

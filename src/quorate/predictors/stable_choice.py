@@ -55,10 +55,9 @@ def secret_subset(count: int, size: int) -> NDArray[np.int64]:
     """
     while True:
         words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        order = np.argsort(words)
-        ordered = words[order]
-        if not (ordered[1:] == ordered[:-1]).any():  # a tie would favour somebody: draw again
-            return np.sort(order[:size])
+        chosen = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])  # by position, never by content
+        if chosen.size == size:  # a tie at the border would favour nobody, and is drawn again
+            return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +82,7 @@ class StableChoice:
             raise InvalidInput(f"subset must be at most units={units}, not {subset}")
         keep(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
         keep(self, rows=check_count("rows", self.rows))
+        self.concept._check_size(self.subset * self.rows)
 
     @classmethod
     def calibrate(

@@ -49,6 +49,8 @@ class UniversalClassifier(ConceptClassifier):
         log(1/beta)) / alpha, and no more than the class can go through.
     share
         The share of epsilon that pays for the hypothesis; the rest, and delta, is for the ballots.
+    calibration, n_jobs, backend
+        As for `AgnosticClassifier`.
 
     The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller.
 

@@ -43,7 +43,12 @@ class ExponentialChoice:
     def calibrate(
         cls, *, epsilon: float, delta: float = 0.0, choices: int = 1, sensitivity: int = 1
     ) -> "ExponentialChoice":
-        """Return the ExponentialChoice that may choose this often within (epsilon, delta).
+        """Return the ExponentialChoice that may choose this often within (epsilon, delta). It is rounded down.
+
+        `epsilon(delta=..., choices=...)` holds what it says. A `Budget` of the same epsilon and of delta = 0 affords
+        all the choices. With delta > 0 a budget keeps one order for all that it is spent on and sets a part of delta
+        aside, so it affords a little fewer: 99 of 100 at (1, 1e-6), all of them with `slack=0`, and none of a single
+        choice that costs all of epsilon. Ask `Budget.affordable`, or calibrate for a few more.
 
         >>> ExponentialChoice.calibrate(epsilon=1.0, choices=4).epsilon_per_choice
         0.25
