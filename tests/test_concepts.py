@@ -425,7 +425,7 @@ class Overflows(Planted):
     [
         (JudgedTogether(), [1.0, 2.0], "what is said of a row depends on the others"),
         (StillCounted(), [1.0, 2.0], "a row that is not usable counts"),
-        (StillDefining(), [1.0, 2.0], "a row that is not usable counts"),
+        (StillDefining(), [1.0, 2.0], r"a row that is not usable counts|\(1, 1\) has 2 representatives"),
         (Promised(features=1, binary=True), [0.0, 1.0], r"pass growth\(3\), with a row that can be used"),
         (Overflows(), [1.0, 2.0], "mistakes: not those of the candidates"),
     ],

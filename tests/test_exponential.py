@@ -216,6 +216,31 @@ def test_costs():
     assert ExponentialChoice(epsilon=0.25).epsilon(choices=4) == 1.0
 
 
+def test_costs_are_rounded_up_and_calibrated_ones_down():
+    for epsilon, choices in itertools.product((0.1, 0.3, 0.7, 1 / 3), range(1, 60)):
+        assert Fraction(ExponentialChoice(epsilon=epsilon).epsilon(choices=choices)) >= Fraction(epsilon) * choices
+    for epsilon in np.random.default_rng(0).uniform(1e5, 1e6, 200).tolist():
+        choice = ExponentialChoice.calibrate(epsilon=epsilon, choices=7)
+        assert Fraction(choice.epsilon_per_choice) * 7 <= Fraction(epsilon)
+    assert ExponentialChoice(epsilon=1.7e308).epsilon(choices=4) == math.inf
+
+
+def test_what_a_budget_affords_of_what_was_calibrated():
+    choice = ExponentialChoice.calibrate(epsilon=1.0, delta=1e-6, choices=100)
+    for slack, least in ((None, 95), (0.0, 99)):
+        budget = Budget(epsilon=1.0, delta=1e-6, slack=slack)
+        assert least <= budget.affordable(choice.choice_cost(budget.order)) <= 100
+    budget = Budget(epsilon=1.0, delta=0.0)
+    assert budget.affordable(ExponentialChoice.calibrate(epsilon=1.0, choices=7).choice_cost(math.inf)) == 7
+
+
+def test_proposals_hold_for_rates_below_all_normal_numbers():
+    rate = Fraction(1, 2**1080)
+    bounds, shift = proposal_weights(np.array([1, 5, 1]), rate)
+    assert all(bound >= count * 2**shift for bound, count in zip(bounds.tolist(), (1, 5, 1), strict=True))
+    assert 0 <= draw_level(np.array([1, 5, 1]), rate, system_noise) <= 2
+
+
 def test_a_seeded_choice_repeats_itself():
     x = np.arange(50.0)
     tally = Intervals().dichotomies(x).tally(x, (x % 3 == 0).astype(int))

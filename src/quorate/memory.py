@@ -170,6 +170,8 @@ def query_digests(X: Any) -> list[bytes]:
     >>> query_digests(np.array([[1, 0]])) == query_digests(np.array([[1.0, -0.0]]))
     True
     """
+    if len(X) == 0:
+        return []
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
         canonical = _canonical(X)
         rows = canonical.view(np.uint8).reshape(len(X), -1)

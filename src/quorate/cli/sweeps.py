@@ -25,7 +25,7 @@ __all__ = [
     "plateau_records",
 ]
 
-_LADDER = (2.0, 5.0, 12.0, 30.0)  # b, in units of 1/sqrt(n)
+_LADDER = (2.0, 5.0, 12.0, 30.0)  # b, in units of 1/sqrt(n); and 1/2: labels without noise
 
 Numbers = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ def excess_sweep(method: str, concept: Concept, sizes: tuple[int, ...], *, repea
     """
     errors = []
     for records in sizes:
-        ladder = sorted({min(0.5, step / math.sqrt(records)) for step in _LADDER})
+        ladder = sorted({0.5, *(min(0.5, step / math.sqrt(records)) for step in _LADDER)})
         means = [np.mean([_excess(method, concept, records, bias) for _ in range(repeats)]) for bias in ladder]
         errors.append(float(max(means)))
     return Sweep(method, sizes, tuple(errors))

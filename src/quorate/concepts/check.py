@@ -56,8 +56,9 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
     _check_repeats(concept, distinct, rows)
     _check_parts(concept, distinct, rows)
     _check_unused(concept, distinct, unused, rows)
-    for defining, counted in ((points, points), (points[::2], points), (points, used[-8:])):
-        _check_counts(concept.dichotomies(defining), defining, counted)
+    for defining in (points, points[::2]):
+        _check_counts(concept.dichotomies(defining), defining, points)
+    _check_counts(concept.dichotomies(points), points, used[-8:], labelings=3)
     for row in used:
         more = np.concatenate([distinct, row[np.newaxis]])
         found, most = len(concept.dichotomies(more)), concept.growth(len(more))
@@ -71,10 +72,10 @@ def _require(holds: bool, text: str) -> None:
         raise AssertionError(text)
 
 
-def _labelings(count: int) -> Iterator[Labels]:
+def _labelings(count: int, most: int = _LABELINGS) -> Iterator[Labels]:
     """Yield all labelings of a few points, or some of them, spread by an odd step."""
     every = 2**count
-    for number in range(min(every, _LABELINGS)):
+    for number in range(min(every, most)):
         code = number * 0x9E3779B1 % every
         yield np.array([code >> bit & 1 for bit in range(count)], dtype=np.int64)
 
@@ -139,11 +140,11 @@ def _check_parts(concept: Concept, distinct: Points, rows: set[Row]) -> None:
         _require(found == expected, "dichotomies: those of a part of the points are not those of all, restricted")
 
 
-def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points) -> None:
+def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, labelings: int = _LABELINGS) -> None:
     """Hold mistakes, tallies and picks against the predictions of each candidate, for many labelings."""
     names = [tuple(candidate.predict(defining).tolist()) for candidate in dichotomies]
     shown = np.array([candidate.predict(points) for candidate in dichotomies]).reshape(len(names), len(points))
-    for labels in _labelings(len(points)):
+    for labels in _labelings(len(points), labelings):
         expected = (shown != labels).sum(axis=1)
         found = dichotomies.mistakes(points, labels)
         _require(found.tolist() == expected.tolist(), "mistakes: not those of the candidates")

@@ -9,7 +9,7 @@ import numpy as np
 
 from quorate.checks import check_count
 from quorate.concepts.hypothesis import Hypothesis
-from quorate.concepts.points import Labels, Mask, Points, check_labels, check_points, which_finite, which_labelled
+from quorate.concepts.points import Labels, Mask, Points, check_points, usable_rows, which_finite
 from quorate.concepts.tally import ListedTally, Tally
 from quorate.errors import Infeasible
 
@@ -80,11 +80,7 @@ class Dichotomies(ABC):
         return np.asarray(self._mistakes(*self._rows(X, y)), dtype=np.int64)
 
     def _rows(self, X: Any, y: Any) -> tuple[Points, Labels]:
-        """Return the rows that can be used, and their labels."""
-        points = check_points(X, features=self.features)
-        labels = check_labels(y, rows=len(points))
-        usable = self._usable(points) & which_labelled(labels)
-        return (points, labels) if usable.all() else (points[usable], labels[usable])
+        return usable_rows(X, y, features=self.features, usable=self._usable)
 
     def _tally(self, points: Points, labels: Labels) -> Tally:
         return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))

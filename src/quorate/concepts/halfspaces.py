@@ -148,9 +148,9 @@ class _Sides(Dichotomies):
         return self._made[index]
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        lead, ones = self._leads(points, labels), np.count_nonzero(labels == 1)
         if len(self._exact) == 0:
             return np.array([np.count_nonzero(self[0]._predict(points) != labels)])
+        lead, ones = self._leads(points, labels), np.count_nonzero(labels == 1)
         total = 2 * ones - len(labels)
         return np.stack([ones - lead, ones - (total - lead)], axis=1).ravel()
 

@@ -7,6 +7,7 @@ from values: one text in a column makes it a column of texts, so turn rows into 
 here. Points whose labels are asked for belong to the one who asks, and are refused.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "check_labels",
     "check_points",
     "check_queries",
+    "usable_rows",
     "which_finite",
     "which_labelled",
 ]
@@ -94,3 +96,17 @@ def which_labelled(labels: Labels) -> Mask:
     array([ True,  True, False])
     """
     return np.asarray((labels == 0) | (labels == 1))
+
+
+def usable_rows(
+    X: Any, y: Any, *, features: int, usable: Callable[[Points], Mask] = which_finite
+) -> tuple[Points, Labels]:
+    """Return the rows that are usable points and have a label, and their labels.
+
+    >>> usable_rows([1.0, float("nan"), 3.0, 4.0], [1, 1, 0, 7], features=1)
+    (array([[1.], [3.]]), array([1, 0]))
+    """
+    points = check_points(X, features=features)
+    labels = check_labels(y, rows=len(points))
+    used = usable(points) & which_labelled(labels)
+    return (points, labels) if used.all() else (points[used], labels[used])

@@ -77,7 +77,7 @@ class LeasedBudget(Budget):
     def obtain(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
-        A server sets aside no more than a lease at a time, so that a crash loses no more.
+        A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
 
         >>> import pathlib, tempfile
         >>> from quorate.ledger import Ledger
@@ -85,11 +85,12 @@ class LeasedBudget(Budget):
         ...     path = pathlib.Path(folder) / "a.sqlite"
         ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
         ...     ledger.budget(lease=4).obtain(Cost(renyi=1 / 1024), most=1000)
-        4
+        10
         """
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
-            most = min(most, max(1, min(self._lease, _times(self.quanta(), unit) // _SHARES)))
+            units = _times(self.quanta(), unit)
+            most = min(most, max(1, min(max(self._lease, units // (2 * _SHARES)), units // _SHARES)))
         return super().obtain(*costs, most=most)
 
     def give_back(self, *, all: bool = False) -> None:

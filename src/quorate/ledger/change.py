@@ -34,7 +34,7 @@ class Head:
         """Return how far the ledger had come.
 
         >>> Head().mark()
-        Mark(seq=0, head='', spent=(0, 0))
+        Mark(seq=0, head='', spent=(0, 0), in_database=False)
         """
         return Mark(self.seq, self.mac, (0, 0) if self.state is None else self.state.spent)
 

@@ -21,7 +21,7 @@ from quorate.ledger.notes import Notes
 from quorate.ledger.owner import is_gone, owner_name
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
-from quorate.ledger.rules import Key, State
+from quorate.ledger.rules import FORMAT, Key, State
 from quorate.ledger.sqlite import SQLiteStore
 from quorate.ledger.store import Store, is_url
 from quorate.ledger.verify import Verification, check_chain, check_marks, read_entries
@@ -54,7 +54,7 @@ class Ledger(Notes):
         self._store, self._key = store, key
         self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
         self._seen = Head()
-        self._witness = Witness(folder, fingerprint, key)
+        self._witness = Witness(folder, fingerprint, key, in_database=is_url(store.place))
         self._keys = Keys()
         self._session = secrets.token_hex(8)  # tells two users of one process apart
         self.lease_name = ""  # of the budget that pays here
@@ -84,6 +84,7 @@ class Ledger(Notes):
         store: Store = PostgresStore(str(place)) if is_url(place) else SQLiteStore.create(Path(place))
         made = cls(store, fingerprint=fingerprint, folder=folder, key=make_key(folder))
         opened = {
+            "format": FORMAT,
             "fingerprint": fingerprint,
             "epsilon": budget.epsilon,
             "delta": budget.delta,

@@ -25,6 +25,17 @@ def _started(process: int) -> str:
     return "" if len(after_name) < 20 or after_name[0] in "ZX" else after_name[19]
 
 
+def _runs(process: int) -> bool:
+    """Return whether there is a process of this number, where the file system does not say when it started."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def _space() -> str:
     """Return what process numbers are counted in: this boot of this machine, and the namespace."""
     try:
@@ -56,5 +67,5 @@ def is_gone(owner: str, *, silent: float) -> bool:
     """
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
-        return started != "" and _started(int(process)) != started
+        return _started(int(process)) != started if started else not _runs(int(process))
     return silent > _SILENT

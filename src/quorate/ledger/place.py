@@ -8,7 +8,7 @@ from pathlib import Path
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.owner import is_gone
-from quorate.ledger.rules import State, to_json
+from quorate.ledger.rules import FORMAT, State, to_json
 from quorate.ledger.store import is_url, without_password
 from quorate.ledger.verify import check_chain, check_marks
 from quorate.ledger.views import LedgerView
@@ -107,7 +107,9 @@ def _copy(old: Ledger, new: Ledger) -> None:
         )
     kept = to_json(state)
     names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys")
-    new._begin({name: kept[name] for name in names}, answers=answers, requests=requests, run=old.run())
+    new._begin(
+        {"format": FORMAT} | {name: kept[name] for name in names}, answers=answers, requests=requests, run=old.run()
+    )
 
 
 def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
@@ -122,15 +124,17 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     """
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
-    ledger = Ledger._unchecked(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
+    place = place_of(Path(folder))
+    ledger = Ledger._unchecked(place, fingerprint=fingerprint, folder=Path(folder))
     found = check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac)
     if found.problems:
         raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(found.problems)}")
-    ahead = [mark.spent for mark in ledger._witness.readable() if not check_marks(found, [mark]).sound]
-    if charge == "mark" and not ahead:
-        raise InvalidInput(
-            "no mark says that anything was spent after this copy was made; if it was, charge all (--charge all)"
-        )
+    marks = ledger._witness.readable()
+    if charge == "mark" and not marks:
+        raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
+    if not is_url(place) and any(mark.in_database for mark in marks):
+        raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
+    ahead = [mark.spent for mark in marks if not check_marks(found, [mark]).sound]
     lost = [entry.event.body["lost"] for entry in ledger.entries() if entry.event.kind == "restored"]
     known = [int(quanta) for quanta in lost[-1]] if lost else None
     with ledger.change() as change:
@@ -146,7 +150,7 @@ def _charged(state: State, ahead: Sequence[Quanta], known: Sequence[int] | None)
 
     Another host may have restored the same copy before, and charged since: what its marks did not know is added.
     """
-    marks = [max(pair) for pair in zip(*ahead, strict=True)]
+    marks = [max(pair) for pair in zip((0, 0), *ahead, strict=True)]
     before = list(state.spent) if known is None else known
     more = [max(0, mark - already) for mark, already in zip(marks, before, strict=True)]
     spent = [min(limit, now + add) for limit, now, add in zip(state.capacity, state.spent, more, strict=True)]

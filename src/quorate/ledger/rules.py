@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuotaSpent, RateLimited
 
-__all__ = ["SCOPES", "Event", "Key", "Lease", "State", "allow", "apply", "from_json", "to_json"]
+__all__ = ["FORMAT", "SCOPES", "Event", "Key", "Lease", "State", "allow", "apply", "from_json", "to_json"]
 
 Scope = Literal["ask", "budget", "admin"]
 SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
+FORMAT = 1  # of entries and of the state that is kept
 _MINUTE = 60
 
 
@@ -117,6 +118,8 @@ def apply(state: State | None, event: Event) -> State:
         return _opened(event)
     if event.kind not in _RULES:
         raise LedgerRefused(f"a ledger knows no {event.kind!r}")
+    if state.moved is not None and event.kind != "lost":
+        raise LedgerRefused(f"the account has moved to {state.moved}; it is spent from there")
     return replace(_RULES[event.kind](state, event.body, event.at), at=event.at)
 
 
@@ -190,6 +193,8 @@ def _minute(at: float) -> int:
 
 def _opened(event: Event) -> State:
     body = event.body
+    if body.get("format", FORMAT) != FORMAT:
+        raise LedgerRefused(f"the ledger has format {body['format']}; this version reads {FORMAT}")
     made = State(
         fingerprint=str(body["fingerprint"]),
         epsilon=float(body["epsilon"]),
@@ -210,8 +215,6 @@ def _leased(state: State, body: Mapping[str, Any], at: float) -> State:
     renyi, slack = int(body["renyi"]), int(body["slack"])
     if renyi < 0 or slack < 0:
         raise LedgerRefused("a lease cannot be negative")
-    if state.moved is not None:
-        raise LedgerRefused(f"the account has moved to {state.moved}; it is spent from there")
     left = state.capacity[0] - state.spent[0], state.capacity[1] - state.spent[1]
     if renyi > left[0] or slack > left[1]:
         raise BudgetSpent(f"the account has {left[0]} and {left[1]} quanta left; this asks for {renyi} and {slack}")
@@ -284,8 +287,6 @@ def _key_revoked(state: State, body: Mapping[str, Any], at: float) -> State:
 
 
 def _moved(state: State, body: Mapping[str, Any], at: float) -> State:
-    if state.moved is not None:
-        raise LedgerRefused(f"the account has moved to {state.moved} already")
     return replace(state, moved=str(body["to"]))
 
 

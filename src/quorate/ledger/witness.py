@@ -31,10 +31,13 @@ class Mark:
     seq: int
     head: str
     spent: tuple[int, int]
+    in_database: bool = False
 
 
-def state_folder() -> Path:
+def state_folder() -> Path | None:
     """Return the folder for marks outside the models: `$QUORATE_STATE`, or the user's own folder for such things.
+
+    None for a user without a home.
 
     >>> state_folder().is_absolute()
     True
@@ -42,7 +45,7 @@ def state_folder() -> Path:
     if "QUORATE_STATE" in os.environ:
         return Path(os.environ["QUORATE_STATE"]).absolute()
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser(os.path.join("~", ".local", "state"))
-    return Path(base).absolute() / "quorate"
+    return None if base.startswith("~") else Path(base).absolute() / "quorate"
 
 
 class Witness:
@@ -56,10 +59,11 @@ class Witness:
     [1, 1]
     """
 
-    def __init__(self, folder: Path, ledger: str, key: bytes) -> None:
-        self._ledger, self._key = ledger, key
+    def __init__(self, folder: Path, ledger: str, key: bytes, *, in_database: bool = False) -> None:
+        self._ledger, self._key, self._in_database = ledger, key, in_database
         self._beside = Path(folder).absolute() / "ledger.mark"
-        self._outside = state_folder() / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
+        state = state_folder()
+        self._outside = None if state is None else state / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
 
     def marks(self) -> Iterator[Mark]:
         """Yield what the marks say. The one beside the model must be there; the other is made where it is missing.
@@ -78,6 +82,8 @@ class Witness:
                 "see `quorate ledger restore`"
             )
         yield beside
+        if self._outside is None:
+            return
         outside = self._read(self._outside)
         if outside is not None:
             yield outside
@@ -94,7 +100,8 @@ class Witness:
         ...     Witness(Path(folder), "nobody", b"key").readable()
         []
         """
-        return [mark for mark in map(self._read, (self._beside, self._outside)) if mark is not None]
+        places = [place for place in (self._beside, self._outside) if place is not None]
+        return [mark for mark in map(self._read, places) if mark is not None]
 
     def write(self, mark: Mark, *, near: bool = False, anew: bool = False) -> None:
         """Write the marks, unless they have come further; `anew` is for a ledger that begins, or was restored.
@@ -106,13 +113,14 @@ class Witness:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Witness(Path(folder), "m", b"key").write(Mark(seq=1, head="ab", spent=(0, 0)))
         """
-        text = json.dumps({"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]})
+        about = {"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]}
+        text = json.dumps(about | {"in_database": self._in_database})
         text = json.dumps({"mark": text, "mac": self._mac(text)}).ljust(_LENGTH)
         try:
             self._advance(self._beside, mark, text, synced=not near, anew=anew)
         except OSError as error:
             raise LedgerRefused(f"{self._beside} cannot be written: {error.strerror}") from None
-        if near:
+        if near or self._outside is None:
             return
         try:
             self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,7 +164,7 @@ class Witness:
                 return None
             inner = json.loads(outer["mark"])
             renyi, slack = (int(quanta) for quanta in inner["spent"])
-            return Mark(seq=int(inner["seq"]), head=str(inner["head"]), spent=(renyi, slack))
+            return Mark(int(inner["seq"]), str(inner["head"]), (renyi, slack), bool(inner["in_database"]))
         except (ValueError, KeyError, TypeError):
             return None
 

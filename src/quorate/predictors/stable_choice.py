@@ -56,7 +56,7 @@ def secret_subset(count: int, size: int) -> NDArray[np.int64]:
     while True:
         words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         chosen = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])  # by position, never by content
-        if chosen.size == size:  # a tie at the border would favour nobody, and is drawn again
+        if chosen.size == size:  # else words tie at the border: draw again
             return chosen
 
 
