@@ -3,7 +3,10 @@
     PrivateClassifier           any scikit-learn learner; every answer is private, and the total is never overdrawn
     StudentClassifier           labels public points privately and fits a model on them that may be published
     StudentFirstClassifier      a published student answers; the ensemble is asked only whether it clearly disagrees
-    plan                        what is achievable, before any private record is read
+    AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
+                                answers by a class of hypotheses (`quorate.concepts`), also where no hypothesis is right
+    SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
+    plan, plan_concept          what is achievable, before any private record is read
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
 
@@ -22,11 +25,21 @@ from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, Quor
 from quorate.privacy import Budget, Cost
 
 if TYPE_CHECKING:
-    from quorate.planner import plan
-    from quorate.predictors import PrivateClassifier, StudentFirstClassifier, load, save
-    from quorate.students import StudentClassifier
+    from quorate.planner import plan, plan_concept
+    from quorate.predictors import (
+        AgnosticClassifier,
+        PrivateClassifier,
+        PureClassifier,
+        StableClassifier,
+        StudentFirstClassifier,
+        UniversalClassifier,
+        load,
+        save,
+    )
+    from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
+    "AgnosticClassifier",
     "Budget",
     "BudgetSpent",
     "Cost",
@@ -34,19 +47,30 @@ __all__ = [
     "InvalidInput",
     "NoQuorum",
     "PrivateClassifier",
+    "PureClassifier",
     "QuorateError",
     "RunEnded",
+    "SemiPrivateClassifier",
+    "StableClassifier",
     "StudentClassifier",
     "StudentFirstClassifier",
+    "UniversalClassifier",
     "WrongProcess",
     "load",
     "plan",
+    "plan_concept",
     "save",
 ]
 __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
+    "AgnosticClassifier": "quorate.predictors",
     "PrivateClassifier": "quorate.predictors",
+    "PureClassifier": "quorate.predictors",
+    "SemiPrivateClassifier": "quorate.students",
+    "StableClassifier": "quorate.predictors",
+    "UniversalClassifier": "quorate.predictors",
+    "plan_concept": "quorate.planner",
     "StudentClassifier": "quorate.students",
     "StudentFirstClassifier": "quorate.predictors",
     "load": "quorate.predictors",

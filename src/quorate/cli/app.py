@@ -56,7 +56,9 @@ def demo(
 
 
 @app.command
-def bench(name: Literal["mechanisms", "classifier", "service"], *, quick: bool = False, json: bool = False) -> int:
+def bench(
+    name: Literal["mechanisms", "classifier", "concepts", "service"], *, quick: bool = False, json: bool = False
+) -> int:
     """Measure the figures this project promises, each against its bar. Exit code 1 if one does not hold.
 
     Parameters
@@ -99,6 +101,12 @@ def fit(
     disagreement: float | None = None,
     holdout: float = 0.0,
     jobs: int | None = None,
+    method: Literal["subsample", "agnostic", "universal", "stable", "pure", "semi-private"] = "subsample",
+    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] = "stumps",
+    gamma: float = 0.1,
+    points: int | None = None,
+    rows_per_person: int = 1,
+    ask: Path | None = None,
     report: Path | None = None,
     json: bool = False,
 ) -> int:
@@ -147,11 +155,50 @@ def fit(
         The share of units kept from all teachers to estimate their disagreement privately, for a tenth of the budget.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    method
+        How records become answers. "subsample" fits teachers on them as they are. The others use a class of hypotheses
+        of two labels: "semi-private" chooses one hypothesis among those that the public table tells apart, which may be
+        published; "agnostic", "universal", "stable" and "pure" answer the queries of --ask in the same command and keep
+        nothing.
+    concept
+        The class of hypotheses, for every method but "subsample".
+    gamma
+        By how much one unit may move a prediction of method "stable".
+    points
+        How many rows of the public table, at random, define the candidates of method "semi-private".
+    rows_per_person
+        With --groups, how many rows of a person are used, for every method but "subsample".
+    ask
+        The queries, a table, for methods that answer in the same command. Answers stand in answers.csv in the folder.
     report
         An HTML page to write, with the guarantee and the plan.
     json
         Print one JSON object instead of a table.
     """
+    if method != "subsample":
+        from quorate.cli.fit_concept import run_fit_concept
+
+        return run_fit_concept(
+            table,
+            method=method,
+            concept=concept,
+            label=label,
+            classes=classes,
+            public=public,
+            schema=schema,
+            groups=groups,
+            leave_out=leave_out,
+            missing_texts=missing_texts,
+            epsilon=epsilon,
+            delta=delta,
+            gamma=gamma,
+            points=points,
+            rows_per_person=rows_per_person,
+            ask=ask,
+            out=out,
+            report=report,
+            as_json=json,
+        )
     from quorate.cli.fit import run_fit
 
     return run_fit(

@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from quorate.cli.bars import BARS
 from quorate.cli.bench_auto import auto_figures
 from quorate.cli.bench_classifier import overhead_figures
+from quorate.cli.bench_concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
 from quorate.cli.bench_service import service_figures
 from quorate.cli.bench_students import student_figures
 from quorate.learners.speed import counting_figures, fitting_figures
@@ -122,6 +123,7 @@ def _learner_figures(quick: bool) -> Iterator[Figure]:
 _PARTS = {
     "mechanisms": (_quorum_figures, _threshold_figures, _maximum_figures, _pate_figures, _noise_figures),
     "classifier": (_learner_figures, overhead_figures, auto_figures, student_figures),
+    "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "service": (service_figures,),
 }
 
@@ -150,7 +152,7 @@ def run_bench(name: str, *, quick: bool, as_json: bool) -> int:
     """Measure, print, and return 1 if a figure misses its bar. A figure whose data is absent is reported as missing.
 
     >>> sorted(_PARTS)
-    ['classifier', 'mechanisms', 'service']
+    ['classifier', 'concepts', 'mechanisms', 'service']
     """
     figures = []
     console = Console(stderr=True)

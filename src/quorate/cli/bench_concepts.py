@@ -148,7 +148,7 @@ def theory_figures(quick: bool) -> Iterator[Figure]:
     'theory_figures'
     """
     sweeps: list[tuple[str, str, Concept, tuple[int, ...], int]] = [
-        ("thresholds", "agnostic", Thresholds(), (20_000, 320_000), 3 if quick else 12),
+        ("thresholds", "agnostic", Thresholds(), (20_000, 320_000), 6 if quick else 16),
         ("thresholds", "stable", Thresholds(), (1000, 4000, 16_000), 10 if quick else 60),
         ("thresholds", "pure", Thresholds(), (1000, 4000, 16_000), 10 if quick else 60),
         ("thresholds", "semi-private", Thresholds(), (1000, 4000, 16_000), 20 if quick else 100),

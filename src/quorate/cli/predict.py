@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.cli.fit import SCHEMA_FILE, check_new_file, show_bill, steps
+from quorate.cli.published import is_published, predict_published
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.report import Claim, ReportData, check_installed, proofs_for, software_versions, write_report
 from quorate.tables import Number, Schema, read_table
@@ -54,6 +55,8 @@ def run_predict(
     if report is not None:
         check_new_file(report, inputs=[queries, out])
         check_installed()
+    if is_published(folder):
+        return _ask_published(folder, queries, out=out, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
         encoded = _encoded(folder, queries)
@@ -75,6 +78,21 @@ def run_predict(
         _write_report(classifier, asked, {name: value for name, value in bill.items() if name in _BILLED}, report)
     show_bill("The bill", bill, as_json=as_json)
     return _verdict(bill, on_no_quorum)
+
+
+def _ask_published(folder: Path, queries: Path, *, out: Path | None, as_json: bool) -> int:
+    """Ask a hypothesis that may be published: nothing is charged."""
+    labels = predict_published(folder, queries).tolist()
+    text = _written([(label, "answered") for label in labels])
+    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
+    if out is not None:
+        _write(out, text)
+    elif as_json:
+        bill["answers"] = labels
+    else:
+        sys.stdout.write(text)
+    show_bill("The bill", bill, as_json=as_json)
+    return 0
 
 
 def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ Nothing here sees private data. `plan` takes numbers that a person knows beforeh
 """
 
 from quorate.planner.choose import LEAST_ROWS
+from quorate.planner.concepts import ConceptMethod, ConceptPlan, plan_concept
 from quorate.planner.entry import plan
 from quorate.planner.outlook import CONCENTRATION, DEFAULT_DISAGREEMENT
 from quorate.planner.published import PublishedBound
@@ -15,7 +16,10 @@ __all__ = [
     "LEAST_ROWS",
     "Candidate",
     "Change",
+    "ConceptMethod",
+    "ConceptPlan",
     "Plan",
     "PublishedBound",
     "plan",
+    "plan_concept",
 ]
