@@ -14,7 +14,7 @@ import numpy as np
 from quorate.ensemble import Ballots
 
 ONE = 2**64
-_TINY = 1e-15  # ways less likely than this are left out of a tree
+_TINY = 1e-12  # ways less likely than this are left out of a tree
 
 
 class Tree:

@@ -129,7 +129,7 @@ def test_labelboost_answers_through_phases(refresh):
 
 def test_a_closed_phase_refuses_until_its_seats_are_taken():
     classifier = fitted(seats=10_000, no_quorums=50)
-    made = classifier.predict(np.zeros((5000, 1)))  # at the boundary itself: mostly no quorum
+    made = classifier.predict(np.linspace(-0.02, 0.02, 5000)[:, np.newaxis])  # around the boundary, wherever it is
     assert 0 < made.no_quorum.sum() <= classifier.terms_.cutoff.most
     assert made.refused > 3000
     X, _ = clear(5000, 1)
@@ -188,7 +188,8 @@ BAD = [
     ({"relabel": "labelboost", "estimator": LogisticRegression()}, "estimator must be of quorate.concepts"),
     ({"relabel": "labelboost", "growth": 2.0}, "rows as units, growth=1"),
     ({"relabel": "labelboost", "labelled": 0.0}, "labelled must be above 0"),
-    ({"relabel": "labelboost", "kappa": 30.0, "labelled": 1.0}, "leaves nothing for the votes"),
+    ({"relabel": "labelboost", "kappa": 12.0, "labelled": 1.0}, "leaves nothing for the votes"),
+    ({"relabel": "labelboost", "chunk": 10**6}, "20000 rows are too few for a teacher of chunk=1000000"),
     ({"chunk": 5000}, "even a unanimous ballot would mostly find no quorum"),
 ]
 
@@ -495,7 +496,7 @@ def test_a_cutoff_with_noise_on_its_threshold_alone_is_caught():
 
 
 def test_a_threshold_that_is_redrawn_after_a_no_quorum_is_caught():
-    settings = {"scale": 1.5, "margin": 5}
+    settings = {"scale": 0.6, "margin": 5}
     for kind, caught in ((Quorum, False), (Redrawing, True)):
         quorum = small_quorum(kind, **settings)
         worlds = [play((MIDDLE, MIDDLE), (1, point), quorum=quorum) for point in (CLEAR, TIE)]
@@ -537,15 +538,15 @@ def test_a_cache_that_is_kept_across_phases_is_caught(kept_across, caught):
 
 
 def test_a_training_unit_is_protected_by_the_quorum_and_the_cutoff_adds_nothing():
-    table = build_table(order=3.0, price=0.8)[:4]
+    table = build_table(order=3.0, price=0.8)[:3]
     quorum = Quorum(
         teachers=9,
         no_quorums=2,
         order=3.0,
         price=table_price(table, order=3.0),
         margin=3,
-        threshold_scale=1.5,
-        slack=0.04,
+        threshold_scale=1.0,
+        slack=0.01,
         table=table,
     )
     cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=1)
@@ -563,7 +564,7 @@ def test_a_training_unit_is_protected_by_the_quorum_and_the_cutoff_adds_nothing(
 
         return law_of(once)
 
-    for queries in ((4.0, 4.0), (7.0, 4.0), (0.0, 8.0)):
+    for queries in ((4.0, 4.0), (7.0, 4.0)):
         worlds = world(0, queries), world(1, queries)
         for delta in (0.1, 0.2):
             assert excess(*worlds, quorum.epsilon(delta=delta)) <= delta
