@@ -481,9 +481,12 @@ def test_tampered_models_are_refused(asked, tmp_path):
             load(changed(name, change))
     with pytest.raises(InvalidInput, match="never overwritten"):
         save(_copy(), tmp_path / "manifest")
-    first, second = (save(_copy(), tmp_path / name) for name in ("first", "second"))
-    for folder in (first, second):
-        load(folder).session_.close()  # all of it in the one file
+    folders = []
+    for name in ("first", "second"):
+        classifier = _copy()
+        folders.append(save(classifier, tmp_path / name))
+        classifier.session_.close()  # all of it in the one file
+    first, second = folders
     (first / "ledger.sqlite").write_bytes((second / "ledger.sqlite").read_bytes())
     with pytest.raises(LedgerRefused, match="belongs to another model"):
         load(first)

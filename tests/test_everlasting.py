@@ -78,7 +78,7 @@ def test_a_batch_goes_through_phases():
 
 
 def test_growth_makes_later_phases_longer():
-    classifier = fitted(growth=1.5)
+    classifier = fitted(growth=1.5, most_seats=50_000)
     X, _ = clear(30_000, 1)
     classifier.predict(X)
     assert classifier.phase_ == 1
@@ -86,6 +86,7 @@ def test_growth_makes_later_phases_longer():
     assert (classifier.phase_, classifier.seats_taken_) == (2, 30_000)
     classifier.predict(X[:15_001])
     assert (classifier.phase_, classifier.seats_taken_) == (3, 1)
+    assert classifier._seats.left == 49_999
 
 
 def test_any_estimator_and_persons():
@@ -131,7 +132,7 @@ def test_a_closed_phase_refuses_until_its_seats_are_taken():
     classifier = fitted(seats=10_000, no_quorums=50)
     made = classifier.predict(np.linspace(-0.02, 0.02, 5000)[:, np.newaxis])  # around the boundary, wherever it is
     assert 0 < made.no_quorum.sum() <= classifier.terms_.cutoff.most
-    assert made.refused > 3000
+    assert made.refused > 100
     X, _ = clear(5000, 1)
     assert classifier.predict(X).refused == 5000
     assert classifier.phase_ == 1
@@ -180,6 +181,7 @@ BAD = [
     ({"no_quorums": 0.5}, "no_quorums must be a whole number"),
     ({"seats": 10}, "seats=10 are too few for 4000 teachers"),
     ({"growth": 0.5}, "growth must be at least 1"),
+    ({"most_seats": 0}, "most_seats must be a whole number"),
     ({"relabel": "ballots"}, "relabel must be 'votes' or 'labelboost'"),
     ({"refresh": "never"}, "refresh must be 'queries' or 'pool'"),
     ({"estimator": LinearRegression()}, "estimator must be a classifier or a class of quorate.concepts"),
@@ -188,7 +190,7 @@ BAD = [
     ({"relabel": "labelboost", "estimator": LogisticRegression()}, "estimator must be of quorate.concepts"),
     ({"relabel": "labelboost", "growth": 2.0}, "rows as units, growth=1"),
     ({"relabel": "labelboost", "labelled": 0.0}, "labelled must be above 0"),
-    ({"relabel": "labelboost", "kappa": 12.0, "labelled": 1.0}, "leaves nothing for the votes"),
+    ({"relabel": "labelboost", "cutoff_epsilon": 7.9}, "leaves nothing for the votes"),
     ({"relabel": "labelboost", "chunk": 10**6}, "20000 rows are too few for a teacher of chunk=1000000"),
     ({"chunk": 5000}, "even a unanimous ballot would mostly find no quorum"),
 ]
@@ -238,6 +240,12 @@ def test_a_teacher_without_rows_votes_and_other_concepts_have_teachers():
     for estimator in (Thresholds(), Intervals(), LogisticRegression(), KNeighborsClassifier(1)):
         ensemble = teach(estimator, X, y, Deal.of([[0, 1, 2], [], []]), classes=2, first=False)
         assert ensemble.count(X).put_to(lambda votes: votes.sum(axis=1).tolist()) == [3, 3, 3]
+    for estimator in (
+        Thresholds(),
+        LogisticRegression(),
+    ):  # nobody knows anything: no majority, rather than a wrong one
+        ensemble = teach(estimator, X, y, Deal.of([[]] * 10), classes=2, first=False)
+        assert ensemble.count(X).put_to(lambda votes: votes.tolist()) == [[5, 5]] * 3
 
 
 # --- Accounting ------------------------------------------------------------------------------------------------------
@@ -352,8 +360,24 @@ def test_the_fresh_noise_alone_is_not_enough():
     assert worst(cutoff, 7, {cutoff.allowed: Fraction(1)}, tail) > 10 * cutoff.delta
 
 
+def test_a_repeat_from_a_cache_must_count_again():
+    """The challenge found no quorum and is repeated. From a cache, the repeat shows it, and must count as if asked."""
+    cutoff = NoisyCutoff(epsilon=0.3, allowed=2, spread=30)  # delta 0.0001
+    limits, tail = laws(cutoff)
+    factor = Fraction(math.exp(cutoff.epsilon) * (1 + 2**-50))
+    for again, caught in ((0, True), (1, False)):
+        repeated = views(cutoff, [1, *[0] * 4, again, 0, 0], 0, limit_law=limits, tail=tail)
+        another = views(cutoff, [0, *[0] * 4, 1, 0, 0], 0, limit_law=limits, tail=tail)
+        beyond = [
+            sum(max(Fraction(0), one[place] - factor * other[place]) for place in one)
+            for one, other in ((repeated, another), (another, repeated))
+        ]
+        assert (max(beyond) > 10 * cutoff.delta) == caught
+        assert caught or max(beyond) <= cutoff.delta
+
+
 def test_tails_and_ratio_in_whole_numbers():
-    for epsilon in (2.0**-20, 0.01, 0.08, 1.0, 40.0):
+    for epsilon in (2.0**-12, 0.01, 0.08, 1.0, 40.0):
         cutoff = NoisyCutoff(epsilon=epsilon, allowed=1, spread=5)
         assert cutoff.ratio < ONE
         assert math.log(cutoff.ratio / ONE) >= -epsilon * (1 + 1e-12)
@@ -500,7 +524,7 @@ def test_a_threshold_that_is_redrawn_after_a_no_quorum_is_caught():
     for kind, caught in ((Quorum, False), (Redrawing, True)):
         quorum = small_quorum(kind, **settings)
         worlds = [play((MIDDLE, MIDDLE), (1, point), quorum=quorum) for point in (CLEAR, TIE)]
-        assert (excess(*worlds, 1.0) > 0.2) == caught
+        assert (excess(*worlds, 1.0) > 0.1) == caught
         if not caught:  # other answers of the phase do not depend on the challenged one at all
             assert excess(*worlds, 0.0) < 1e-9
 

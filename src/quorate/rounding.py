@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-__all__ = ["float_down", "float_up"]
+__all__ = ["float_down", "float_up", "text_up"]
 
 
 def float_up(exact: Fraction) -> float:
@@ -24,3 +24,13 @@ def float_down(exact: Fraction) -> float:
     """
     value = float(exact)
     return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
+
+
+def text_up(value: float) -> str:
+    """Return a number as a short text that is not below it, for a claim.
+
+    >>> text_up(0.1), text_up(0.12345648994)
+    ('0.1', '0.12345648994')
+    """
+    short = f"{value:g}"
+    return short if float(short) >= value else repr(float(value))

@@ -173,7 +173,13 @@ def plateau_records(
 
 
 def plateau_errors(
-    concept: Concept, *, records: int, gamma: float, queries: int = 100, teachers: int = 600
+    concept: Concept,
+    *,
+    records: int,
+    gamma: float,
+    queries: int = 100,
+    teachers: int = 600,
+    epsilon: float = 4.0,
 ) -> dict[str, float]:
     """Return how often teachers on plain chunks, and on relabelled ones, do not give the label of `plateau_records`.
 
@@ -189,7 +195,7 @@ def plateau_errors(
     X, y = plateau_records(records, gamma=gamma, features=concept.features)
     places = (2 * np.arange(queries) + 1) / queries - 1
     asked, told = plateau_records(queries, gamma=gamma, features=concept.features, places=places)
-    shared: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-6, "queries": queries, "teachers": teachers}
+    shared: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "queries": queries, "teachers": teachers}
     shared |= {"classes": [0, 1], "aggregator": "quorum", "no_quorums": queries}
     made: dict[str, Any] = {
         "subsample": PrivateClassifier(ErmClassifier(concept), **shared),

@@ -46,7 +46,7 @@ def _label(ask: Callable[[Points], Any], points: Points, labels: NDArray[np.int6
     if len(points) == 0:
         return
     try:
-        given = np.asarray(ask(points))
+        given = np.asarray(ask(points.copy()))  # a rule may write to what it is given
         whole = given.shape in ((len(points),), (len(points), 1))
         labels[:] = np.asarray(given == 1, dtype=np.bool_).reshape(len(points)) if whole else 0
     except Exception:  # of any kind: the rule is the caller's own

@@ -3,7 +3,7 @@
 Claim: all that `predict` and `stream` ever return is differentially private under replacement of one training unit,
 with `terms_.training`; and all that they return but the answer to one query is differentially private under replacement
 of that query, with `terms_.queries`. Both hold against adversaries who choose every query by what they have seen.
-PROOF.md says why. (Naor, Nissim, Stemmer and Yan, "Private everlasting prediction", 2023, show that it can be done.)
+PROOF.md says why. That it can be done was shown by Naor, Nissim, Stemmer and Yan (2023).
 """
 
 import math
@@ -57,8 +57,9 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         How many arrivals of a phase may find no quorum, the cutoff's headroom not counted; 2% of them unless given.
     seats
         How many arrivals a phase has, the first one; `growth` times the number of units unless given.
-    growth
-        How many times more seats each phase has than the one before ("votes" only). Teachers stay as many and get more.
+    growth, most_seats
+        How many times more seats each phase has than the one before, and how many at most ("votes" only). Teachers stay
+        as many and get more, so that errors of later phases are smaller and the boundary comes to rest.
     relabel
         "votes": a point teaches with the label that was released for it, or not at all. "labelboost": all points teach
         with the labels of a hypothesis that the earlier labelled set chooses (Beimel, Nissim and Stemmer).
@@ -73,7 +74,6 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
     n_jobs, backend
         For joblib, where teachers are not fitted as one array.
 
-    >>> import numpy as np
     >>> from quorate.concepts import Thresholds
     >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
     >>> classifier = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
@@ -94,6 +94,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         no_quorums: int | Literal["auto"] = "auto",
         seats: int | Literal["auto"] = "auto",
         growth: float = 1.0,
+        most_seats: int | None = None,
         relabel: Literal["votes", "labelboost"] = "votes",
         refresh: Refresh = "queries",
         cutoff_epsilon: float | None = None,
@@ -112,6 +113,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         self.no_quorums = no_quorums
         self.seats = seats
         self.growth = growth
+        self.most_seats = most_seats
         self.relabel = relabel
         self.refresh = refresh
         self.cutoff_epsilon = cutoff_epsilon
@@ -188,9 +190,9 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         self._boost(terms, 1, X[rows], codes[rows])
 
     def _guarantees(self) -> dict[str, Guarantee]:
-        query_epsilon = self.epsilon if self.query_epsilon is None else self.query_epsilon
-        query_delta = self.delta if self.query_delta is None else self.query_delta
-        return {"training": Guarantee(self.epsilon, self.delta), "queries": Guarantee(query_epsilon, query_delta)}
+        epsilon = self.epsilon if self.query_epsilon is None else self.query_epsilon
+        delta = self.delta if self.query_delta is None else self.query_delta
+        return {"training": Guarantee(self.epsilon, self.delta), "queries": Guarantee(epsilon, delta)}
 
     def _check_settings(self) -> None:
         for name in ("epsilon", "query_epsilon", "cutoff_epsilon"):
@@ -204,6 +206,8 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(f"refresh must be 'queries' or 'pool', not {self.refresh!r}")
         if check_positive("growth", self.growth) < 1:
             raise InvalidInput(f"growth must be at least 1, not {self.growth!r}")
+        if self.most_seats is not None:
+            check_count("most_seats", self.most_seats)
         check_positive("kappa", self.kappa)
         check_rate("labelled", self.labelled)
         for name in ("no_quorums", "seats"):
@@ -240,8 +244,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             backend=self.backend,
         )
-        quorum = terms.quorum(phase)
-        run = quorum.open(terms.budget(phase))  # proof: steps 5 and 6
+        run = terms.quorum(phase).open(terms.budget(phase))  # proof: steps 5 and 6
         self._phase, self._number = Phase(ensemble, run, terms.cutoff.open()), phase
         self._seats = Seats(self._size)
         self.terms_, self.teachers_ = terms, ensemble.teachers
@@ -263,8 +266,13 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             self._boost(self.terms_, self._number + 1, *new)
             return
         deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
-        self._size = math.ceil(self.growth * self._size)
+        self._size = self._next_size()
         self._open(self.terms_, self._number + 1, points, labels, deal)
+
+    def _next_size(self) -> int:
+        """Return how many seats the next phase has."""
+        grown = math.ceil(self.growth * self._size)
+        return grown if self.most_seats is None else max(self._size, min(grown, self.most_seats))
 
     def _arrive(self, X: Any, *, seated: bool, asked: bool = True) -> Integers:
         """Answer arrivals in order, through as many phases as they fill; each takes a seat if it is to teach."""
@@ -341,8 +349,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         queries = self.checked(X)
         with self._lock:
             labels = self._arrive(queries, seated=self.refresh == "queries")
-        refused = labels == REFUSED
-        return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=refused)
+        return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
     def feed(self, X: Any) -> "EverlastingClassifier":
         """Give points that the owner trusts to the next phase; they are labelled, and nothing is told about them.

@@ -9,10 +9,57 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import fit_cuts
-from quorate.learners import Deal, batched_equivalent
+from quorate.learners import MEMORY, Deal, Teachers, batched_equivalent
+from quorate.learners.teachers import BackendName
 from quorate.predictors.concept_teachers import fit_concept_teachers
 
-__all__ = ["SteadyClassifier", "teach"]
+__all__ = ["AbsentTeachers", "SteadyClassifier", "teach"]
+
+
+class AbsentTeachers(Teachers):
+    """An ensemble, and teachers without rows: each votes for the class of its number, one class after the other.
+
+    So many empty seats mean no opinion, rather than a wrong one.
+
+    >>> AbsentTeachers(None, [0, 1, 2], classes=2, features=1).votes(np.zeros((1, 1)))
+    array([[2, 1]])
+    """
+
+    def __init__(self, inner: Ensemble | None, absent: Any, *, classes: int, features: int) -> None:
+        self._inner = inner
+        self._constant = np.bincount(np.asarray(absent) % classes, minlength=classes)
+        self.teachers = int(self._constant.sum()) + (0 if inner is None else inner.teachers)
+        self.classes, self.features = classes, features
+
+    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+        """Return how many teachers vote for each class: one row a query, one column a class.
+
+        >>> AbsentTeachers(None, [1], classes=2, features=1).votes(np.zeros((1, 1)))
+        array([[0, 1]])
+        """
+        if self._inner is None:
+            return np.tile(self._constant, (len(X), 1))
+        return self._inner.count(X).put_to(lambda counts: counts + self._constant)
+
+    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+        """There are none one by one: these teachers are only counted.
+
+        >>> AbsentTeachers(None, [1], classes=2, features=1).ballots(np.zeros((1, 1)))
+        Traceback (most recent call last):
+        ...
+        NotImplementedError: these teachers are only counted
+        """
+        raise NotImplementedError("these teachers are only counted")
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """There are none: teachers of a later phase are not saved.
+
+        >>> AbsentTeachers(None, [1], classes=2, features=1).arrays()
+        Traceback (most recent call last):
+        ...
+        NotImplementedError: teachers of a later phase are not saved
+        """
+        raise NotImplementedError("teachers of a later phase are not saved")
 
 
 class SteadyClassifier(ClassifierMixin, BaseEstimator):
@@ -80,6 +127,12 @@ def teach(
         return fit_concept_teachers(estimator, X, codes, deal, n_jobs=n_jobs, backend=backend)
     if not first and batched_equivalent(estimator) is None:
         estimator = SteadyClassifier(estimator)
-    return Ensemble.fit(
-        X, np.maximum(codes, 0), deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend
-    )
+    absent = np.flatnonzero(deal.sizes == 0)
+    present = Deal(deal.rows, deal.sizes[deal.sizes > 0]) if absent.size < deal.teachers else None
+    inner = None
+    if present is not None:
+        codes = np.maximum(codes, 0)
+        inner = Ensemble.fit(X, codes, present, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)
+    if inner is not None and absent.size == 0:
+        return inner
+    return Ensemble(AbsentTeachers(inner, absent, classes=classes, features=X.shape[1]))

@@ -126,7 +126,7 @@ def cutoff_for(guarantee: Guarantee, *, arrivals: int, no_quorums: int, epsilon:
         if check_positive("cutoff_epsilon", epsilon) >= guarantee.epsilon:
             raise Infeasible(f"cutoff_epsilon must be below the {guarantee.epsilon:g} of a query, not {epsilon!r}")
         return made(epsilon)
-    tried = [made(share * guarantee.epsilon) for share in _SHARES if share * guarantee.epsilon >= 2.0**-20]
+    tried = [made(share * guarantee.epsilon) for share in _SHARES if share * guarantee.epsilon >= 2.0**-12]
     return min(tried, key=lambda one: math.sqrt(one.most) / (guarantee.epsilon - one.epsilon))
 
 

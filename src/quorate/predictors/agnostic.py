@@ -26,6 +26,7 @@ from quorate.predictors.relabelled_sample import RelabelledSample, paper_inner, 
 from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration, check_calibration
 from quorate.privacy import Budget
+from quorate.rounding import text_up
 from quorate.session import Session
 
 __all__ = ["AgnosticClassifier"]
@@ -249,7 +250,7 @@ class AgnosticClassifier(ConceptClassifier):
         >>> hasattr(AgnosticClassifier(), "claim_")
         False
         """
-        return f"({self.epsilon_:g}, {self.delta_:g})-differentially private {self._neighbours()}"
+        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
 
     def spent_epsilon(self) -> float:
         """Return the epsilon, at this classifier's delta, of everything released so far: 0 while nothing is charged.

@@ -23,6 +23,7 @@ from quorate.predictors.pure_stable import PureStable, check_alpha
 from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration, check_calibration
 from quorate.privacy import Budget, Cost
+from quorate.rounding import text_up
 from quorate.session import Session
 
 __all__ = ["PureClassifier"]
@@ -198,7 +199,7 @@ class PureClassifier(ConceptClassifier):
         >>> hasattr(PureClassifier(), "claim_")
         False
         """
-        return f"({self.epsilon_:g}, 0)-differentially private {self._neighbours()}"
+        return f"({text_up(self.epsilon_)}, 0)-differentially private {self._neighbours()}"
 
     def spent_epsilon(self) -> float:
         """Return the epsilon of everything released so far.

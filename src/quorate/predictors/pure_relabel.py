@@ -134,9 +134,7 @@ class PureRelabelling:
         True
         """
         rate = float_up(Fraction(self.subset, self.units))
-        rest = math.exp(self.log_miss) * rate * _UP
-        if rest == 0:  # below what a float holds: keep it a bound
-            rest = math.ulp(0.0)
+        rest = max(math.exp(self.log_miss) * rate * _UP, 2.0**-900)  # never 0, nor so small that it rounds to it
         return Fraction(min(0.5, rest / (math.expm1(self.log_factor) + 2 * rest) * _UP))  # proof: step 13
 
     @property

@@ -65,7 +65,7 @@ def fill_slots(points: Points, labels: Labels, *, groups: Any = None, most: int 
     1
     """
     if groups is None:
-        return Slots(points, labels, most=1)
+        return Slots(points.copy(), labels.copy(), most=1)  # the caller may change its own arrays later
     units, count = unit_numbers(len(labels), groups)
     order = np.argsort(units, kind="stable")
     starts = np.searchsorted(units[order], np.arange(count))

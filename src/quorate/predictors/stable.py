@@ -16,6 +16,7 @@ from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
 from quorate.predictors.fresh import FreshAnswers
 from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.privacy import Cost
+from quorate.rounding import text_up
 
 __all__ = ["StableClassifier", "stable_subset"]
 
@@ -116,7 +117,7 @@ class StableClassifier(ConceptClassifier):
         >>> print(StableClassifier(gamma=0.5, classes=[0, 1]).fit([[0.0], [1.0]] * 30, [0, 1] * 30).claim_)
         each prediction is 0.5-uniformly stable, which is (0, 0.5)-differential privacy, under replacement of one row
         """
-        moved = f"{self.stability_:g}"
+        moved = f"{text_up(self.stability_)}"
         return (
             f"each prediction is {moved}-uniformly stable, which is (0, {moved})-differential privacy, "
             f"{self._neighbours()}"

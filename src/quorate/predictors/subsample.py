@@ -25,7 +25,7 @@ from quorate.planner import Plan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
-from quorate.rounding import float_down
+from quorate.rounding import float_down, text_up
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
@@ -235,7 +235,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         False
         """
         unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = f"({self.epsilon_:g}, {self.delta_:g})-differentially private under replacement of {unit}"
+        text = f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private under replacement of {unit}"
         return text if self.declared_ else f"{text}; {_PUBLISHED}"
 
     def spent_epsilon(self) -> float:

@@ -29,7 +29,7 @@ from quorate.predictors.semi_private import choose_from_cover, cover_points
 from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration
 from quorate.privacy import Budget, Cost
-from quorate.rounding import float_down
+from quorate.rounding import float_down, text_up
 from quorate.session import Session
 
 __all__ = ["UniversalClassifier"]
@@ -186,7 +186,7 @@ class UniversalClassifier(ConceptClassifier):
         >>> hasattr(UniversalClassifier(), "claim_")
         False
         """
-        return f"({self.epsilon_:g}, {self.delta_:g})-differentially private {self._neighbours()}"
+        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
 
     def spent_epsilon(self) -> float:
         """Return the epsilon, at this classifier's delta, of everything released so far.

@@ -30,6 +30,7 @@ from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.inputs import allows_missing, check_records, declared_classes, without_values
+from quorate.rounding import text_up
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
@@ -256,7 +257,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         return labelled
 
     def _claim(self) -> str:
-        target = f"({self.epsilon:g}, {self.delta:g})-differentially private under replacement of"
+        target = f"({text_up(self.epsilon)}, {text_up(self.delta)})-differentially private under replacement of"
         if self.mode == "transfer":
             unit = "one row" if self.unit_ == "row" else "all rows of one person"
             text = f"{target} {unit}; the public points are not protected"

@@ -14,6 +14,7 @@ from quorate.concepts.points import Points
 from quorate.errors import InvalidInput
 from quorate.predictors.inputs import class_codes, declared_classes, without_values
 from quorate.predictors.slots import Slots, fill_slots
+from quorate.rounding import text_up
 from quorate.students.points import random_points
 
 __all__ = ["CoverClassifier", "check_numbers"]
@@ -115,7 +116,9 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
 
     def _claim(self) -> str:
         unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = f"({self.epsilon:g}, {self._claimed_delta():g})-differentially private under replacement of"
+        text = (
+            f"({text_up(self.epsilon)}, {text_up(self._claimed_delta())})-differentially private under replacement of"
+        )
         if self.mode == "semi-private":
             text = f"{text} {unit}; the public points are not protected"
         else:

@@ -146,6 +146,11 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
         for run, rows in enumerate(np.split(deal.rows, np.cumsum(deal.sizes)[:-1])):
             people = {} if groups is None else {"groups": labels_of(groups, rows)}
             predictor = self._predictor(queries=len(points)).fit(X[rows], labels[rows], **people)
+            if getattr(predictor, "budget_", predictor) is None:
+                raise InvalidInput(
+                    f"a table of answers needs a predictor with a budget for all of them, which "
+                    f"{type(predictor).__name__} has not"
+                )
             answers[run] = ask_each_point(partial(self._answers, predictor), points)
             self.claim_ = self._claim(predictor)
             del predictor

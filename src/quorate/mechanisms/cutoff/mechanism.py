@@ -50,8 +50,8 @@ class NoisyCutoff:
             allowed=check_count("allowed", self.allowed),
             spread=check_count("spread", self.spread),
         )
-        if not 2.0**-20 <= self.epsilon <= 40:
-            raise InvalidInput(f"the epsilon of a cutoff must lie between 2**-20 and 40, not {self.epsilon!r}")
+        if not 2.0**-12 <= self.epsilon <= 40:
+            raise InvalidInput(f"the epsilon of a cutoff must lie between 2**-12 and 40, not {self.epsilon!r}")
 
     @classmethod
     def calibrate(
@@ -93,7 +93,8 @@ class NoisyCutoff:
         True
         """
         rest = (_ONE - self.ratio) / _ONE
-        return min(1.0, math.exp(self.spread * math.log1p(-rest)) * (1 + 2.0**-30))  # proof: step 4
+        step = math.log1p(-rest) if rest < 0.5 else math.log(self.ratio / _ONE)
+        return min(1.0, math.exp(self.spread * step) * (1 + 2.0**-30))  # proof: step 4
 
     @property
     def most(self) -> int:

@@ -22,6 +22,7 @@ _MARGIN, _ROUNDING = (
     2.0**-34,
     2.0**-40,
 )  # above the error of a price in doubles; the tests compare with exact arithmetic
+_CUTS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)  # of the price, tried until the table costs no more
 
 Floats = NDArray[np.float64]
 
@@ -96,9 +97,18 @@ def build_table(*, order: float, price: float) -> tuple[int, ...]:
     inner = (price - order * _ROUNDING) / (1 + 2 * _MARGIN)
     if inner <= 0:
         raise InvalidInput(f"price={price!r} is too small to tell from rounding at order {order!r}")
+    for cut in _CUTS:  # a level is found to half the digits only, which shows where the price is tiny
+        table = _fall(order, inner * (1 - cut))
+        if table_price(table, order=order) <= price:
+            return table
+    raise InvalidInput(f"price={price!r} is too small to tell from rounding at order {order!r}")
+
+
+def _fall(order: float, price: float) -> tuple[int, ...]:
+    """Return the levels, each so far below the one before that the step costs this price, but for rounding."""
     levels, log_level, fall = [ONE], 0.0, math.inf
     while levels[-1] > FLOOR:
-        log_next = _next_level_of_one(log_level, order, inner, fall)
+        log_next = _next_level_of_one(log_level, order, price, fall)
         level = math.ceil(math.exp(log_next + _LOG_ONE) * (1 + 2.0**-44)) + 1
         levels.append(min(max(level, FLOOR), levels[-1] - 1))
         log_next = math.log(levels[-1]) - _LOG_ONE
