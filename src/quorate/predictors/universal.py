@@ -214,7 +214,8 @@ class _Phases:
         """Answer a batch: what this caller was told before; then ballots while they last; then the hypothesis."""
         digests = query_digests(X)
         with self._lock:
-            spent = self._vote(X, digests, caller) if self.hypothesis is None else Cost(0.0)
+            new = any((caller, digest) not in self._answered for digest in digests)
+            spent = self._vote(X, digests, caller) if new and self.hypothesis is None else Cost(0.0)
             known = [self._answered.get((caller, digest), NO_QUORUM) for digest in digests]
             labels = np.array(known, dtype=np.int64)
             if self.hypothesis is not None:
