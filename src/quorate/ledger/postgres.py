@@ -86,10 +86,10 @@ class PostgresStore:
 
         `then` is called when the change is on the disk.
 
-        >>> PostgresStore("postgresql://host.invalid/quorate?connect_timeout=1").transaction("m").__enter__()
+        >>> PostgresStore("postgresql:///quorate?host=/no/such/folder").transaction("m").__enter__()
         Traceback (most recent call last):
         ...
-        quorate.errors.LedgerRefused: the ledger at postgresql://host.invalid/quorate... cannot be used just now: ...
+        quorate.errors.LedgerRefused: the ledger at postgresql:///quorate?host=/no/such/folder cannot be used ...
         """
         import psycopg  # noqa: PLC0415  an extra
 
