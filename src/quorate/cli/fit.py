@@ -25,6 +25,7 @@ __all__ = [
     "check_new_file",
     "chosen_schema",
     "make_learner",
+    "read_records",
     "run_fit",
     "show_bill",
     "steps",
@@ -74,23 +75,17 @@ def run_fit(
         check_new_file(report, inputs=[table, public, schema])
         check_installed()
     with steps(["reading", "encoding", "fitting", "saving"], quiet=as_json) as step:
-        step()
-        records = read_table(table, role="private")
-        _check_named(records, label=label, groups=groups, leave_out=_listed(leave_out) or ())
-        known = None if public is None else read_table(public, role="public")
-        step()
-        columns = chosen_schema(
-            records,
-            known,
-            schema,
+        records, known, columns, declared = read_records(
+            table,
+            step,
             label=label,
-            classes=_listed(classes),
+            classes=classes,
+            public=public,
+            schema=schema,
             groups=groups,
-            leave_out=_listed(leave_out) or (),
-            missing_texts=_listed(missing_texts) or (),
+            leave_out=leave_out,
+            missing_texts=missing_texts,
         )
-        if columns.label is None:
-            raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         points = None if known is None else columns.encode(known, role="public")
         step()
@@ -103,7 +98,7 @@ def run_fit(
             teachers=teachers,
             aggregator=aggregator,
             queries=queries,
-            classes=list(columns.label.classes),
+            classes=declared,
             no_quorums=no_quorums,
             disagreement=disagreement,
             holdout=holdout,
@@ -236,6 +231,47 @@ def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
             started = True
 
         yield step
+
+
+def read_records(
+    table: Path,
+    step: Callable[[], None],
+    *,
+    label: str | None,
+    classes: str | None,
+    public: Path | None,
+    schema: Path | None,
+    groups: str | None,
+    leave_out: str | None,
+    missing_texts: str | None,
+) -> tuple[Any, Any, Schema, list[Any]]:
+    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps.
+
+    >>> named = dict.fromkeys(("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts"))
+    >>> read_records(Path("x.csv"), lambda: None, **named)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: x.csv: there is no such file
+    """
+    step()
+    records = read_table(table, role="private")
+    left_out = _listed(leave_out) or ()
+    _check_named(records, label=label, groups=groups, leave_out=left_out)
+    known = None if public is None else read_table(public, role="public")
+    step()
+    columns = chosen_schema(
+        records,
+        known,
+        schema,
+        label=label,
+        classes=_listed(classes),
+        groups=groups,
+        leave_out=left_out,
+        missing_texts=_listed(missing_texts) or (),
+    )
+    if columns.label is None:
+        raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
+    return records, known, columns, list(columns.label.classes)
 
 
 def _check_named(records: Any, *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> None:

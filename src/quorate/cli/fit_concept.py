@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.fit import _check_named, _check_new_folder, _listed, check_new_file, chosen_schema, show_bill, steps
+from quorate.cli.fit import _check_new_folder, check_new_file, read_records, show_bill, steps
 from quorate.cli.published import write_published
 from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import BudgetSpent, InvalidInput
@@ -102,23 +102,17 @@ def run_fit_concept(
         check_new_file(report, inputs=[table, public, schema, ask])
         check_installed()
     with steps(["reading", "encoding", "fitting", "asking"], quiet=as_json) as step:
-        step()
-        records = read_table(table, role="private")
-        _check_named(records, label=label, groups=groups, leave_out=_listed(leave_out) or ())
-        known = None if public is None else read_table(public, role="public")
-        step()
-        columns = chosen_schema(
-            records,
-            known,
-            schema,
+        records, known, columns, declared = read_records(
+            table,
+            step,
             label=label,
-            classes=_listed(classes),
+            classes=classes,
+            public=public,
+            schema=schema,
             groups=groups,
-            leave_out=_listed(leave_out) or (),
-            missing_texts=_listed(missing_texts) or (),
+            leave_out=leave_out,
+            missing_texts=missing_texts,
         )
-        if columns.label is None:
-            raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
         encoded, units = columns.encode(records), columns.units(records)
         queries = None if ask is None else columns.encode(read_table(ask, role="query"), role="query")
         made = _classifier(
@@ -130,7 +124,7 @@ def run_fit_concept(
             gamma=gamma,
             points=points,
             rows_per_person=rows_per_person if units is not None else 1,
-            classes=list(columns.label.classes),
+            classes=declared,
         )
         step()
         extra = {"public": columns.encode(known, role="public")} if method == "semi-private" else {}
