@@ -26,7 +26,6 @@ from quorate.predictors.relabelled_sample import RelabelledSample, paper_inner, 
 from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration, check_calibration
 from quorate.privacy import Budget
-from quorate.rounding import text_up
 from quorate.session import Session
 
 __all__ = ["AgnosticClassifier"]
@@ -233,24 +232,6 @@ class AgnosticClassifier(ConceptClassifier):
         False
         """
         return self.answers_
-
-    @property
-    def budget_(self) -> Any:
-        """The budget of what is run on the sample: larger than what is allowed in all, since sampling shrinks it.
-
-        >>> hasattr(AgnosticClassifier(), "budget_")
-        False
-        """
-        return self.answers_.budget
-
-    @property
-    def claim_(self) -> str:
-        """The guarantee, in one sentence.
-
-        >>> hasattr(AgnosticClassifier(), "claim_")
-        False
-        """
-        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
 
     def spent_epsilon(self) -> float:
         """Return the epsilon, at this classifier's delta, of everything released so far: 0 while nothing is charged.

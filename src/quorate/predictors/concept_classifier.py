@@ -14,6 +14,7 @@ from quorate.exchange import Replies
 from quorate.predictors.inputs import class_codes, declared_classes, without_values
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.slots import Slots, fill_slots
+from quorate.rounding import text_up
 
 __all__ = ["ConceptClassifier", "largest_set"]
 
@@ -22,6 +23,8 @@ _PUBLISHED = "the label set was read from y and counts as public"
 
 class _Source(Protocol):
     """What answers checked queries: a session, or answers that are drawn one by one."""
+
+    budget: Any
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
         """Answer a batch of checked queries."""
@@ -58,6 +61,26 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
     classes: Any
     rows_per_person: int
     answers_: _Source
+    epsilon_: float
+    delta_: float
+
+    @property
+    def budget_(self) -> Any:
+        """The budget of what answers; where that runs on a sample it is larger than epsilon, for sampling shrinks it.
+
+        >>> hasattr(ConceptClassifier(), "budget_")
+        False
+        """
+        return self.answers_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence.
+
+        >>> hasattr(ConceptClassifier(), "claim_")
+        False
+        """
+        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
 
     def _records(self, X: Any, y: Any, groups: Any) -> Slots:
         """Check records and learn their columns and classes. Errors are for their owner, and repeat no value."""

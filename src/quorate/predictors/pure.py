@@ -23,7 +23,6 @@ from quorate.predictors.pure_stable import PureStable, check_alpha
 from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration, check_calibration
 from quorate.privacy import Budget, Cost
-from quorate.rounding import text_up
 from quorate.session import Session
 
 __all__ = ["PureClassifier"]
@@ -111,7 +110,7 @@ class PureClassifier(ConceptClassifier):
         """
         self._check_settings()
         slots = self._records(X, y, groups)
-        self.epsilon_ = float(self.epsilon)
+        self.epsilon_, self.delta_ = float(self.epsilon), 0.0
         # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
         each = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries).epsilon_per_query
         self.epsilon_per_query_ = each
@@ -182,24 +181,6 @@ class PureClassifier(ConceptClassifier):
         )
         self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
         return Session(ensemble, self.scheme_, budget)
-
-    @property
-    def budget_(self) -> Any:
-        """The budget that answers are paid from.
-
-        >>> hasattr(PureClassifier(), "budget_")
-        False
-        """
-        return self.answers_.budget
-
-    @property
-    def claim_(self) -> str:
-        """The guarantee, in one sentence.
-
-        >>> hasattr(PureClassifier(), "claim_")
-        False
-        """
-        return f"({text_up(self.epsilon_)}, 0)-differentially private {self._neighbours()}"
 
     def spent_epsilon(self) -> float:
         """Return the epsilon of everything released so far.

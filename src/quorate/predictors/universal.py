@@ -29,7 +29,7 @@ from quorate.predictors.semi_private import choose_from_cover, cover_points
 from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration
 from quorate.privacy import Budget, Cost
-from quorate.rounding import float_down, text_up
+from quorate.rounding import float_down
 from quorate.session import Session
 
 __all__ = ["UniversalClassifier"]
@@ -170,24 +170,6 @@ class UniversalClassifier(ConceptClassifier):
             raise AttributeError(f"the hypothesis takes over after {self.ballots_} queries")
         return self.answers_.hypothesis
 
-    @property
-    def budget_(self) -> Any:
-        """The budget of the ballots, which is that of what is run on their sample. The hypothesis has its own share.
-
-        >>> hasattr(UniversalClassifier(), "budget_")
-        False
-        """
-        return self.first_.budget_
-
-    @property
-    def claim_(self) -> str:
-        """The guarantee, in one sentence.
-
-        >>> hasattr(UniversalClassifier(), "claim_")
-        False
-        """
-        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
-
     def spent_epsilon(self) -> float:
         """Return the epsilon, at this classifier's delta, of everything released so far.
 
@@ -204,6 +186,7 @@ class _Phases:
     def __init__(self, session: Session, concept: Concept, slots: Slots, *, ballots: int, epsilon: float) -> None:
         self._session, self._concept, self._slots, self._ballots = session, concept, slots, ballots
         self.epsilon = ExponentialChoice.calibrate(epsilon=epsilon).epsilon_per_choice  # in whole quanta
+        self.budget = session.budget  # of the ballots; the hypothesis has its own share
         self._budget = Budget(epsilon=self.epsilon, delta=0.0)
         self.hypothesis: Hypothesis | None = None
         self._asked: dict[bytes, NDArray[np.float64]] = {}  # public: every query put to the vote so far
