@@ -178,3 +178,14 @@ def test_what_is_no_hypothesis_is_not_loaded():
     ):
         with pytest.raises(InvalidInput, match=text):
             hypothesis_of(document)
+
+
+def test_plans_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """`quorate plan --concept` compares the methods, and ends with 1 where none is sure to do."""
+    settings = ["plan", "--concept", "thresholds", "--public", "5000", "--json"]
+    assert main([*settings, "--records", "1000000"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["best"] == "semi-private" and len(plan["methods"]) == 5
+    assert main([*settings, "--records", "100"]) == 1
+    assert main(settings) == 1
+    assert "--records" in capsys.readouterr().err

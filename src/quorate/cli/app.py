@@ -249,6 +249,10 @@ def plan(
     ] = "auto",
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
+    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] | None = None,
+    features: int = 1,
+    alpha: float = 0.1,
+    public: int = 0,
     json: bool = False,
 ) -> int:
     """Say what is achievable before any private record is read. Exit code 1 if it is less than asked for.
@@ -278,9 +282,31 @@ def plan(
     answer_rate
         The share of queries to be answered with the plurality's label for the plan to be feasible; and of the answers
         a share halfway between guessing and certainty must be (75% with two labels).
+    concept
+        A class of hypotheses: compare the methods of `quorate fit --method` on it instead, by bounds that always hold.
+    features
+        How many columns the class reads.
+    alpha
+        The excess error over the best hypothesis to keep, with --concept.
+    public
+        How many public points there are, with --concept.
     json
         Print one JSON object instead of tables.
     """
+    if concept is not None:
+        from quorate.cli.plan_concept import run_plan_concept
+
+        return run_plan_concept(
+            concept,
+            features=features,
+            records=records,
+            epsilon=epsilon,
+            delta=delta,
+            queries=queries,
+            alpha=alpha,
+            public=public,
+            as_json=json,
+        )
     from quorate.cli.plan import run_plan
 
     return run_plan(

@@ -1,0 +1,69 @@
+"""Which method on a class of hypotheses, in a table: what each is sure to keep, and the records that it takes."""
+
+import json
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from quorate.cli.fit_concept import make_concept
+from quorate.errors import InvalidInput
+from quorate.planner import ConceptPlan, plan_concept
+
+__all__ = ["run_plan_concept"]
+
+
+def run_plan_concept(
+    concept: str,
+    *,
+    features: int = 1,
+    records: int | None,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    alpha: float = 0.1,
+    public: int = 0,
+    as_json: bool = False,
+) -> int:
+    """Plan, print, and return 1 where no method is sure to keep alpha.
+
+    >>> run_plan_concept("thresholds", records=10**6, public=5000, as_json=True)
+    {"records": 1000000, "vc_dimension": 1, ... "best": "semi-private", "feasible": true, ...
+    0
+    """
+    if records is None:
+        raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
+    made = plan_concept(
+        concept=make_concept(concept, features),
+        records=records,
+        epsilon=epsilon,
+        delta=delta,
+        queries=queries,
+        alpha=alpha,
+        public=public,
+    )
+    if as_json:
+        print(json.dumps(made.as_dict()))
+    else:
+        _show(Console(), made)
+    return 0 if made.feasible else 1
+
+
+def _show(console: Console, made: ConceptPlan) -> None:
+    table = Table(
+        Column("method", no_wrap=True),
+        "excess error at most",
+        f"records for {made.alpha:g}",
+        "guarantee",
+        title=f"{made.records:,} records, VC dimension {made.vc_dimension}",
+        caption="* best here. The bounds hold for every law of the records: real data do better",
+    )
+    for place, method in enumerate(made.methods):
+        table.add_row(
+            f"[bold]{method.name}[/bold] *" if place == 0 else method.name,
+            f"{method.error:.3g}",
+            "no number" if method.needed is None else f"{method.needed:,}",
+            method.guarantee,
+        )
+    console.print(table)
+    for sentence in made.assumptions:
+        console.print(f"Assumed: {sentence}.")
