@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput
+from quorate.cli import main
 from quorate.cli.fit_concept import CONCEPTS, METHODS, make_concept, run_fit_concept
 from quorate.cli.published import HYPOTHESES, document_of, hypothesis_of, is_published, predict_published
 from quorate.concepts import (
