@@ -28,6 +28,7 @@ import isolation
 from quorate import Infeasible, InvalidInput
 from quorate.ensemble import Ballots, Ensemble, deal_units, unit_numbers
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.ensemble.units import _secret_permutation
 from quorate.learners import Deal
 from quorate.predictors.inputs import class_codes, declared_classes
 
@@ -411,3 +412,10 @@ def test_votes_are_the_count_of_ballots(queries, classes):
     X = generator.normal(size=(queries, 2))
     counted = np.stack([(teachers.ballots(X) == label).sum(axis=1) for label in range(classes)], axis=1)
     assert (teachers.votes(X) == counted).all()
+
+
+def test_equal_random_words_are_drawn_again(monkeypatch):
+    """A tie in the secret order would favour one of two orders."""
+    draws = iter([bytes(8) * 3, np.array([3, 1, 2], dtype=np.uint64).tobytes()])
+    monkeypatch.setattr("quorate.ensemble.units.os.urandom", lambda size: next(draws))
+    assert _secret_permutation(3).tolist() == [1, 2, 0]

@@ -57,8 +57,16 @@ def _missing(name: Any) -> bool:
 
 
 def _secret_permutation(count: int) -> Integers:
-    """Return a random order from the operating system's randomness. It does not depend on any record."""
-    return np.argsort(np.frombuffer(os.urandom(8 * count), dtype=np.uint64), kind="stable")
+    """Return a random order from the operating system's randomness. It does not depend on any record.
+
+    Words that are equal would favour one order of the two, so that all are drawn again.
+    """
+    while True:
+        words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        order = np.argsort(words, kind="stable")
+        drawn = words[order]
+        if (drawn[1:] != drawn[:-1]).all():
+            return order
 
 
 def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:

@@ -141,6 +141,8 @@ class PureClassifier(ConceptClassifier):
             )
         if self.alpha != "auto":
             check_alpha(self.alpha)
+            if self.subset != "auto" and self.method == "stable" and self.calibration == "tight":
+                raise InvalidInput("alpha= chooses a subset, and subset= is one: give one of them")
         for name in ("subset", "teachers"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
