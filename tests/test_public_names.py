@@ -38,7 +38,7 @@ def test_public_names_have_a_docstring_with_an_example(name):
         value = getattr(module, public)
         if getattr(value, "__module__", None) != module.__name__ or not isinstance(value, type | types.FunctionType):
             continue
-        if value.__name__ in {"bench", "demo", "fit", "plan", "predict", "serve"}:
+        if value.__name__ in {"bench", "demo", "fit", "plan", "predict", "release", "serve"}:
             continue  # commands: their help is what they print, and tests/test_cli.py runs them
         assert value.__doc__, f"{name}.{public}"
         assert ">>>" in value.__doc__, f"{name}.{public} has no example"
@@ -73,6 +73,6 @@ def test_the_wheel_carries_proofs_and_types():
     for mechanism in (folder / "mechanisms").iterdir():
         if (mechanism / "mechanism.py").is_file():
             assert (mechanism / "PROOF.md").is_file(), mechanism.name
-    for part in ("predictors", "students", "everlasting", "ledger"):
+    for part in ("predictors", "students", "everlasting", "ledger", "release"):
         assert (folder / part / "PROOF.md").is_file()
     assert (folder / "privacy" / "PROOF.md").is_file()

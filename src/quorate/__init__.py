@@ -6,7 +6,12 @@
     AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
                                 answers by a class of hypotheses (`quorate.concepts`), also where no hypothesis is right
     SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
-    plan, plan_concept          what is achievable, before any private record is read
+    EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
+    QueryRelease, OnlineRelease, Workload
+                                all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
+    plan, plan_concept, plan_everlasting, plan_release
+                                what is achievable, before any private record is read
+    audit                       attacks a claim and says how close it came: `quorate.audit` is a package and a call
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
 
@@ -25,6 +30,9 @@ from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, Quor
 from quorate.privacy import Budget, Cost
 
 if TYPE_CHECKING:
+    from quorate import audit
+    from quorate.everlasting import EverlastingClassifier, plan_everlasting
+    from quorate.models import load, save
     from quorate.planner import plan, plan_concept
     from quorate.predictors import (
         AgnosticClassifier,
@@ -33,9 +41,8 @@ if TYPE_CHECKING:
         StableClassifier,
         StudentFirstClassifier,
         UniversalClassifier,
-        load,
-        save,
     )
+    from quorate.release import OnlineRelease, QueryRelease, Workload, plan_release
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
@@ -43,49 +50,64 @@ __all__ = [
     "Budget",
     "BudgetSpent",
     "Cost",
+    "EverlastingClassifier",
     "Infeasible",
     "InvalidInput",
     "NoQuorum",
+    "OnlineRelease",
     "PrivateClassifier",
     "PureClassifier",
     "QuorateError",
+    "QueryRelease",
     "RunEnded",
     "SemiPrivateClassifier",
     "StableClassifier",
     "StudentClassifier",
     "StudentFirstClassifier",
     "UniversalClassifier",
+    "Workload",
     "WrongProcess",
+    "audit",
     "load",
     "plan",
     "plan_concept",
+    "plan_everlasting",
+    "plan_release",
     "save",
 ]
 __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "AgnosticClassifier": "quorate.predictors",
+    "EverlastingClassifier": "quorate.everlasting",
+    "OnlineRelease": "quorate.release",
     "PrivateClassifier": "quorate.predictors",
     "PureClassifier": "quorate.predictors",
+    "QueryRelease": "quorate.release",
     "SemiPrivateClassifier": "quorate.students",
     "StableClassifier": "quorate.predictors",
-    "UniversalClassifier": "quorate.predictors",
-    "plan_concept": "quorate.planner",
     "StudentClassifier": "quorate.students",
     "StudentFirstClassifier": "quorate.predictors",
-    "load": "quorate.predictors",
+    "UniversalClassifier": "quorate.predictors",
+    "Workload": "quorate.release",
+    "load": "quorate.models",
     "plan": "quorate.planner",
-    "save": "quorate.predictors",
+    "plan_concept": "quorate.planner",
+    "plan_everlasting": "quorate.everlasting",
+    "plan_release": "quorate.release",
+    "save": "quorate.models",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'quorate' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
+    if name == "audit":
+        return import_module("quorate.audit")
+    if name not in _LATER:
+        raise AttributeError(f"module 'quorate' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATER])
+    return sorted([*globals(), *_LATER, "audit"])

@@ -3,9 +3,10 @@
     requests -> admitted -> counted by the ensemble -> [ reserved -> drawn -> settled ] by the mechanism -> kept
 
 Both arrows that cross the trust line stand in `put_to_vote`: sealed ballots go into a mechanism, and what it releases
-comes out. Whoever has an ensemble comes by here. The mechanism charges before it draws; where the budget is in a
-ledger, what it charges is on the disk before that, and an answer is on the disk before it leaves. A query is checked
-before it comes here, and is refused, if at all, because of the budget, its id, or its caller's limits.
+comes out. Whoever has an ensemble comes by here; who has counts of private records instead comes by `put_to_count`.
+The mechanism charges before it draws; where the budget is in a ledger, what it charges is on the disk before that, and
+an answer is on the disk before it leaves. A query is checked before it comes here, and is refused, if at all, because
+of the budget, its id, or its caller's limits.
 """
 
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
+from quorate.ensemble.ballots import Ballots
 from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
 from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
@@ -29,7 +31,7 @@ from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query, query_di
 from quorate.privacy import Budget, Cost
 from quorate.process import process_identity
 
-__all__ = ["Replies", "Request", "Session", "put_to_vote"]
+__all__ = ["Replies", "Request", "Session", "put_to_count", "put_to_vote"]
 
 Released = TypeVar("Released")
 Mechanism = QueryMechanism | ThresholdMechanism
@@ -46,6 +48,17 @@ def put_to_vote(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]
     array([1, 1])
     """
     return ensemble.count(X).put_to(release)
+
+
+def put_to_count(counts: Ballots, release: Callable[[Any], Released]) -> Released:
+    """Hand sealed counts of private records to a mechanism's `release`, and return what it releases.
+
+    >>> from quorate.mechanisms import NoisySum
+    >>> noisy = NoisySum(sensitivity=1, scale=0.1)
+    >>> put_to_count(Ballots(np.array([7, 3])), lambda counts: noisy.release(int(counts[0])))
+    7
+    """
+    return counts.put_to(release)
 
 
 class Session:

@@ -111,6 +111,30 @@ class Outcomes:
         """
         return float(np.maximum(self.whole - math.exp(epsilon) * self.neighbour, 0.0).sum())
 
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon for which the pair is (epsilon, delta)-close in this direction, to 12 digits.
+
+        It is infinite where more than delta of D's probability lies on histories that D' cannot have.
+
+        >>> outcomes = Outcomes([(0,), (1,)], np.array([0.75, 0.25]), np.array([0.75, 0.25]), np.array([0.25, 0.75]))
+        >>> round(outcomes.epsilon(0.0), 9) == round(math.log(3), 9), outcomes.epsilon(0.5)
+        (True, 0.0)
+        """
+        if self.delta(0.0) <= delta:
+            return 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            losses = np.log(self.whole) - np.log(self.neighbour)
+        seen = self.whole > _TINY  # below, a ratio may be one of rounded zeros
+        if float(self.whole[seen & np.isinf(losses)].sum()) > delta:
+            return math.inf
+        low, high = 0.0, float(losses[seen & np.isfinite(losses)].max())
+        while high - low > 1e-12 * high:
+            middle = (low + high) / 2
+            if middle in (low, high):
+                break
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return high
+
     def _cut(self, removed: float) -> Floats:
         """Return min(whole, level * neighbour) for the level at which this much probability is cut off."""
         with np.errstate(divide="ignore", invalid="ignore"):

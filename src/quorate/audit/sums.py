@@ -1,4 +1,4 @@
-"""The exact law of noisy sums on a data set and on its neighbour, from the definition of the noise alone."""
+"""Sums and vectors with noise: the exact law of what leaves, and the game on it."""
 
 import itertools
 import math
@@ -6,11 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from quorate.audit.bounds import score_lower_bound
 from quorate.audit.enumeration import Outcomes
+from quorate.audit.games import DELTAS, attempts_at, laws_of
+from quorate.audit.plays import PlayNoise
 from quorate.audit.releases import gaussian
+from quorate.audit.verdict import CONFIDENCE, Attacks, Verdict, audit, settled
 from quorate.mechanisms import NoisySum
+from quorate.mechanisms.noisy_vector import NoisyVector
 
-__all__ = ["sum_outcomes"]
+__all__ = ["audit_sum", "audit_vector", "sum_outcomes"]
 
 
 def sum_outcomes(mechanism: NoisySum, *, changes: Sequence[int]) -> Outcomes:
@@ -40,3 +45,80 @@ def _joint(laws: Sequence[np.ndarray]) -> np.ndarray:
     for law in laws:
         joint = np.outer(joint, law).ravel()
     return joint
+
+
+@audit.register(NoisySum)
+def audit_sum(
+    target: NoisySum,
+    *,
+    plays: int = 1_000_000,
+    confidence: float = CONFIDENCE,
+    attacks: Attacks = "auto",
+    seed: int = 0,
+    deltas: Sequence[float] = DELTAS,
+) -> Verdict:
+    """Release a sum that one unit moves by all that it may, and return the verdict.
+
+    >>> audit_sum(NoisySum(sensitivity=2, scale=2.0), plays=4000, confidence=0.95).violated
+    False
+    """
+    noise = PlayNoise(seed)
+    first, second = (np.array(target._releases([total] * plays, None, noise)) for total in (0, target.sensitivity))
+    claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
+    attack = f"a sum of 0 or of {target.sensitivity}, released once"
+    law = sum_outcomes(target, changes=[target.sensitivity])
+    found = attempts_at(claims, first, second, attack=attack, confidence=confidence, law=law)
+    not_tested = f"several releases together, and epsilon at deltas other than {', '.join(f'{d:g}' for d in deltas)}"
+    return settled("NoisySum", found, plays=plays, confidence=confidence, not_tested=not_tested)
+
+
+@audit.register(NoisyVector)
+def audit_vector(
+    target: NoisyVector,
+    *,
+    plays: int = 1_000_000,
+    confidence: float = CONFIDENCE,
+    attacks: Attacks = "auto",
+    seed: int = 0,
+    deltas: Sequence[float] = DELTAS,
+) -> Verdict:
+    """Release vectors of which one unit moves as many entries by 1 as it may, and return the verdict.
+
+    What is seen is kept as one number, the sum of all entries, each over its squared scale: it tells the two worlds
+    apart as well as all entries do.
+
+    >>> audit_vector(NoisyVector(squared_sensitivities=(2,), scales=(2.0,)), plays=4000, confidence=0.95).violated
+    False
+    """
+    noise = PlayNoise(seed)
+    first, second = (_scores(target, plays, moved, noise) for moved in (0, 1))
+    claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
+    entries = ", ".join(map(str, target.squared_sensitivities))
+    attack = f"{entries} entries moved by 1, in each of {len(target.scales)} vectors"
+    found = attempts_at(
+        claims, first, second, attack=attack, confidence=confidence, law=_vector_law(target), bound=score_lower_bound
+    )
+    not_tested = (
+        "entries moved by more than 1 (fewer of them, the same length), other releases from the same budget, and "
+        f"epsilon at deltas other than {', '.join(f'{delta:g}' for delta in deltas)}"
+    )
+    return settled("NoisyVector", found, plays=plays, confidence=confidence, not_tested=not_tested)
+
+
+def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np.ndarray:
+    parts = [np.full(plays * entries, moved) for entries in target.squared_sensitivities]
+    released = target._release(parts, None, noise)
+    pairs = zip(released, target.scales, strict=True)
+    return np.sum([part.reshape(plays, -1).sum(axis=1) / scale**2 for part, scale in pairs], axis=0)
+
+
+def _vector_law(target: NoisyVector) -> Outcomes | None:
+    """Return the laws of the sum of all entries, where there is one vector and it has few of them."""
+    if len(target.scales) > 1 or target.squared_sensitivities[0] > 8:
+        return None
+    (entries,), (scale,) = target.squared_sensitivities, target.scales
+    reach = math.ceil(20 * scale) + 1
+    law = np.ones(1)
+    for _ in range(entries):
+        law = np.convolve(law, gaussian(scale, reach))
+    return laws_of(np.pad(law, (0, entries)), np.pad(law, (entries, 0)))

@@ -69,7 +69,16 @@ def ledger_figures(view: "LedgerView") -> dict[str, Any]:
         "left": view.left,
         "leases": [{"id": lease.id, "owner": lease.owner, "share": lease.share} for lease in view.leases],
         "keys": [key_figures(key) for key in view.keys],
-    }
+    } | _phase_figures(getattr(view, "phase", None))
+
+
+def _phase_figures(phase: Any) -> dict[str, Any]:
+    """Return the phase of an everlasting model, with its count of no-quorums: whoever has the folder is the owner."""
+    if phase is None:
+        return {}
+    names = ("number", "seats", "taken", "met", "closed", "lost")
+    shown = dict(zip(names, ("phase", "seats", "seats_taken", "no_quorums", "closed", "lost"), strict=True))
+    return {shown[name]: getattr(phase, name) for name in names}
 
 
 def key_figures(key: "Key") -> dict[str, Any]:

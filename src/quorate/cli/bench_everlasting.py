@@ -1,260 +1,213 @@
 """Everlasting prediction: how many records it takes, how often it abstains and errs, how far it drifts, how fast it is.
 
-Points of the line are uniform on the unit interval, and the boundary is at its middle; drift is measured in mass.
-Everything is drawn afresh, with real noise, so that figures vary a little from run to run.
+Everything is drawn afresh, with real noise, so that figures vary a little from run to run. Every epsilon and delta is
+that of a record and that of a query, cutoff included. A run "works" if no query is refused and few answers are wrong.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from quorate.cli.adult_columns import read_adult
+from quorate.cli.everlasting_runs import (
+    Course,
+    halfspace_course,
+    line_course,
+    line_drift,
+    line_points,
+    line_truth,
+)
 from quorate.concepts import Thresholds
 from quorate.errors import Infeasible
 from quorate.everlasting import EverlastingClassifier
+from quorate.everlasting.directions import MeanDirection
+from quorate.everlasting.published import published_records
 
-__all__ = ["Course", "everlasting_figures", "run_phases", "threshold_course"]
+__all__ = ["everlasting_figures"]
 
 Figure = tuple[str, float | None, str]
-_PROBES = 4001
 
 
-@dataclass(frozen=True)
-class Course:
-    """What came of several phases: shares over all of their queries, and the largest drift that was met.
-
-    >>> Course(queries=200, no_quorum=2, refused=0, wrong=1, drift=0.001, seconds=1.0).no_quorum_percent
-    1.0
-    """
-
-    queries: int
-    no_quorum: int
-    refused: int
-    wrong: int
-    drift: float
-    seconds: float
-
-    @property
-    def no_quorum_percent(self) -> float:
-        """Queries without a quorum, in percent of those that were not refused.
-
-        >>> Course(queries=200, no_quorum=2, refused=100, wrong=1, drift=0.001, seconds=1.0).no_quorum_percent
-        2.0
-        """
-        return 100 * self.no_quorum / max(1, self.queries - self.refused)
-
-    @property
-    def error_percent(self) -> float:
-        """Wrong answers, in percent of all answers.
-
-        >>> Course(queries=200, no_quorum=0, refused=0, wrong=1, drift=0.001, seconds=1.0).error_percent
-        0.5
-        """
-        return 100 * self.wrong / max(1, self.queries - self.refused - self.no_quorum)
-
-
-def run_phases(
-    classifier: EverlastingClassifier,
-    draw: Callable[[int], Any],
-    truth: Callable[[Any], Any],
-    *,
-    records: int,
-    phases: int,
-    drift: Callable[[EverlastingClassifier], float] = lambda _: 0.0,
-) -> Course:
-    """Fit on fresh records and ask through several phases, in batches.
-
-    >>> def truth(X):
-    ...     return (X[:, 0] >= 0.5).astype(int)
-    >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=100)
-    >>> course = run_phases(made, lambda rows: np.random.random((rows, 1)), truth, records=20_000, phases=1)
-    >>> course.queries, course.error_percent < 1
-    (20000, True)
-    """
-    start = time.perf_counter()
-    X = draw(records)
-    classifier.fit(X, truth(X))
-    counts, largest = np.zeros(4, dtype=np.int64), 0.0
-    for _ in range(phases):
-        left = classifier._seats.left or classifier._next_size()
-        while left:
-            X = draw(min(50_000, left))
-            left -= len(X)
-            made = classifier.predict(X)
-            wrong = int(np.count_nonzero(made.labels[made.answered].astype(np.int64) != truth(X)[made.answered]))
-            counts += len(X), int(made.no_quorum.sum()), made.refused, wrong
-        largest = max(largest, drift(classifier))
-    queries, no_quorum, refused, wrong = counts.tolist()
-    return Course(queries, no_quorum, refused, wrong, drift=largest, seconds=time.perf_counter() - start)
-
-
-def _uniform(rows: int) -> Any:
-    return np.random.default_rng().random((rows, 1))
-
-
-def _line_truth(X: Any) -> Any:
-    return (X[:, 0] >= 0.5).astype(np.int64)
-
-
-def _line_drift(classifier: EverlastingClassifier) -> float:
-    """Return how far the boundary of the majority lies from the middle: the owner's look at his own teachers."""
-    probes = np.linspace(0.3, 0.7, _PROBES)[:, np.newaxis]
-    ahead = classifier._phase._ensemble.count(probes).put_to(lambda votes: votes[:, 1] > votes[:, 0])
-    return abs(0.7 - 0.4 * float(ahead.mean()) - 0.5)
-
-
-def threshold_course(*, records: int, phases: int, epsilon: float = 1.0, no_quorums: int, **settings: Any) -> Course:
-    """Play phases of thresholds on the unit interval; as many queries in each as there are records, unless they grow.
-
-    >>> threshold_course(records=10_000, phases=2, epsilon=8.0, no_quorums=100, chunk=3, delta=1e-5).error_percent < 1
-    True
-    """
-    settings = {"delta": 1e-6, "chunk": 3} | settings
-    made = EverlastingClassifier(Thresholds(), epsilon=epsilon, no_quorums=no_quorums, **settings)
-    return run_phases(made, _uniform, _line_truth, records=records, phases=phases, drift=_line_drift)
-
-
-def _named(name: str, course: Course) -> Iterator[Figure]:
+def _named(name: str, course: Course, *more: str) -> Iterator[Figure]:
     yield f"everlasting.{name}.no_quorum_percent", course.no_quorum_percent, "percent"
     yield f"everlasting.{name}.error_percent", course.error_percent, "percent"
     yield f"everlasting.{name}.refused", course.refused, "queries"
+    units = {"drift": "mass", "seconds": "s", "queries": "queries"}
+    yield from ((f"everlasting.{name}.{one}", getattr(course, one), units[one]) for one in more)
 
 
 def _threshold_figures(quick: bool) -> Iterator[Figure]:
     """Phases grow to twice (five times) the number of records: the boundary then comes to rest (PROOF.md, step 17)."""
-    phases = 3 if quick else 30
-    for records, no_quorums, chunk, growth, most in (
-        (300_000, 3200, 8, 1.1, 600_000),
-        (100_000, 3000, 4, 1.1, 500_000),
-    ):
-        settings = {"chunk": chunk, "growth": growth, "most_seats": most}
-        course = threshold_course(records=records, phases=phases, no_quorums=no_quorums, **settings)
-        yield from _named(f"thresholds.n{records}", course)
-        yield f"everlasting.thresholds.n{records}.drift", course.drift, "mass"
-        if records == 300_000:
-            yield "everlasting.thresholds.n300000.seconds", course.seconds, "s"
+    phases = 2 if quick else 30
+    large = {"epsilon": 1.0, "no_quorums": 3200, "chunk": 8, "growth": 1.1, "most_seats": 600_000}
+    small = {"epsilon": 1.0, "no_quorums": 3000, "chunk": 4, "growth": 1.1, "most_seats": 500_000}
+    course = line_course(records=300_000, phases=phases, **large)
+    yield from _named("thresholds.n300000", course, "drift", "seconds", "queries")
+    yield from _named("thresholds.n100000", line_course(records=100_000, phases=phases, **small), "drift", "queries")
+    even = line_course(records=300_000, phases=phases, epsilon=1.0, no_quorums=3400, chunk=15)
+    yield from _named("thresholds.even.n300000", even, "drift", "seconds", "queries")
+
+
+def _smallest(
+    name: str, play: Callable[[int], Course], ladder: Sequence[int], *, error_percent: float
+) -> Iterator[Figure]:
+    """Go down a ladder of sizes as long as they work."""
+    smallest, at = None, None
+    for records in ladder:
+        try:
+            course = play(records)
+        except Infeasible:
+            break
+        if course.refused or course.error_percent > error_percent:
+            break
+        smallest, at = float(records), course.no_quorum_percent
+    yield f"everlasting.{name}", smallest, "records"
+    yield f"everlasting.{name}.no_quorum_percent", at, "percent"
 
 
 def _smallest_figures(quick: bool) -> Iterator[Figure]:
-    """Go down a ladder of sizes as long as all phases pass without a refusal and with an error of 0.1% at most."""
+    """Ten phases; a phase has about as many no-quorums whatever its size, so they are the same down the ladder."""
     ladders = {
-        1.0: (3000, (40_000, 30_000, 25_000, 20_000, 17_000, 14_000, 12_000)),
-        2.0: (1100, (10_000, 8000, 7000, 6000, 5000, 4000)),
-        4.0: (380, (3000, 2500, 2000, 1700, 1400, 1200)),
+        1.0: (3300, (40_000, 30_000, 25_000, 20_000)),
+        2.0: (1150, (10_000, 8000, 7000, 6000)),
+        4.0: (420, (3000, 2500, 2000, 1700)),
     }
     for epsilon, (no_quorums, ladder) in ladders.items():
-        smallest: float | None = None
-        for records in ladder[: 1 if quick else None]:
-            try:
-                course = threshold_course(records=records, phases=10, epsilon=epsilon, no_quorums=no_quorums)
-            except Infeasible:
-                break
-            if course.refused or course.error_percent > 0.1:
-                break
-            smallest, at = records, course.no_quorum_percent
-        yield f"everlasting.thresholds.smallest_n.epsilon{epsilon:g}", smallest, "records"
-        if smallest is not None:
-            yield f"everlasting.thresholds.smallest_n_no_quorum_percent.epsilon{epsilon:g}", at, "percent"
+
+        def play(records: int, epsilon: float = epsilon, no_quorums: int = no_quorums) -> Course:
+            return line_course(records=records, phases=3 if quick else 10, epsilon=epsilon, no_quorums=no_quorums)
+
+        name = f"thresholds.smallest_n.epsilon{epsilon:g}"
+        yield from _smallest(name, play, ladder[: 1 if quick else None], error_percent=0.1)
 
 
 def _halfspace_figures(quick: bool) -> Iterator[Figure]:
-    """Teachers without intercept, nearly of largest margin. A phase has about as many no-quorums whatever its size."""
+    """Directions of one row each; and for comparison logistic teachers of 8, which need no known centre."""
     from sklearn.linear_model import LogisticRegression
 
-    for dimensions, records, no_quorums in ((5, 200_000, 11_300),):
-        slope = np.ones(dimensions) / np.sqrt(dimensions)
-        made = EverlastingClassifier(
-            LogisticRegression(C=10.0, fit_intercept=False),
-            epsilon=2.0,
-            delta=1e-6,
-            chunk=8,
-            no_quorums=no_quorums,
-            classes=[0, 1],
-        )
-        course = run_phases(
-            made,
-            lambda rows, columns=dimensions: np.random.default_rng().normal(size=(rows, columns)),  # type: ignore[misc]
-            lambda X, along=slope: (X @ along >= 0).astype(np.int64),  # type: ignore[misc]
-            records=records,
-            phases=1 if quick else 10,
-        )
-        yield from _named(f"halfspaces{dimensions}.n{records}", course)
+    course = halfspace_course(dimensions=5, records=200_000, phases=1 if quick else 10, no_quorums=3500)
+    yield from _named("halfspaces5.n200000", course, "seconds")
+    logistic = LogisticRegression(C=10.0, fit_intercept=False)
+    records, no_quorums = (60_000, 12_000) if quick else (200_000, 11_700)
+    other = halfspace_course(logistic, dimensions=5, records=records, phases=1, chunk=8, no_quorums=no_quorums)
+    yield from _named("halfspaces5.logistic", other)
+    ladders = {
+        5: (3500, (30_000, 20_000, 16_000, 13_000)),
+        10: (7400, (60_000, 45_000, 35_000, 28_000)),
+        20: (15_500, (100_000, 75_000, 60_000)),
+    }
+    for dimensions, (no_quorums, ladder) in ladders.items():
+
+        def play(records: int, dimensions: int = dimensions, no_quorums: int = no_quorums) -> Course:
+            phases = 1 if quick else 5
+            return halfspace_course(dimensions=dimensions, records=records, phases=phases, no_quorums=no_quorums)
+
+        name = f"halfspaces{dimensions}.smallest_n"
+        yield from _smallest(name, play, ladder[1:2] if quick else ladder, error_percent=0.5)
 
 
-def _adult_figures(quick: bool) -> Iterator[Figure]:
-    """UCI Adult at epsilon 8: 24,000 records, queries drawn from the rest; accuracy of the answers by phase.
+def _stream_figures(name: str, made: Any, data: tuple[Any, Any], *, records: int, phases: int) -> Iterator[Figure]:
+    """Fit on some rows and ask from the others, as many in each phase; what came of the first and of the last."""
+    X, y = data
+    order = np.random.default_rng().permutation(len(y))
+    own, rest = order[:records], order[records:]
+    made.fit(X[own], y[own])
+    for phase in range(1, phases + 1):
+        asked = np.random.default_rng().choice(rest, size=records)
+        answers = made.predict(X[asked])
+        right = answers.labels[answers.answered].astype(np.int64) == y[asked][answers.answered]
+        when = {1: "first", phases: "last"}.get(phase)
+        if when is not None:
+            yield f"everlasting.{name}.answered_percent.{when}", 100 * float(answers.answered.mean()), "percent"
+            accuracy = 100 * float(right.mean()) if right.size else None
+            yield f"everlasting.{name}.accuracy_percent.{when}", accuracy, "percent"
 
-    Its labels are noisy and one class is rare. Points near the boundary are left out, most of them of the rare class,
-    so that from phase to phase teachers lean to the other, until all say the same: this is what is to be seen here.
+
+def _real_figures(quick: bool) -> Iterator[Figure]:
+    """Zeros and ones of MNIST at epsilon 4, and UCI Adult at epsilon 8.
+
+    The digits are two clusters with little between: directions of one image keep them apart from phase to phase. The
+    labels of Adult are noisy and one class is rare. Points near the boundary are left out, most of them of the rare
+    class, so that from phase to phase teachers lean to the other, until all say the same: that is to be seen here.
     """
     from sklearn.neighbors import NearestCentroid
 
     from quorate.cli.bench import data_folder  # which imports this module
 
-    folder, shown = data_folder() / "adult", (1, 2) if quick else (1, 3, 10)
-    if not folder.is_dir():
-        yield from ((f"everlasting.adult.epsilon8.accuracy_percent.phase{phase}", None, "percent") for phase in shown)
-        return
-    parts = [read_adult(folder / name) for name in ("train.csv.gz", "test.csv.gz")]
-    X, y = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    X = (X - X.mean(axis=0)) / (X.std(axis=0) + 1e-9)
-    order = np.random.default_rng().permutation(len(y))
-    records, rest = order[:24_000], order[24_000:]
-    made = EverlastingClassifier(
-        NearestCentroid(), epsilon=8.0, delta=1e-6, chunk=24, no_quorums=3000, classes=[0, 1]
-    ).fit(X[records], y[records])
-    for phase in range(1, shown[-1] + 1):
-        asked = np.random.default_rng().choice(rest, size=24_000)
-        answers = made.predict(X[asked])
-        right = answers.labels[answers.answered].astype(np.int64) == y[asked][answers.answered]
-        if phase in shown:
-            yield f"everlasting.adult.epsilon8.accuracy_percent.phase{phase}", 100 * float(right.mean()), "percent"
+    digits, adult = data_folder() / "mnist" / "mnist.npz", data_folder() / "adult"
+    shared = {"delta": 1e-6, "classes": [0, 1]}
+    for name, there in (("digits.epsilon4", digits.is_file()), ("adult.epsilon8", adult.is_dir())):
+        if not there:
+            for figure in ("answered_percent", "accuracy_percent"):
+                yield from ((f"everlasting.{name}.{figure}.{when}", None, "percent") for when in ("first", "last"))
+        elif name.startswith("digits"):
+            made = EverlastingClassifier(MeanDirection(), epsilon=4.0, chunk=1, no_quorums=200, **shared)  # type: ignore[arg-type]
+            yield from _stream_figures(name, made, _zeros_and_ones(digits), records=6000, phases=2 if quick else 10)
+        else:
+            parts = [read_adult(adult / part) for part in ("train.csv.gz", "test.csv.gz")]
+            X, y = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+            X = (X - X.mean(axis=0)) / (X.std(axis=0) + 1e-9)
+            centroids = NearestCentroid()
+            made = EverlastingClassifier(centroids, epsilon=8.0, chunk=24, no_quorums=3000, **shared)  # type: ignore[arg-type]
+            yield from _stream_figures(name, made, (X, y), records=24_000, phases=2 if quick else 10)
+
+
+def _zeros_and_ones(path: Any) -> tuple[Any, Any]:
+    """Return images of two digits along 40 principal axes; axes and centre are those of the test images, unlabelled."""
+    with np.load(path) as file:
+        images, digits, public, which = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
+    X, known = (part.reshape(len(part), -1) / 255.0 for part in (images[digits <= 1], public[which <= 1]))
+    axes = np.linalg.svd(known - known.mean(axis=0), full_matrices=False)[2][:40]
+    return (X - known.mean(axis=0)) @ axes.T, digits[digits <= 1].astype(np.int64)
 
 
 def _poison_figures(quick: bool) -> Iterator[Figure]:
-    """One query in twenty lies just above the boundary; measure how far it moves in ten phases, of half of the rows."""
+    """One query in twenty lies just above the boundary; how far it moves in ten phases of as many as there are records.
 
-    def poisoned(rows: int) -> Any:
-        X = _uniform(rows)
-        X[: rows // 20] = 0.53
-        return np.random.default_rng().permutation(X)
-
-    phases, size = (2, 30_000) if quick else (10, 60_000)
-    for refresh in ("queries", "pool"):
+    With a pool, points that the owner trusts come in beside the queries; without poison the boundary moves as far.
+    """
+    phases, size = (2, 50_000) if quick else (10, 100_000)
+    for name, refresh, share in (("queries", "queries", 20), ("pool", "pool", 20), ("none", "pool", 0)):
         made = EverlastingClassifier(
-            Thresholds(), epsilon=4.0, delta=1e-6, chunk=5, no_quorums=1200, refresh=refresh, classes=[0, 1]
+            Thresholds(),
+            epsilon=4.0,
+            delta=1e-6,
+            chunk=20,
+            no_quorums=1200,
+            refresh=refresh,  # type: ignore[arg-type]
+            classes=[0, 1],
         )
-        X = _uniform(size)
-        made.fit(X, _line_truth(X))
+        X = line_points(size)
+        made.fit(X, line_truth(X))
         largest = 0.0
         for _ in range(phases):
-            made.predict(poisoned(size))
+            asked = line_points(size)
+            asked[: size // share if share else 0] = 0.53
+            made.predict(np.random.default_rng().permutation(asked))
             if refresh == "pool":
-                made.feed(_uniform(size))
-            made.predict(_uniform(1))
-            largest = max(largest, _line_drift(made))
-        yield f"everlasting.poisoned.{refresh}.drift", largest, "mass"
+                made.feed(line_points(size))
+            made.predict(line_points(1))
+            largest = max(largest, line_drift(made))
+        yield f"everlasting.poisoned.{name}.drift", largest, "mass"
 
 
 def _boost_figures(quick: bool) -> Iterator[Figure]:
     """LabelBoost with its tight accounting, and the published labels with the same records, on the line."""
-    records, phases = (100_000, 1) if quick else (400_000, 3)
-    for relabel, epsilon, no_quorums in (("labelboost", 2.0, 4000), ("votes", 2.0, 1400)):
-        made = EverlastingClassifier(
-            Thresholds(),
-            epsilon=epsilon,
-            delta=1e-6,
-            chunk=5,
-            no_quorums=no_quorums,
-            relabel=relabel,  # type: ignore[arg-type]
-            classes=[0, 1],
+    shared = {"epsilon": 2.0, "chunk": 5}
+    for relabel, no_quorums in (("labelboost", 4000), ("votes", 1400)):
+        course = line_course(
+            records=400_000, phases=1 if quick else 3, no_quorums=no_quorums, relabel=relabel, **shared
         )
-        course = run_phases(made, _uniform, _line_truth, phases=phases, records=records, drift=_line_drift)
-        yield from _named(f"{relabel}.epsilon{epsilon:g}.n{records}", course)
-        yield f"everlasting.{relabel}.epsilon{epsilon:g}.n{records}.drift", course.drift, "mass"
+        yield from _named(f"{relabel}.epsilon2.n400000", course, "drift")
+
+    def play(records: int) -> Course:
+        return line_course(records=records, phases=1 if quick else 3, no_quorums=4000, relabel="labelboost", **shared)
+
+    ladder = (200_000, 150_000, 100_000, 75_000, 60_000, 50_000)
+    yield from _smallest("labelboost.smallest_n.epsilon2", play, ladder[: 1 if quick else None], error_percent=0.1)
+    paper = published_records(vc_dimension=1, epsilon=1.0, delta=1e-6, alpha=0.05, beta=0.05)
+    yield "everlasting.published_n.epsilon1", paper, "records"
 
 
 def everlasting_figures(quick: bool) -> Iterator[Figure]:
@@ -263,6 +216,6 @@ def everlasting_figures(quick: bool) -> Iterator[Figure]:
     >>> everlasting_figures.__name__
     'everlasting_figures'
     """
-    parts = _threshold_figures, _smallest_figures, _halfspace_figures, _adult_figures, _poison_figures, _boost_figures
+    parts = _threshold_figures, _smallest_figures, _halfspace_figures, _real_figures, _poison_figures, _boost_figures
     for part in parts:
         yield from part(quick)

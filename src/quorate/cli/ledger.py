@@ -152,6 +152,25 @@ def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool
     return 0
 
 
+@ledger.command(name="reopen")
+def _reopen(model: Path) -> int:
+    """Open phase 1 of an everlasting model once more, where its state is lost, and pay for all of it once more.
+
+    Refused where the account cannot pay for it, which is so unless the model was saved with a larger one; and for later
+    phases, whose teachers were taught by queries: they have paid all that they were promised to.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit --method everlasting` wrote it.
+    """
+    from quorate.everlasting import reopen
+
+    reopen(model)
+    print(f"quorate: phase 1 of {model} is open again, and paid for again", file=sys.stderr)
+    return 0
+
+
 def _verified(model: Path) -> dict[str, Any]:
     """Return what reading all of it says. A ledger that is refused at the door is not sound either."""
     from quorate.cli.account import opened_ledger

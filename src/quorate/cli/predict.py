@@ -60,6 +60,12 @@ def run_predict(
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
         encoded = _encoded(folder, queries)
+        from quorate.models import kind_of
+
+        if kind_of(folder) == "everlasting":
+            if report is not None:
+                raise InvalidInput("there is no report of an everlasting model; its server has a page of it")
+            return _ask_everlasting(folder, encoded, out=out, on_no_quorum=on_no_quorum, as_json=as_json)
         from quorate.predictors import load
 
         classifier = load(folder)  # a file that was changed, the schema included, is refused here
@@ -93,6 +99,26 @@ def _ask_published(folder: Path, queries: Path, *, out: Path | None, as_json: bo
         sys.stdout.write(text)
     show_bill("The bill", bill, as_json=as_json)
     return 0
+
+
+def _ask_everlasting(
+    folder: Path, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
+) -> int:
+    """Ask a model that goes on for ever: what is refused is refused until the next phase."""
+    from quorate.cli.predict_everlasting import ask_everlasting
+
+    answers, bill = ask_everlasting(folder, encoded, on_no_quorum=on_no_quorum)
+    if out is not None:
+        _write(out, _written(answers))
+    elif as_json:
+        bill["answers"], bill["outcomes"] = ([_plain(one[place]) for one in answers] for place in (0, 1))
+    else:
+        sys.stdout.write(_written(answers))
+    show_bill("The bill", bill, as_json=as_json)
+    if bill["refused"]:
+        print(f"quorate: {bill['refused']} queries were refused: the phase is closed, and the next one begins when its "
+              "seats are taken", file=sys.stderr)  # fmt: skip
+    return int(bool(bill["refused"] or (on_no_quorum == "raise" and bill["no_quorum"])))
 
 
 def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:

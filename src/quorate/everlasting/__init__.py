@@ -6,9 +6,25 @@ phase        teachers, one Quorum run, one cutoff
 seats        points by arrival number, with released labels
 teaching     teachers from a labelled set; `cuts` are thresholds and stumps in a batch
 boosting     LabelBoost between phases
+planning     what to expect, and how large a chunk; `outlook` is its arithmetic
+session      what a folder keeps, and how a restart goes on; files: saving and loading it
 """
 
 from quorate.everlasting.classifier import EverlastingClassifier
+from quorate.everlasting.files import load, reopen, save
+from quorate.everlasting.planning import EverlastingPlan, plan_everlasting
+from quorate.everlasting.session import EverlastingSession, Feed
 from quorate.everlasting.terms import Guarantee, Terms
 
-__all__ = ["EverlastingClassifier", "Guarantee", "Terms"]
+__all__ = [
+    "EverlastingClassifier",
+    "EverlastingPlan",
+    "EverlastingSession",
+    "Feed",
+    "Guarantee",
+    "Terms",
+    "load",
+    "plan_everlasting",
+    "reopen",
+    "save",
+]

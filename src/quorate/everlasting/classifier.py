@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.checks import check_count
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.ensemble.estimators import take_rows
@@ -25,6 +25,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.everlasting.boosting import boosted, secret_sample
 from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats, deal_seats
+from quorate.everlasting.settings import check_settings
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.learners import Deal
@@ -123,18 +124,23 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.backend = backend
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "EverlastingClassifier":
+    def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
         """Calibrate, deal the units, teach the first teachers. Fitting again opens other budgets: both are paid.
+
+        `probe` holds public points, which are asked when a phase opens: their answers are public, and show the drift.
 
         >>> EverlastingClassifier(chunk=10, no_quorums=2, epsilon=4.0).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
         Traceback (most recent call last):
         ...
         quorate.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; ...
         """
-        self._check_settings()
-        for name in ("terms_", "_phase", "_seats", "_set"):
+        check_settings(self)
+        for name in ("terms_", "session_", "account_", "_phase", "_seats"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
         X = self._records(X, reset=True)
+        self._probe = None if probe is None else self._records(probe, reset=False)
+        self._probed: tuple[Integers, Integers] | None = None  # what was answered in phase 1, and in this one
+        self._labelled_set: tuple[Any, Integers] | None = None  # of LabelBoost
         self.classes_, labels = declared_classes(self.classes, y)
         if isinstance(self._estimator(), Concept) and len(self.classes_) > 2:
             raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
@@ -194,29 +200,6 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         delta = self.delta if self.query_delta is None else self.query_delta
         return {"training": Guarantee(self.epsilon, self.delta), "queries": Guarantee(epsilon, delta)}
 
-    def _check_settings(self) -> None:
-        for name in ("epsilon", "query_epsilon", "cutoff_epsilon"):
-            if getattr(self, name) is not None or name == "epsilon":
-                check_positive(name, getattr(self, name))
-        for delta in (self.delta, *([] if self.query_delta is None else [self.query_delta])):
-            check_delta(delta, zero=False)
-        if self.relabel not in ("votes", "labelboost"):
-            raise InvalidInput(f"relabel must be 'votes' or 'labelboost', not {self.relabel!r}")
-        if self.refresh not in ("queries", "pool"):
-            raise InvalidInput(f"refresh must be 'queries' or 'pool', not {self.refresh!r}")
-        if check_positive("growth", self.growth) < 1:
-            raise InvalidInput(f"growth must be at least 1, not {self.growth!r}")
-        if self.most_seats is not None:
-            check_count("most_seats", self.most_seats)
-        check_positive("kappa", self.kappa)
-        check_rate("labelled", self.labelled)
-        for name in ("no_quorums", "seats"):
-            if getattr(self, name) != "auto":
-                check_count(name, getattr(self, name))
-        if not isinstance(self._estimator(), Concept) and not is_classifier(self._estimator()):
-            kind = type(self.estimator).__name__
-            raise InvalidInput(f"estimator must be a classifier or a class of quorate.concepts, not {kind}")
-
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
@@ -245,15 +228,21 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             backend=self.backend,
         )
         run = terms.quorum(phase).open(terms.budget(phase))  # proof: steps 5 and 6
-        self._phase, self._number = Phase(ensemble, run, terms.cutoff.open()), phase
-        self._seats = Seats(self._size)
         self.terms_, self.teachers_ = terms, ensemble.teachers
+        self._begin(phase, self._size, Phase(ensemble, run, terms.cutoff.open()))
+
+    def _begin(self, number: int, size: int, phase: Phase) -> None:
+        """Go on with a phase that has just opened: nobody sits yet, and the probe is asked."""
+        self._phase, self._number, self._size, self._seats = phase, number, size, Seats(size)
+        if self._probe is not None:
+            answers = self._phase.ask(self._probe)  # proof: step 21
+            self._probed = (answers if self._probed is None else self._probed[0]), answers
 
     def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers) -> None:
         """Open a phase of LabelBoost; its labelled set is kept, for a sample of it labels the next one."""
         deal = deal_seats(codes, teachers=len(codes) // self.chunk)
         self._open(terms, phase, X, codes, deal)
-        self._set = X, codes
+        self._labelled_set = X, codes
 
     def _advance(self) -> None:
         """Open the next phase where all seats are taken: a matter of how many arrived, and of nothing else."""
@@ -261,8 +250,9 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             return
         points, labels = self._seats.empty()
         if self.terms_.boost is not None:
-            X, codes = self._set
-            new = boosted(self._estimator(), (X, codes), points, boost=self.terms_.boost, seats=len(codes))
+            assert self._labelled_set is not None
+            size = len(self._labelled_set[1])
+            new = boosted(self._estimator(), self._labelled_set, points, boost=self.terms_.boost, seats=size)
             self._boost(self.terms_, self._number + 1, *new)
             return
         deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
@@ -308,6 +298,37 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         return self._seats.taken
 
     @property
+    def drift_(self) -> float | None:
+        """The share of the probe whose answers differ from those of phase 1, where both have one: everybody may know.
+
+        None where there is no probe, or nothing to compare.
+
+        >>> hasattr(EverlastingClassifier(), "drift_")
+        False
+        """
+        if self._probed is None:
+            return None
+        first, now = self._probed
+        both = (first >= 0) & (now >= 0)
+        return float(np.mean(first[both] != now[both])) if both.any() else None
+
+    @property
+    def progress_(self) -> dict[str, Any]:
+        """How far the phase has come, and the drift: everybody may know. It does not move with the no-quorums.
+
+        >>> hasattr(EverlastingClassifier(), "progress_")
+        False
+        """
+        return {
+            "phase": self._number,
+            "seats": self._size,
+            "seats_taken": self._seats.taken,
+            "closed": self._phase.closed,
+            "probe": 0 if self._probe is None else len(self._probe),
+            "drift": self.drift_,
+        }
+
+    @property
     def claim_(self) -> str:
         """The guarantees, in one sentence each.
 
@@ -315,7 +336,8 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         False
         """
         unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        training, queries, pool = self.terms_.training, self.terms_.queries, self.terms_.pool
+        training = self.__dict__.get("account_") or self.terms_.training
+        queries, pool = self.terms_.queries, self.terms_.pool
         text = (
             f"all answers are ({training.epsilon:g}, {training.delta:g})-differentially private under replacement of "
             f"{unit}. All answers but its own are ({queries.epsilon:g}, {queries.delta:g})-differentially private "
@@ -347,8 +369,11 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         [1]
         """
         queries = self.checked(X)
-        with self._lock:
-            labels = self._arrive(queries, seated=self.refresh == "queries")
+        if "session_" in self.__dict__:
+            labels = self.session_.ask(queries)
+        else:
+            with self._lock:
+                labels = self._arrive(queries, seated=self.refresh == "queries")
         return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
     def feed(self, X: Any) -> "EverlastingClassifier":
@@ -365,6 +390,9 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(
                 "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"
             )
+        if "session_" in self.__dict__:
+            self.session_.ask(points, feeds=True)
+            return self
         with self._lock:
             self._arrive(points, seated=True, asked=self.relabel == "votes")  # proof: steps 7 and 11
         return self

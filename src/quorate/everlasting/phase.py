@@ -36,6 +36,49 @@ class Phase:
     def __init__(self, ensemble: Ensemble, run: Run, cutoff: CutoffRun) -> None:
         self._ensemble, self._run, self._cutoff = ensemble, run, cutoff
 
+    @property
+    def ensemble(self) -> Ensemble:
+        """The teachers, for the owner's files. They are private.
+
+        >>> Phase.ensemble.fget.__name__
+        'ensemble'
+        """
+        return self._ensemble
+
+    @property
+    def met(self) -> int:
+        """How many arrivals found no quorum: for the owner alone.
+
+        >>> Phase.met.fget.__name__
+        'met'
+        """
+        return self._cutoff.met
+
+    @property
+    def closed(self) -> bool:
+        """Whether arrivals are refused until the next phase: everybody may know.
+
+        >>> Phase.closed.fget.__name__
+        'closed'
+        """
+        return self._cutoff.closed
+
+    def noises(self) -> tuple[int, int]:
+        """Return the secret noise of the threshold and the secret limit: for the owner's ledger, and for nobody.
+
+        >>> Phase.noises.__name__
+        'noises'
+        """
+        return self._run.threshold_noise, self._cutoff.limit
+
+    def end(self) -> None:
+        """Answer nothing more here: somebody else goes on with the phase.
+
+        >>> Phase.end.__name__
+        'end'
+        """
+        self._run.end()
+
     def ask(self, X: Any) -> Integers:
         """Return a class number, `NO_QUORUM` or `REFUSED` for each arrival.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import deal_units
-from quorate.ensemble.estimators import join_rows
+from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.learners import Deal
 from quorate.mechanisms import NO_QUORUM
 
@@ -64,6 +64,22 @@ class Seats:
         self._points.append(X.copy() if isinstance(X, np.ndarray) else X)
         self._labels.append(np.maximum(labels, NO_QUORUM))  # refused or no quorum, both are empty; proof: step 3
         self._taken += len(labels)
+
+    def since(self, taken: int) -> tuple[Any, Integers]:
+        """Return points and labels of the arrivals after the first `taken`: for the owner's files.
+
+        >>> seats = Seats(3)
+        >>> seats.take(np.array([[1.0], [2.0]]), np.array([1, -1]))
+        >>> seats.since(1)
+        (array([[2.]]), array([-1]))
+        """
+        parts, labels, start = [], [np.empty(0, dtype=np.int64)], 0
+        for X, known in zip(self._points, self._labels, strict=True):
+            if start + len(known) > taken:
+                parts.append(take_rows(X, slice(max(0, taken - start), None)))
+                labels.append(known[max(0, taken - start) :])
+            start += len(known)
+        return join_rows(parts), np.concatenate(labels)
 
     def empty(self) -> tuple[Any, Integers]:
         """Return points and labels by seat, and forget them.

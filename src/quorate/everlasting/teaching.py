@@ -1,4 +1,4 @@
-"""From a labelled set to teachers: thresholds and stumps by sorting, linear models in a batch, all else by joblib."""
+"""From a labelled set to teachers: thresholds, stumps, directions and linear models in batches, all else by joblib."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import fit_cuts
+from quorate.everlasting.directions import MeanDirection, fit_directions
 from quorate.learners import MEMORY, Deal, Teachers, batched_equivalent
 from quorate.learners.teachers import BackendName
 from quorate.predictors.concept_teachers import fit_concept_teachers
@@ -123,6 +124,8 @@ def teach(
     """
     if isinstance(estimator, Thresholds | Stumps):
         return Ensemble(fit_cuts(estimator, X, codes, deal))  # proof: step 2
+    if type(estimator) is MeanDirection and classes == 2:
+        return Ensemble(fit_directions(estimator, X, codes, deal))  # proof: step 2
     if isinstance(estimator, Concept):
         return fit_concept_teachers(estimator, X, codes, deal, n_jobs=n_jobs, backend=backend)
     if not first and batched_equivalent(estimator) is None:

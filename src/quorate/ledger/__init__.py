@@ -5,13 +5,13 @@ chain        entries that hang together by a keyed hash; verify reads them all
 store        transactions: sqlite, postgres
 witness      how far the ledger had come: what an old copy of it does not know
 change       one transaction: read, apply the rules, append, commit
-requests     ids and answers;  keys;  budget: leases
+requests     ids and answers;  keys;  budget: leases;  phases: of everlasting prediction
 ledger       all of it together;  place: where it is, moving and restoring it
 """
 
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.place import find_ledger, move, restore
-from quorate.ledger.rules import Key
+from quorate.ledger.rules import Key, Phase
 from quorate.ledger.verify import Verification
 from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal
 
@@ -21,6 +21,7 @@ __all__ = [
     "LeaseView",
     "Ledger",
     "LedgerView",
+    "Phase",
     "Refusal",
     "Verification",
     "find_ledger",

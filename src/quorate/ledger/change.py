@@ -119,8 +119,12 @@ class Change:
             (self.ledger, entry.seq, event.at, kind, canonical(body), entry.mac),
         )
         self.appended += 1
+        # An arrival uses up what its phase has paid for: an old copy must not let it arrive again.
         self.charged = (
-            self.charged or before is None or kind in ("moved", "restored") or self._state.spent > before.spent
+            self.charged
+            or before is None
+            or kind in ("moved", "restored", "phase", "arrived")
+            or self._state.spent > before.spent
         )
         self.anew = self.anew or kind == "restored"
         return entry.seq

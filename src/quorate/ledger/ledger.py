@@ -19,6 +19,7 @@ from quorate.ledger.files import folder_of, make_key, read_key
 from quorate.ledger.keys import Keys, token_of
 from quorate.ledger.notes import Notes
 from quorate.ledger.owner import is_gone, owner_name
+from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
 from quorate.ledger.rules import FORMAT, Key, State
@@ -36,7 +37,7 @@ _NO_QUORUM = -1  # as in `quorate.mechanisms`, which this folder does not know
 _ID = 16
 
 
-class Ledger(Notes):
+class Ledger(Notes, Phases):
     """What a model has spent and may spend, kept so that no crash, copy or restart gives any of it back.
 
     >>> import tempfile
@@ -104,6 +105,7 @@ class Ledger(Notes):
         answers: Sequence[Any] = (),
         requests: Sequence[Any] = (),
         run: int | None = None,
+        phase: Any = None,
     ) -> None:
         """Write the first entry, and what came with the account from another place."""
         change: Change | None = None
@@ -120,6 +122,8 @@ class Ledger(Notes):
             change.append("opened", dict(opened))
             if run is not None:
                 self._keep_run(change, run)
+            if phase is not None:
+                take_over_phase(change, *phase)
             if answers or requests:
                 take_over(change, answers, requests)
             change.write()

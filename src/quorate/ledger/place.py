@@ -8,6 +8,7 @@ from pathlib import Path
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.owner import is_gone
+from quorate.ledger.requests import forgotten_requests
 from quorate.ledger.rules import FORMAT, State, to_json
 from quorate.ledger.store import is_url, without_password
 from quorate.ledger.verify import check_chain, check_marks
@@ -105,10 +106,16 @@ def _copy(old: Ledger, new: Ledger) -> None:
         requests = change.statements.run(
             "SELECT caller, id, body, outcome " + span.format("quorate_request"), (change.ledger,)
         )
+        forgotten = forgotten_requests(change)
     kept = to_json(state)
     names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys")
+    phase = old.phase()
     new._begin(
-        {"format": FORMAT} | {name: kept[name] for name in names}, answers=answers, requests=requests, run=old.run()
+        {"format": FORMAT} | {name: kept[name] for name in names},
+        answers=answers,
+        requests=requests,
+        run=old.run(),
+        phase=None if phase is None else (*phase, forgotten),
     )
 
 

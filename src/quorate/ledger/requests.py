@@ -5,13 +5,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from quorate.errors import InProgress, QuorateError
+from quorate.errors import IdReused, InProgress, QuorateError
 from quorate.ledger.chain import digest_rows
 from quorate.ledger.change import Change
 from quorate.ledger.rules import allow
 from quorate.memory import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
 
-__all__ = ["admit", "answer_row", "keep", "pack", "recall", "request_row", "take_over", "unpack"]
+__all__ = [
+    "admit",
+    "answer_row",
+    "forget_requests",
+    "forgotten_requests",
+    "keep",
+    "note_activity",
+    "pack",
+    "recall",
+    "request_row",
+    "take_over",
+    "unpack",
+]
 
 _NAMES = 400  # values looked up in one statement
 _MINUTE = 60
@@ -126,6 +138,10 @@ def _earlier(
 ) -> Admitted | None:
     """Return the outcome of an earlier request of this id, or None where this one may take the id over."""
     body, holder, at, outcome = found
+    if outcome is None and not holder:
+        raise IdReused(
+            "this id was used in an earlier phase, whose answers are forgotten; a new request takes a new id"
+        )
     if bytes(body) != one.body:
         raise reused(one)
     if outcome is not None:
@@ -189,7 +205,7 @@ def keep(
     if new or done or body["returned"]:
         seq = change.append("answered", body)
         _write(change, seq, done)
-    _count(change, body)
+    note_activity(change, body)
     return results
 
 
@@ -246,7 +262,43 @@ def _empty(outcome: Outcome) -> bool:
     return set(outcome) == {REFUSED}
 
 
-def _count(change: Change, body: Mapping[str, Any]) -> None:
+def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) -> None:
+    """Forget what requests were and how they were answered, but not that their ids were used.
+
+    Those that were answered so far; or, from another place, those of these callers and ids.
+
+    >>> forget_requests.__name__
+    'forget_requests'
+    """
+    if ids is None:
+        change.statements.run(
+            "UPDATE quorate_request SET body = ?, outcome = NULL, seq = NULL, owner = '' "
+            "WHERE ledger = ? AND seq IS NOT NULL",
+            (b"", change.ledger),
+        )
+        return
+    change.statements.run_many(
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, NULL)",
+        [(change.ledger, caller, name, b"", change.at) for caller, name in ids],
+    )
+
+
+def forgotten_requests(change: Change) -> list[Any]:
+    """Return callers and ids of the requests that were forgotten.
+
+    >>> forgotten_requests.__name__
+    'forgotten_requests'
+    """
+    return change.statements.run(
+        "SELECT caller, id FROM quorate_request WHERE ledger = ? AND owner = '' AND outcome IS NULL", (change.ledger,)
+    )
+
+
+def note_activity(change: Change, body: Mapping[str, Any]) -> None:
+    """Add to what was answered in this minute, for the owner to look at.
+
+    >>> note_activity(None, {"answered": 0, "no_quorums": 0, "repeated": 0, "refused": 0})
+    """
     counts = [body[name] for name in ("answered", "no_quorums", "repeated", "refused")]
     if any(counts):
         change.statements.run(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuotaSpent, RateLimited
 
-__all__ = ["FORMAT", "SCOPES", "Event", "Key", "Lease", "State", "allow", "apply", "from_json", "to_json"]
+__all__ = ["FORMAT", "SCOPES", "Event", "Key", "Lease", "Phase", "State", "allow", "apply", "from_json", "to_json"]
 
 Scope = Literal["ask", "budget", "admin"]
 SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
@@ -62,6 +62,29 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of everlasting prediction: how far it has come, and hashes that prove what is kept of it elsewhere.
+
+    `met` counts its no-quorums, and is for the owner alone. `noise` is a keyed hash of its secret noises, `points` one
+    of the points in its seats, which lie in the file `seated`; `files` holds the others, with their plain hashes.
+
+    >>> Phase(number=1, seats=10, noise="ab", files={}, seated="phase-1.seats").taken
+    0
+    """
+
+    number: int
+    seats: int
+    noise: str
+    files: Mapping[str, str]
+    seated: str
+    taken: int = 0
+    met: int = 0
+    closed: bool = False
+    points: str = ""
+    lost: bool = False  # what came after this is not known any more: the phase cannot go on
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What a ledger holds: one account, what is out on lease, and the keys.
 
@@ -83,6 +106,7 @@ class State:
     keys: Mapping[str, Key] = field(default_factory=dict)
     wanted: float = 0.0  # when somebody last asked for what is out on lease
     run: str | None = None  # a keyed hash of the open run's secret noise
+    phase: Phase | None = None  # of everlasting prediction
     moved: str | None = None  # where the account went
 
 
@@ -159,6 +183,7 @@ def to_json(state: State) -> dict[str, Any]:
     kept["keys"] = [asdict(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
     # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
+    kept["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
     return kept | pairs | {"order": repr(state.order)}
 
 
@@ -174,8 +199,10 @@ def from_json(kept: Mapping[str, Any]) -> State:
         name: Lease(**{**lease, "renyi": int(lease["renyi"]), "slack": int(lease["slack"])})
         for name, lease in kept["leases"].items()
     }
-    pairs = {name: _pair(kept[name]) for name in ("capacity", "spent")}
-    return State(**{**kept, "order": float(kept["order"]), "leases": leases, "keys": _keys(kept["keys"]), **pairs})
+    made: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
+    made |= {"order": float(kept["order"]), "leases": leases, "keys": _keys(kept["keys"])}
+    made["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
+    return State(**{**kept, **made})
 
 
 def _keys(kept: Any) -> dict[str, Key]:
@@ -296,7 +323,42 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     spent = max(state.spent[0], renyi), max(state.spent[1], slack)
     if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
         raise LedgerRefused("a witness says that more was spent than there was")
-    return replace(state, spent=spent, leases={})
+    phase = None if state.phase is None else replace(state.phase, lost=True)
+    return replace(state, spent=spent, leases={}, phase=phase)
+
+
+def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
+    """Open a phase: a later one, or the same once more, which is paid for by itself."""
+    made = Phase(
+        number=int(body["number"]),
+        seats=int(body["seats"]),
+        noise=str(body["noise"]),
+        files={str(name): str(digest) for name, digest in body["files"].items()},
+        seated=str(body["seated"]),
+        points=str(body["points"]),
+    )
+    if made.number < (1 if state.phase is None else state.phase.number) or made.seats < 1:
+        raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")
+    return replace(state, phase=made)
+
+
+def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:
+    """Seat arrivals. Neither seats nor no-quorums are given back, and a phase that is closed stays so."""
+    before = state.phase
+    if before is None or before.number != int(body["phase"]) or before.lost:
+        raise LedgerRefused("arrivals belong to the phase that is open")
+    after = replace(
+        before,
+        taken=int(body["taken"]),
+        met=int(body["met"]),
+        closed=bool(body["closed"]),
+        points=str(body["points"]),
+    )
+    if not before.taken <= after.taken <= after.seats or after.met < before.met:
+        raise LedgerRefused("seats that were taken, and no-quorums that were met, are never given back")
+    if before.closed and (not after.closed or after.met != before.met):
+        raise LedgerRefused("a phase that is closed stays closed until the next one")
+    return replace(state, phase=after)
 
 
 _RULES = {
@@ -311,4 +373,6 @@ _RULES = {
     "key_revoked": _key_revoked,
     "moved": _moved,
     "restored": _restored,
+    "phase": _phase,
+    "arrived": _arrived,
 }

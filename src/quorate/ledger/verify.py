@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from quorate.errors import QuorateError
 from quorate.ledger.chain import Entry, digest_rows, link
 from quorate.ledger.change import Change, Head
+from quorate.ledger.phases import noises_of, phase_mac
 from quorate.ledger.requests import answer_row, request_row
 from quorate.ledger.rules import Event, State, apply
 from quorate.ledger.store import Statements, Store
@@ -76,6 +77,8 @@ class _Replay:
         self.ledger, self.key = ledger, key
         self.state: State | None = None
         self.macs: list[str] = []
+        self.kept = 0  # the last entry whose answers are kept
+        self.removed = 0  # the first whose answers are not, since a phase was opened that forgot those before it
 
     def add(self, entry: Entry, rows: list[bytes]) -> str | None:
         """Replay one entry, and return what is wrong with it."""
@@ -88,11 +91,24 @@ class _Replay:
             self.state = apply(self.state, entry.event)
         except (QuorateError, KeyError, TypeError, ValueError):
             return f"entry {entry.seq} is one that the rules do not allow"
+        problem = self._check_answers(entry, rows)
+        if problem is None:
+            self.macs.append(entry.mac)
+        return problem
+
+    def _check_answers(self, entry: Entry, rows: list[bytes]) -> str | None:
+        """Hold the answers that are kept against those that the entry was made with, or that were forgotten since."""
         if rows and "digest" not in entry.event.body:
             return f"answers claim to belong to entry {entry.seq}, which gave none"
+        self.kept = entry.seq if rows else self.kept
         if "digest" in entry.event.body and entry.event.body["digest"] != digest_rows(rows):
-            return f"answers of entry {entry.seq} were edited, added or removed"
-        self.macs.append(entry.mac)
+            if rows:
+                return f"answers of entry {entry.seq} were edited, added or removed"
+            self.removed = self.removed or entry.seq
+        if entry.event.kind == "phase":
+            if self.kept:
+                return f"answers of entry {self.kept} are kept, which entry {entry.seq} says are forgotten"
+            self.removed = 0
         return None
 
 
@@ -145,6 +161,8 @@ def _rows(statements: Statements, ledger: str, part: list[Entry]) -> dict[int, l
 def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str]) -> Iterator[str]:
     """Hold the account that is kept, and what lies beyond the last entry, against the entries."""
     last = len(replay.macs)
+    if replay.removed:
+        yield f"answers of entry {replay.removed} were edited, added or removed"
     if replay.state is None:
         yield "it belongs to another model, or the model's manifest was changed"
         return
@@ -168,6 +186,10 @@ def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str])
     noise = statements.run("SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (replay.ledger,))
     if replay.state.run != (run_mac(int(noise[0][0])) if noise else None):
         yield "the run's secret noise was edited or removed"
+    noises, phase = noises_of(statements, replay.ledger), replay.state.phase
+    known = None if noises is None or phase is None else phase_mac(replay.key, replay.ledger, phase.number, noises)
+    if (noises is None) != (phase is None) or (phase is not None and phase.noise != known):
+        yield "the secret noises of the phase were edited or removed"
 
 
 def check_marks(found: Verification, marks: Sequence[Mark]) -> Verification:

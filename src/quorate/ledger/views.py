@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from quorate.ledger.rules import Key, State
+from quorate.ledger.rules import Key, Phase, State
 from quorate.privacy import Budget, Cost
 
 __all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "view_of"]
@@ -71,6 +71,7 @@ class LedgerView:
     leases: tuple[LeaseView, ...]
     keys: tuple[Key, ...]
     moved: str | None
+    phase: Phase | None = None  # with its count of no-quorums: for the owner alone
 
 
 def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
@@ -94,6 +95,7 @@ def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
         leases=tuple(_leases(state)),
         keys=tuple(replace(key, hash="") for key in state.keys.values()),
         moved=state.moved,
+        phase=state.phase,
     )
 
 

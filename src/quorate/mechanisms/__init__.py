@@ -1,12 +1,15 @@
 """From ballots to an answer: one folder per mechanism, with its claim, its cost, its release and its proof."""
 
+from quorate.mechanisms.above_threshold import AboveThreshold
 from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.between_thresholds import BetweenThresholds
 from quorate.mechanisms.confident_max import ConfidentMax
+from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.dissent import Dissent
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.noisy_sum import NoisySum
+from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.relabel import Relabel, Relabelled
 from quorate.mechanisms.sharp_majority import SharpMajority
@@ -15,13 +18,16 @@ from quorate.mechanisms.stability import StabilityTest
 
 __all__ = [
     "NO_QUORUM",
+    "AboveThreshold",
     "Answers",
     "BetweenThresholds",
     "ConfidentMax",
     "Dissent",
     "ExponentialChoice",
+    "NoisyCutoff",
     "NoisyMax",
     "NoisySum",
+    "NoisyVector",
     "Quorum",
     "Relabel",
     "Relabelled",

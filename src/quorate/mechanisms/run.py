@@ -110,10 +110,11 @@ class ThresholdMechanism(ABC):
         """
         return Run(self, budget=budget, noise=system_noise)
 
-    def resume(self, budget: Budget, *, threshold_noise: int) -> "Run":
+    def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> "Run":
         """Go on with a run that was opened, and paid for, earlier: with its own secret noise and the budget that paid.
 
-        For a durable ledger, which kept both. A run that redraws its threshold cannot be resumed: open another.
+        For a durable ledger, which kept both, and how many no-quorums were `met` where that is not the budget's to say.
+        A run that redraws its threshold cannot be resumed: open another.
 
         >>> from quorate import Budget
         >>> from quorate.mechanisms import Quorum
@@ -125,7 +126,7 @@ class ThresholdMechanism(ABC):
         """
         if self.redraws:
             raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
-        return Run(self, budget=budget, noise=system_noise, threshold_noise=threshold_noise)
+        return Run(self, budget=budget, noise=system_noise, threshold_noise=threshold_noise, met=met)
 
     def answer(self, votes: Any) -> int | None:
         """Answer one query: a class index, or None for no quorum.
@@ -214,6 +215,7 @@ class Run:
         budget: Budget | None,
         noise: NoiseSource,
         threshold_noise: int | None = None,
+        met: int = 0,
     ) -> None:
         order = mechanism.order if budget is None else budget.order
         opening = mechanism.opening_cost(order)
@@ -222,7 +224,7 @@ class Run:
         self._mechanism, self._budget, self._noise = mechanism, budget, noise
         self._cost = mechanism.no_quorum_cost(order)
         self._paid = opening
-        self._left = mechanism.no_quorums
+        self._left = mechanism.no_quorums - check_count("met", met, least=0)
         self._threshold = mechanism._threshold_noise(noise) if threshold_noise is None else int(threshold_noise)
         self._lock = threading.Lock()
         self._process = process_identity()

@@ -13,30 +13,35 @@ The ledger is bound to the manifest by a fingerprint: a file that was changed, o
 holds private models: it is made for its owner's eyes alone.
 """
 
-import hashlib
-import io
-import json
-import os
-import zipfile
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate import mechanisms
 from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
-from quorate.learners import Teachers, teachers_from_arrays
 from quorate.ledger import Ledger, find_ledger
-from quorate.ledger.place import LEDGER_FILES
 from quorate.mechanisms.run import ThresholdMechanism
 from quorate.planner import Plan
 from quorate.predictors.estimate import Estimate
+from quorate.predictors.model_files import (
+    array_from,
+    check_folder,
+    checked_file,
+    digest_of,
+    from_skops,
+    manifest_text,
+    read_manifest,
+    teacher_files,
+    teachers_from,
+    to_skops,
+    with_extra,
+    write_new,
+)
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.process import check_process
 from quorate.session import Session
@@ -44,11 +49,6 @@ from quorate.session import Session
 __all__ = ["load", "save"]
 
 _FORMAT = 1
-_TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays with an index over them
-    "sklearn.metrics._dist_metrics.EuclideanDistance64",
-    "sklearn.neighbors._ball_tree.BallTree",
-    "sklearn.neighbors._kd_tree.KDTree",
-)
 _MECHANISMS = ("BetweenThresholds", "ConfidentMax", "NoisyMax", "Quorum", "SharpMajority", "SoftMajority")
 _SETTINGS = (
     "epsilon",
@@ -79,8 +79,6 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
     ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
-    from skops.io import dumps  # noqa: PLC0415  takes a second to load
-
     check_is_fitted(classifier)
     if type(classifier) is not PrivateClassifier:
         raise InvalidInput(f"only a PrivateClassifier can be saved, not a {type(classifier).__name__}")
@@ -90,45 +88,26 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
             "use aggregator='quorum'"
         )
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
+    check_folder(folder)
     session = classifier.session_
     check_process("this classifier", session.process)
     if session.ledger is not None:
         raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
-    contents = _teacher_files(session.ensemble.fitted)
-    contents["estimator.skops"] = dumps(classifier.estimator_)
-    for name, content in (extra or {}).items():
-        if name in (*contents, *LEDGER_FILES, "manifest.json") or Path(name).name != name:
-            raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
-        contents[name] = content
-    manifest = _manifest(classifier) | {
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    }
-    text = json.dumps(manifest, indent=1, default=_number).encode()
+    contents = teacher_files(session.ensemble.fitted) | {"estimator.skops": to_skops(classifier.estimator_)}
+    contents = with_extra(contents, extra)
+    text = manifest_text(_manifest(classifier), contents)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         for name, content in contents.items():
-            _write(folder / name, content)
+            write_new(folder / name, content)
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
-    make = partial(Ledger.create, folder / "ledger.sqlite", fingerprint=_fingerprint(text))
+    make = partial(Ledger.create, folder / "ledger.sqlite", fingerprint=digest_of(text))
     ledger = session.move(make)  # from here on the old session answers nothing, whatever happens next
     classifier.session_ = Session(session.ensemble, session.mechanism, ledger.budget(), ledger=ledger)
-    _write(folder / "manifest.json", text)  # last: a folder without it is no model
+    write_new(folder / "manifest.json", text)  # last: a folder without it is no model
     return folder
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a new file that its owner alone may read."""
-    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(content)
-
-
-def _number(value: Any) -> Any:
-    """Return a NumPy number as JSON takes it."""
-    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0) -> PrivateClassifier:
@@ -146,22 +125,20 @@ def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0
     quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
     folder = Path(folder)
-    try:
-        text = (folder / "manifest.json").read_bytes()
-    except OSError:
-        raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
-    ledger = find_ledger(folder, fingerprint=_fingerprint(text))
-    manifest = json.loads(text)
+    manifest, text = read_manifest(folder)
+    if "kind" in manifest:
+        raise InvalidInput(f"{folder} holds a model of another kind, {manifest['kind']!r}; quorate.load loads them all")
+    ledger = find_ledger(folder, fingerprint=digest_of(text))
     if manifest.get("format") != _FORMAT:
         raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
-    contents = {name: _checked(folder / name, digest) for name, digest in manifest["files"].items()}
+    contents = {name: checked_file(folder / name, digest) for name, digest in manifest["files"].items()}
     classifier = PrivateClassifier(
-        _from_skops(contents["estimator.skops"], trusted),
-        classes=None if manifest["classes_public"] else _array(manifest["classes"]),
+        from_skops(contents["estimator.skops"], trusted),
+        classes=None if manifest["classes_public"] else array_from(manifest["classes"]),
         **manifest["settings"],
     )
     _restore(classifier, manifest)
-    ensemble = Ensemble(_teachers(contents, trusted))
+    ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = _mechanism(manifest["mechanism"])
     classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
@@ -169,26 +146,10 @@ def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0
     return classifier
 
 
-def _fingerprint(manifest: bytes) -> str:
-    return hashlib.sha256(manifest).hexdigest()
-
-
-def _checked(path: Path, digest: str) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        raise InvalidInput(f"{path} is missing from the model") from None
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise InvalidInput(f"{path} was changed after the model was saved; it is not loaded")
-    return content
-
-
 def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
     mechanism: Any = classifier.mechanism_
     estimate = classifier.estimate_
     return {
-        "format": _FORMAT,
-        "identity": os.urandom(16).hex(),  # no two models share a fingerprint, not even equal ones
         "epsilon": classifier.epsilon_,
         "delta": classifier.delta_,
         "settings": {name: getattr(classifier, name) for name in _SETTINGS},
@@ -206,7 +167,7 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
 
 
 def _restore(classifier: PrivateClassifier, manifest: dict[str, Any]) -> None:
-    classifier.classes_ = _array(manifest["classes"])
+    classifier.classes_ = array_from(manifest["classes"])
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
     classifier.declared_, classifier.estimator_ = not manifest["classes_public"], classifier.estimator
     classifier.unit_, classifier.n_features_in_ = manifest["unit"], int(manifest["features"])
@@ -215,10 +176,6 @@ def _restore(classifier: PrivateClassifier, manifest: dict[str, Any]) -> None:
     if manifest["column_kinds"] is not None:
         classifier.column_kinds_ = manifest["column_kinds"]
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
-
-
-def _array(described: dict[str, Any]) -> NDArray[Any]:
-    return np.array(described["values"], dtype=np.dtype(described["type"]))
 
 
 def _mechanism(described: dict[str, Any]) -> Any:
@@ -231,36 +188,3 @@ def _mechanism(described: dict[str, Any]) -> Any:
     if "table" in described:
         described["table"] = tuple(described["table"])
     return kind(**described)
-
-
-def _teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
-    if isinstance(teachers, EstimatorTeachers):
-        from skops.io import dumps  # noqa: PLC0415
-
-        models, majorities = zip(*teachers.fitted, strict=True)
-        kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
-        return {"teachers.skops": dumps(kept, compression=zipfile.ZIP_DEFLATED)}
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **teachers.arrays())
-    return {"teachers.npz": file.getvalue()}
-
-
-def _teachers(contents: dict[str, bytes], trusted: list[str] | None) -> Teachers | EstimatorTeachers:
-    if "teachers.npz" in contents:
-        with np.load(io.BytesIO(contents["teachers.npz"]), allow_pickle=False) as arrays:
-            return teachers_from_arrays(dict(arrays))
-    kept = _from_skops(contents["teachers.skops"], trusted)
-    return EstimatorTeachers(list(zip(kept["models"], kept["majorities"], strict=True)), classes=kept["classes"])
-
-
-def _from_skops(content: bytes, trusted: list[str] | None) -> Any:
-    from skops.io import get_untrusted_types, loads  # noqa: PLC0415
-
-    allowed = [*_TRUSTED, *(trusted or ())]
-    unknown = set(get_untrusted_types(data=content)) - set(allowed)
-    if unknown:
-        raise InvalidInput(
-            f"the model holds types that are not known to be safe: {', '.join(sorted(unknown))}; if you know them, "
-            "name them in trusted="
-        )
-    return loads(content, trusted=allowed)

@@ -23,7 +23,7 @@ from quorate.service.metrics import CONTENT_TYPE, Metrics
 from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
 from quorate.service.pages import CONTENT_SECURITY_POLICY, dashboard_page, docs_page
-from quorate.service.reading import Verifier, budget_document, budget_figures, model_view, read_budget
+from quorate.service.reading import Verifier, budget_document, budget_figures, model_view, owns, read_budget
 from quorate.service.routes import ROUTES, find_route
 from quorate.service.settings import Settings
 
@@ -137,6 +137,9 @@ class Service:
     async def _on_infer(self, call: Call) -> Answer:
         return await self._infer(call)
 
+    async def _on_feed(self, call: Call) -> Answer:
+        return await self._infer.feed(call)
+
     async def _on_live(self, call: Call) -> Answer:
         return json_answer({"live": True})
 
@@ -158,13 +161,13 @@ class Service:
 
     async def _on_budget(self, call: Call) -> Answer:
         model = _named(call)
-        return json_answer(budget_document(model, await read_budget(model)))
+        return json_answer(budget_document(model, await read_budget(model), owner=owns(call.caller)))
 
     async def _on_metrics(self, call: Call) -> Answer:
         budgets = {}
         for name in call.known:
             with contextlib.suppress(LedgerRefused, Refused):  # no figures for a ledger that cannot be read
-                budgets[name] = budget_figures(await read_budget(self.models[name]))
+                budgets[name] = budget_figures(self.models[name], await read_budget(self.models[name]))
         text = await asyncio.to_thread(self.metrics.exposed, budgets, models=list(call.known))
         return Answer(200, text, [(b"content-type", CONTENT_TYPE.encode())])
 

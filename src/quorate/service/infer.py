@@ -9,6 +9,7 @@ function of the request and the answers: an id that is sent again with the same 
 from typing import Any
 
 from quorate.errors import QuorateError
+from quorate.everlasting import Feed
 from quorate.service.calls import Answer, Call, refusal_answer
 from quorate.service.codec import check_id, read_request, request_digest, write_response
 from quorate.service.errors import Refused, code_of
@@ -38,6 +39,27 @@ class Infer:
 
     async def __call__(self, call: Call) -> Answer:
         """Answer a call, or refuse it."""
+        return await self._asked(call, Request)
+
+    async def feed(self, call: Call) -> Answer:
+        """Give points to an everlasting model with a pool, as the owner alone may. Nothing is told about them.
+
+        >>> Infer.feed.__name__
+        'feed'
+        """
+        if not self._settings.keys:
+            raise Refused(
+                "forbidden", "feeding a model takes a key with the scope 'admin', and this server has no keys"
+            )
+        assert call.model is not None
+        if not getattr(call.model.session, "takes_feed", False):
+            raise Refused("invalid_input", "only an everlasting model that was fitted with refresh='pool' is fed")
+        answer = await self._asked(call, Feed)
+        if answer.status == 200:
+            answer.body, answer.headers = b'{"fed":%d}' % answer.rows, [_JSON]
+        return answer
+
+    async def _asked(self, call: Call, kind: type[Request]) -> Answer:
         model = call.model
         assert model is not None
         if call.headers.get(b"content-encoding", b"identity").lower() != b"identity":
@@ -47,7 +69,7 @@ class Infer:
         body = await call.body(limit=self._settings.body_limit, seconds=self._settings.body_seconds)
         request = read_request(body, header_length, names=model.inputs.names, row_limit=self._settings.row_limit)
         X, chosen = model.queries(request)
-        asked = Request(
+        asked = kind(
             X,
             caller=call.caller.id,
             id=key or request.id or None,
@@ -57,6 +79,8 @@ class Infer:
         try:
             result = await model.groups.ask(asked, rows=len(X))
             answer = self._written(model, request.id, result, chosen)
+            if answer.status == 200 and kind is Request:
+                self._count(model, result)
             await departure.wait()
         finally:
             departure.cancel()
@@ -70,14 +94,19 @@ class Infer:
             return refusal_answer(Refused(code_of(result)))
         labels, refused = result.labels, result.refused
         body, length = write_response(model.name, id, model.outputs.written(labels, refused, chosen))
-        left_out = int(refused.sum())
-        answered = int((labels >= 0).sum())
-        self._metrics.rows(model.name, "answered", answered)
-        self._metrics.rows(model.name, "no_quorum", len(labels) - answered - left_out)
-        self._metrics.rows(model.name, "refused", left_out)
         if length is None:
             return Answer(200, body, [_JSON])
         return Answer(200, body, [_BINARY, (b"inference-header-content-length", b"%d" % length)])
+
+    def _count(self, model: Model, result: Any) -> None:
+        labels, refused = result.labels, int(result.refused.sum())
+        if model.progress is not None:  # whoever reads metrics must not learn how many no-quorums there were
+            self._metrics.rows(model.name, "asked", len(labels))
+            return
+        answered = int((labels >= 0).sum())
+        self._metrics.rows(model.name, "answered", answered)
+        self._metrics.rows(model.name, "no_quorum", len(labels) - answered - refused)
+        self._metrics.rows(model.name, "refused", refused)
 
 
 def _header_length(headers: dict[bytes, bytes]) -> int | None:

@@ -1,7 +1,8 @@
 """Numbers for Prometheus. Over several worker processes they are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
 
-What was answered is counted by model and outcome, refusals by code, times in whole paces. The budget is read from the
-ledgers when it is asked for. A caller sees the models that its key may read.
+What was answered is counted by model and outcome, refusals by code, times in whole paces; of an everlasting model only
+how much was asked, for its count of no-quorums is nobody's but the owner's. The budget is read from the ledgers when it
+is asked for. A caller sees the models that its key may read.
 """
 
 import os
@@ -36,7 +37,7 @@ class Metrics:
             ("route", "model", "status", "code"), registry=self._registry,
         )  # fmt: skip
         self._queries = Counter(
-            "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused.",
+            "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused; or asked, whatever it was.",
             ("model", "outcome"), registry=self._registry,
         )  # fmt: skip
         self._seconds = Histogram(
@@ -82,10 +83,14 @@ class Metrics:
         return child
 
 
-_HELP = {
-    "left": "Share of the privacy budget that is not charged; leased counts as charged.",
-    "spent_epsilon": "Epsilon of everything charged so far.",
-    "epsilon": "Epsilon allowed in all.",
+_GAUGES = {
+    "left": ("quorate_budget_left", "Share of the privacy budget that is not charged; leased counts as charged."),
+    "spent_epsilon": ("quorate_budget_spent_epsilon", "Epsilon of everything charged so far."),
+    "epsilon": ("quorate_budget_epsilon", "Epsilon allowed in all."),
+    "phase": ("quorate_phase", "The phase of an everlasting model."),
+    "seats": ("quorate_seats", "How many arrivals the phase has."),
+    "seats_taken": ("quorate_seats_taken", "How many of them have come."),
+    "drift": ("quorate_drift", "Share of the public probe that is answered otherwise than in phase 1."),
 }
 
 
@@ -102,8 +107,8 @@ class _Seen:
             seen = Metric(family.name, family.documentation, family.type)
             seen.samples = [one for one in family.samples if one.labels.get("model", "") in {"", *self._models}]
             yield seen
-        for figure, help_text in _HELP.items():
-            gauge = GaugeMetricFamily(f"quorate_budget_{figure}", help_text, labels=["model"])
+        for figure, (name, help_text) in _GAUGES.items():
+            gauge = GaugeMetricFamily(name, help_text, labels=["model"])
             for model, figures in self._budgets.items():
                 if figure in figures and model in self._models:
                     gauge.add_metric([model], figures[figure])

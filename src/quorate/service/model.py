@@ -67,6 +67,16 @@ class Model:
             queue_limit=queue_limit,
         )
 
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind.
+
+        >>> import numpy as np
+        >>> from quorate.service.inputs import MatrixInput
+        >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).progress
+        """
+        return getattr(self.session, "progress", None)
+
     def metadata(self) -> dict[str, Any]:
         """Return the model's metadata as the protocol has it.
 

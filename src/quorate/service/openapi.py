@@ -93,7 +93,7 @@ def _error_schema() -> dict[str, Any]:
 
 
 def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) -> dict[str, Any]:
-    asks = route.handler == "infer"
+    asks = route.handler in ("infer", "feed")
     codes = [*(_ASKED if asks else ()), "internal"]
     if "{name}" in route.template:
         codes.append("unknown_model")

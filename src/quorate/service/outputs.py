@@ -2,7 +2,7 @@
 
     label     the class: BYTES, INT64, FP64 or BOOL, as the classes are
     index     INT64: the number of the class among the sorted classes, -1 for no quorum, -2 for refused
-    outcome   BYTES: answered, no_quorum or refused (the budget ended before this query)
+    outcome   BYTES: answered, no_quorum or refused (the budget ended before this query, or its phase is closed)
 
 Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
 false; read `outcome` first. Responses are not padded: whoever asks is told the outcome anyway, and nobody else reads

@@ -16,7 +16,7 @@ from quorate.service.errors import PROBLEMS, Refused
 from quorate.service.model import Model
 from quorate.service.pages import ModelView
 
-__all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "read_budget"]
+__all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "owns", "read_budget"]
 
 _DAY = 24 * 3600.0
 _VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
@@ -75,33 +75,43 @@ async def read_budget(model: Model) -> Any:
     return await asyncio.to_thread(model.ledger.view)
 
 
-def budget_document(model: Model, view: Any) -> dict[str, Any]:
-    """Return a view as a document for programs.
+def owns(caller: Caller) -> bool:
+    """Return whether this is the owner, who may see how many no-quorums there were: nobody is without a key.
+
+    >>> from quorate.service.auth import OWNER
+    >>> owns(OWNER), owns(Caller("a1", frozenset({"admin"})))
+    (False, True)
+    """
+    return bool(caller.id) and caller.may("admin")
+
+
+def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str, Any]:
+    """Return a view as a document for programs. Of an everlasting model clients see what does not move with its count.
 
     >>> from types import SimpleNamespace as Some
     >>> view = Some(epsilon=1.0, delta=1e-6, order=8.0, left=0.5, spent_epsilon=0.4, entries=3, head="ab", leases=[])
-    >>> budget_document(Some(name="m", claim="private"), view)["left"]
+    >>> budget_document(Some(name="m", claim="private", progress=None), view)["left"]
     0.5
     """
-    return {
-        "model": model.name,
-        "claim": model.claim,
-        "epsilon": view.epsilon,
-        "delta": view.delta,
-        "spent_epsilon": view.spent_epsilon,
-        "left": view.left,
-        "leased": sum(lease.share for lease in view.leases),
-        "ledger": {"entries": view.entries, "head": view.head},
-    }
+    known = {"model": model.name, "claim": model.claim, "epsilon": view.epsilon, "delta": view.delta}
+    ledger = {"ledger": {"entries": view.entries, "head": view.head}}
+    if model.progress is not None:
+        own = {"no_quorums": model.session.no_quorums} | ledger if owner else {}
+        return known | model.progress | own
+    spent = {"spent_epsilon": view.spent_epsilon, "left": view.left}
+    return known | spent | {"leased": sum(lease.share for lease in view.leases)} | ledger
 
 
-def budget_figures(view: Any) -> Mapping[str, float]:
+def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
     """Return the figures of a view for Prometheus.
 
     >>> from types import SimpleNamespace as Some
-    >>> budget_figures(Some(left=0.5, spent_epsilon=0.4, epsilon=1.0))
+    >>> budget_figures(Some(progress=None), Some(left=0.5, spent_epsilon=0.4, epsilon=1.0))
     {'left': 0.5, 'spent_epsilon': 0.4, 'epsilon': 1.0}
     """
+    if model.progress is not None:
+        shown = {name: model.progress[name] for name in ("phase", "seats", "seats_taken", "drift")}
+        return {"epsilon": view.epsilon} | {name: value for name, value in shown.items() if value is not None}
     return {"left": view.left, "spent_epsilon": view.spent_epsilon, "epsilon": view.epsilon}
 
 
@@ -112,14 +122,21 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
     True
     """
     shown: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
+    told = model.progress is None or owns(caller)
     try:
         view = await read_budget(model)
+        if not told:
+            view = dataclasses.replace(view, phase=None, entries=0, head="")
         shown["view"] = view if caller.may("admin") else dataclasses.replace(view, keys=())
-        shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY)
+        shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY) if told else []
         if caller.may("admin"):
             shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
-        shown["verification"] = await verifier.verification(model.name, model.ledger.verify)
+        found = await verifier.verification(model.name, model.ledger.verify)
+        shown["verification"] = found if told or found is None else dataclasses.replace(found, entries=0, head="")
     except LedgerRefused as error:  # the page says so; the other models have theirs
         why = str(error) if caller.may("admin") else PROBLEMS["ledger_refused"].sentence
         shown |= {"view": None, "verification": Verification(entries=0, head="", problems=(why,))}
+    if model.progress is not None:
+        shown["progress"] = model.progress
+        shown["no_quorums"] = model.session.no_quorums if told else None
     return ModelView(name=model.name, claim=model.claim, requests_url=f"/v2/models/{model.name}/infer", **shown)

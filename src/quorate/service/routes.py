@@ -29,6 +29,9 @@ ROUTES = (
     Route("/v2/models/{name}/ready", "GET", "model_ready", "", "Health", "Whether a model answers"),
     Route("/budget/{name}", "GET", "budget", "budget", "Owner", "What a model may spend, has spent and has left"),
     Route("/metrics", "GET", "metrics", "budget", "Owner", "Numbers for Prometheus"),
+    Route(
+        "/feed/{name}", "POST", "feed", "admin", "Owner", "Give an everlasting model points that teach its next phase"
+    ),
     Route("/docs", "GET", "docs", None, "Description", "This description, as a page"),
     Route("/openapi.json", "GET", "openapi", None, "Description", "This description, as an OpenAPI document"),
     Route("/", "GET", "dashboard", "budget", "Owner", "The dashboard: budgets, answers, keys, refusals, ledgers"),

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from quorate.errors import InvalidInput, QuorateError
-from quorate.predictors import load
+from quorate.models import load
 from quorate.service.app import Service, make_app
 from quorate.service.logs import Log
 from quorate.service.model import Model

@@ -134,6 +134,19 @@ class NoisyCutoff:
         """
         return CutoffRun(self, noise=system_noise)
 
+    def resume(self, *, limit: int, met: int, closed: bool) -> "CutoffRun":
+        """Go on with a phase whose limit was drawn earlier, and that has met so many no-quorums since.
+
+        For a durable ledger, which kept all three. Each arrival has fresh noise of its own: nothing else is carried on.
+
+        >>> cutoff = NoisyCutoff(epsilon=0.1, allowed=300, spread=150)
+        >>> cutoff.resume(limit=cutoff.open().limit, met=3, closed=False).met
+        3
+        """
+        if not (self.allowed <= limit <= self.most and 0 <= met <= self.most):
+            raise InvalidInput("the limit and the no-quorums met must be those of a phase of this cutoff")
+        return CutoffRun(self, noise=system_noise, limit=limit, met=met, closed=closed)
+
 
 class CutoffRun:
     """The cutoff of one phase. Holds its secret limit and count: cannot be copied, printed or pickled.
@@ -145,10 +158,18 @@ class CutoffRun:
 
     __slots__ = ("_closed", "_cutoff", "_limit", "_met", "_noise", "_process")
 
-    def __init__(self, cutoff: NoisyCutoff, *, noise: NoiseSource) -> None:
+    def __init__(
+        self,
+        cutoff: NoisyCutoff,
+        *,
+        noise: NoiseSource,
+        limit: int | None = None,
+        met: int = 0,
+        closed: bool = False,
+    ) -> None:
         self._cutoff, self._noise = cutoff, noise
-        self._limit = cutoff.allowed + self._steps()
-        self._met, self._closed = 0, False
+        self._limit = cutoff.allowed + self._steps() if limit is None else limit
+        self._met, self._closed = met, closed
         self._process = process_identity()
 
     def _steps(self) -> int:
@@ -166,6 +187,24 @@ class CutoffRun:
         False
         """
         return self._closed
+
+    @property
+    def met(self) -> int:
+        """How many no-quorums there have been: for the owner alone.
+
+        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().met
+        0
+        """
+        return self._met
+
+    @property
+    def limit(self) -> int:
+        """The secret limit, for the owner's ledger and for nobody: who knows it sees how close the phase is to its end.
+
+        >>> 300 <= NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().limit <= 450
+        True
+        """
+        return self._limit
 
     def admit(self, no_quorum: Any) -> int:
         """Return how many of these arrivals, in order, come before the phase closes; the outcomes of the rest are void.

@@ -34,12 +34,41 @@ def _shown(model: ModelView, at: float) -> dict[str, Any]:
     """Return everything the template needs to show one model: texts and shares, nothing to compute."""
     made = {
         "view": model,
-        "guarantee": f"All answers of this model, taken together, are {model.claim}.",
+        "guarantee": _guarantee(model),
+        "phase": None if model.progress is None else _phase(model.progress, model.no_quorums),
         "problems": () if model.verification is None else model.verification.problems,
         "verified": model.verification,
         "readable": model.view is not None,
     }
     return made if model.view is None else made | _of_ledger(model, model.view, at)
+
+
+def _guarantee(model: ModelView) -> str:
+    if model.progress is not None:  # a claim of whole sentences
+        return f"{model.claim[:1].upper()}{model.claim[1:]}"
+    return f"All answers of this model, taken together, are {model.claim}."
+
+
+def _phase(progress: Mapping[str, Any], no_quorums: int | None) -> dict[str, Any]:
+    """Return the section of an everlasting model. What is in it for everybody does not move with the no-quorums."""
+    share = progress["seats_taken"] / progress["seats"]
+    drift = "no probe was given" if not progress["probe"] else "nothing to compare yet"
+    if progress["drift"] is not None:
+        drift = f"{100 * progress['drift']:.2f}% of {figure(progress['probe'])} probe points"
+    cards = {
+        "phase": figure(progress["phase"]),
+        "seats taken": f"{figure(progress['seats_taken'])} of {figure(progress['seats'])}",
+        "answered otherwise than in phase 1": drift,
+    }
+    if no_quorums is not None:
+        cards["no quorums in this phase (yours alone)"] = figure(no_quorums)
+    return {
+        "share": share,
+        "percent": f"{100 * share:.1f}",
+        "closed": progress["closed"],
+        "cards": [{"name": name, "shown": shown} for name, shown in cards.items()],
+        "owner": no_quorums is not None,
+    }
 
 
 def _of_ledger(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a page may show of a model: its promise, its account and its traffic. Nothing private can stand here."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quorate.ledger import Activity, LedgerView, Refusal, Verification
@@ -14,11 +14,12 @@ class ModelView:
     """One model on the dashboard: its claim, and what its ledger says.
 
     `view` is None where the ledger cannot be read: the problems of `verification` then say why. `verification` is None
-    until the whole ledger has been read; `requests_url` is where queries are sent.
+    until the whole ledger has been read; `requests_url` is where queries are sent. `progress` is the phase of an
+    everlasting model, and `no_quorums` its count, for its owner alone: None for whoever may not see it.
 
     >>> fields = ModelView.__dataclass_fields__
     >>> list(fields)
-    ['name', 'claim', 'view', 'activity', 'refusals', 'verification', 'requests_url']
+    ['name', 'claim', 'view', 'activity', 'refusals', 'verification', 'requests_url', 'progress', 'no_quorums']
     """
 
     name: str
@@ -28,3 +29,5 @@ class ModelView:
     refusals: "list[Refusal]"
     verification: "Verification | None"
     requests_url: str
+    progress: "dict[str, Any] | None" = None
+    no_quorums: int | None = None

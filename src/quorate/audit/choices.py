@@ -1,0 +1,110 @@
+"""The game on a choice among hypotheses: one record's label changed, where it moves two candidates apart."""
+
+from typing import Any
+
+import numpy as np
+
+from quorate.audit.bounds import expected_lower_bound
+from quorate.audit.games import attempts_at, laws_of
+from quorate.audit.plays import PlayNoise
+from quorate.audit.verdict import CONFIDENCE, Attacks, Verdict, audit, settled
+from quorate.concepts import Tally, Thresholds
+from quorate.mechanisms import ExponentialChoice, Relabel, SoftMajority
+
+__all__ = ["audit_choice", "audit_relabel"]
+
+_RECORDS = 40
+_MOST_CHOICES, _MOST_RELABELLED = 100_000, 10_000  # plays: each is drawn exactly, one at a time, in 50 to 300 us
+_RELABEL_ROWS, _INNER = 3, 4.0
+
+
+@audit.register(ExponentialChoice)
+def audit_choice(
+    target: ExponentialChoice,
+    *,
+    plays: int = 1_000_000,
+    confidence: float = CONFIDENCE,
+    attacks: Attacks = "auto",
+    seed: int = 0,
+) -> Verdict:
+    """Choose between "all 0" and "all 1" on records of which one changes its label, and return the verdict.
+
+    Every choice is drawn by the real code, one at a time, so that plays end at a hundred thousand.
+
+    >>> audit_choice(ExponentialChoice(epsilon=1.0, sensitivity=1), plays=500, confidence=0.9).violated
+    False
+    """
+    plays = min(plays, _MOST_CHOICES)
+    rate = float(target.rate)
+    laws = [_choice_law(rate, zeros, _RECORDS) for zeros in range(_RECORDS + 1)]
+    pairs = [(zeros, zeros + target.sensitivity) for zeros in range(_RECORDS + 1 - target.sensitivity)]
+    zeros, more = max(
+        pairs,
+        key=lambda pair: expected_lower_bound(
+            laws[pair[0]], laws[pair[1]], delta=0.0, confidence=confidence, plays=plays
+        ),
+    )
+    law = laws_of(laws[zeros], laws[more])
+    noise, claims = PlayNoise(seed), [(target.epsilon(), 0.0)]
+    first, second = (_choices(target, _tally(count), plays, noise) for count in (zeros, more))
+    attack = f"{zeros} or {more} of {_RECORDS} records labelled 0, two candidates"
+    found = attempts_at(claims, first, second, attack=attack, confidence=confidence, law=law)
+    not_tested = "more than two candidates, several choices in a row, and candidates that depend on the records"
+    return settled("ExponentialChoice", found, plays=plays, confidence=confidence, not_tested=not_tested)
+
+
+@audit.register(Relabel)
+def audit_relabel(
+    target: Relabel,
+    *,
+    plays: int = 1_000_000,
+    confidence: float = CONFIDENCE,
+    attacks: Attacks = "auto",
+    seed: int = 0,
+) -> Verdict:
+    """Relabel a few rows of which one changes point and label, ask a soft majority of the new labels, and judge that.
+
+    The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both.
+
+    >>> audit_relabel(Relabel(concept=Thresholds(), kappa=1.0), plays=300, confidence=0.9).violated
+    False
+    """
+    plays, noise = min(plays, _MOST_RELABELLED), PlayNoise(seed)
+    features = target.concept.features
+    worlds = [([0.0, 1.0, 2.0], [0, 0, 0]), ([0.0, 1.0, 3.0], [0, 0, 1])]
+    inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)
+    seen = []
+    for points, labels in worlds:
+        X = np.repeat(np.array(points)[:, np.newaxis], features or 1, axis=1)
+        votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(plays)])
+        seen.append(inner._answers(votes, None, noise).labels)
+    claims = [(target.epsilon(_INNER), 0.0)]
+    attack = f"one of {_RELABEL_ROWS} rows replaced, then a soft majority of epsilon {_INNER}"
+    found = attempts_at(claims, *seen, attack=attack, confidence=confidence)
+    not_tested = (
+        "other classes of hypotheses, more rows, other mechanisms on the new labels, unlabelled rows; the term of "
+        "relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
+    )
+    return settled("Relabel", found, plays=plays, confidence=confidence, not_tested=not_tested)
+
+
+def _tally(zeros: int) -> Tally:
+    labels = [0] * zeros + [1] * (_RECORDS - zeros)
+    return Thresholds().dichotomies([1.0]).tally([1.0] * _RECORDS, labels)
+
+
+def _choice_law(rate: float, zeros: int, records: int) -> np.ndarray:
+    """Return the law of (all 0, all 1), which make `records - zeros` and `zeros` mistakes."""
+    weights = np.exp(-rate * (np.array([records - zeros, zeros]) - min(zeros, records - zeros)))
+    return np.asarray(weights / weights.sum())
+
+
+def _choices(target: ExponentialChoice, tally: Tally, plays: int, noise: PlayNoise) -> np.ndarray:
+    chosen = (target._choose(tally, None, noise) for _ in range(plays))
+    return np.array([hypothesis.cut < 1.0 for hypothesis in chosen], dtype=np.int64)  # type: ignore[attr-defined]
+
+
+def _relabelled_votes(target: Relabel, X: np.ndarray, labels: Any, noise: PlayNoise) -> list[int]:
+    made = target._relabel(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
+    ones = int((made.labels == 1).sum())
+    return [len(labels) - ones, ones]

@@ -1,0 +1,189 @@
+"""Deterministic replay: the same entropy tape on neighbouring data sets.
+
+Where every random draw is the same, what differs between two data sets that differ in one unit is what that unit does.
+It may change the ballots of one teacher, and through them answers that are charged. It may change nothing else: not
+the classes, the plan, the claim, an error, the cost, nor how much randomness is asked for before the first answer that
+differs. A replay says nothing about how likely an answer is: that is what the games are for.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from quorate.audit.plays import PlayNoise
+from quorate.errors import InvalidInput, QuorateError
+from quorate.mechanisms.query import system_noise
+
+__all__ = ["Replay", "entropy_tape", "fitted_ensemble", "replay"]
+
+_PUBLIC = ("classes_", "teachers_", "claim_", "mechanism_", "n_features_in_", "plan_", "terms_", "phase_", "progress_")
+_LAWS = ("laplace", "gaussian", "words", "bernoulli_exp", "choice")
+_alone = threading.Lock()
+
+Data = tuple[Any, Any]
+Draw = tuple[str, int]
+
+
+@contextmanager
+def entropy_tape(seed: int) -> Iterator[list[Draw]]:
+    """Take the system's randomness and all noise of this process from a seed, and give the list of what was drawn.
+
+    For audits alone: while it lasts, nothing that this process answers protects anybody.
+
+    >>> from quorate.mechanisms import SoftMajority
+    >>> soft = SoftMajority(teachers=2, epsilon=0.1)
+    >>> def twenty():
+    ...     with entropy_tape(7):
+    ...         return soft.answers([[1, 1]] * 20).labels.tolist()
+    >>> twenty() == twenty()
+    True
+    """
+    noise, drawn = PlayNoise(seed), list[Draw]()
+    generator = np.random.default_rng([seed, 1])
+
+    def urandom(size: int) -> bytes:
+        drawn.append(("urandom", size))
+        return generator.bytes(size)
+
+    def taped(law: str) -> Callable[..., Any]:
+        def draw(*arguments: Any) -> Any:
+            drawn.append((law, int(arguments[-1]) if law != "choice" else len(arguments[0])))
+            if law == "bernoulli_exp":
+                return generator.random(arguments[1]) < np.exp(-float(arguments[0]))
+            return getattr(noise, law)(*arguments)
+
+        return draw
+
+    if not _alone.acquire(blocking=False):
+        raise InvalidInput("an entropy tape is running in this process already; end it first")
+    true_urandom = os.urandom
+    try:
+        os.urandom = urandom
+        for law in _LAWS:
+            setattr(system_noise, law, taped(law))  # an attribute of the object hides the method of its class
+        yield drawn
+    finally:
+        os.urandom = true_urandom
+        for law in _LAWS:
+            vars(system_noise).pop(law, None)
+        _alone.release()
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What differed between two data sets on one tape; `forbidden` says in words what must not have.
+
+    >>> Replay(teachers_changed=1, ballots_changed=3, answers_changed=0, forbidden=()).sound
+    True
+    """
+
+    teachers_changed: int
+    ballots_changed: int
+    answers_changed: int
+    forbidden: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing differed that must not.
+
+        >>> Replay(2, 5, 0, ("the ballots of 2 teachers differ",)).sound
+        False
+        """
+        return not self.forbidden
+
+
+@dataclass
+class _Seen:
+    """One run: what everybody sees, what the owner sees, and the draws made by the time of each."""
+
+    public: dict[str, str]
+    ballots: np.ndarray
+    answers: list[tuple[str, int, str]]  # answer, draws so far, cost so far
+    drawn: list[Draw]
+    fitted_after: int
+
+
+def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0) -> Replay:
+    """Fit and ask on two neighbouring data sets with one tape, and return what differed.
+
+    `make` is an unfitted predictor, or a function that makes one. Queries are asked one by one, until an answer
+    differs: from there on all that follows may.
+
+    >>> from quorate import PrivateClassifier
+    >>> X, y = np.arange(200.0)[:, np.newaxis], np.arange(200) % 2
+    >>> other = y.copy()
+    >>> other[0] = 1
+    >>> made = PrivateClassifier(epsilon=2.0, teachers=100, queries=4, aggregator="noisy_max", classes=[0, 1])
+    >>> replay(made, (X, y), (X, other), [[3.0], [90.0]]).forbidden
+    ()
+    """
+    one, other = (_run(make, data, np.asarray(queries), seed) for data in (first, second))
+    forbidden = [
+        f"{name} is {one.public.get(name)} on one data set and {other.public.get(name)} on the other"
+        for name in sorted({*one.public, *other.public})
+        if one.public.get(name) != other.public.get(name)
+    ]
+    teachers, ballots = 0, 0
+    if one.ballots.shape != other.ballots.shape:
+        forbidden.append("the number of teachers or of queries they vote on differs")
+    else:
+        differ = one.ballots != other.ballots
+        teachers, ballots = int(differ.any(axis=0).sum()), int(differ.sum())
+        if teachers > 1:
+            forbidden.append(f"the ballots of {teachers} teachers differ, and of one they may")
+    if one.drawn[: one.fitted_after] != other.drawn[: other.fitted_after]:
+        forbidden.append("fitting asks for other randomness")
+    changed = 0
+    for place, (mine, theirs) in enumerate(zip(one.answers, other.answers, strict=False)):
+        if mine[0] != theirs[0]:
+            changed = sum(a[0] != b[0] for a, b in zip(one.answers, other.answers, strict=False))
+            break
+        if one.drawn[: mine[1]] != other.drawn[: theirs[1]]:
+            forbidden.append(f"query {place} asks for other randomness, though all answers so far are the same")
+            break
+        if mine[2] != theirs[2]:
+            forbidden.append(f"query {place} costs something else, though all answers so far are the same")
+            break
+    return Replay(teachers, ballots, changed, tuple(forbidden))
+
+
+def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
+    with entropy_tape(seed) as drawn:
+        made = make() if callable(make) else clone(make)
+        try:
+            made.fit(*data)
+        except QuorateError as error:  # a refusal is seen by everybody
+            return _Seen({"refusal": f"{type(error).__name__}: {error}"}, np.zeros((0, 0)), [], drawn, len(drawn))
+        after = len(drawn)
+        public = {name: repr(getattr(made, name)) for name in _PUBLIC if hasattr(made, name)}
+        ballots = np.asarray(fitted_ensemble(made).fitted.ballots(queries))
+        answers = []
+        for query in queries:
+            try:
+                seen = repr(made.predict(query[np.newaxis]).tolist())
+            except QuorateError as error:
+                seen = f"{type(error).__name__}: {error}"
+            spent = repr(made.budget_.spent()) if hasattr(made, "budget_") else ""
+            answers.append((seen, len(drawn), spent))
+        return _Seen(public, ballots, answers, drawn, after)
+
+
+def fitted_ensemble(made: Any) -> Any:
+    """Return the teachers of a fitted predictor: its session's, or those of its phase.
+
+    >>> fitted_ensemble(object())
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
+    """
+    for holder in ("session_", "_phase"):
+        ensemble = getattr(getattr(made, holder, None), "ensemble", None)
+        if ensemble is not None:
+            return ensemble
+    raise InvalidInput(f"a replay looks at predictors with an ensemble, not at {type(made).__name__}")

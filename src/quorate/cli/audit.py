@@ -1,0 +1,155 @@
+"""`quorate audit`: attack the claims, replay the predictors, catch the planted bugs, and say what came closest."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from quorate.errors import InvalidInput
+
+__all__ = ["run_audit"]
+
+
+def run_audit(
+    names: Sequence[str] = (),
+    *,
+    plays: int = 1_000_000,
+    confidence: float = 1 - 1e-9,
+    planted: bool = False,
+    report: Path | None = None,
+    as_json: bool = False,
+    repeat: int = 0,
+) -> int:
+    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed.
+
+    >>> run_audit(["noisy_count"], plays=2000, as_json=True)
+    {"verdicts": [{"name": "noisy_count", "target": "NoisyCount", ...
+    0
+    """
+    from quorate.audit import audit
+    from quorate.audit.targets import REPLAYS, TARGETS, make_target, run_replay
+
+    if report is not None:
+        _check_report(report)
+    console = Console(stderr=True, quiet=as_json)
+    games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
+    made = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
+    verdicts, replays = {}, {}
+    for name, target in made.items():
+        with console.status(f"attacking {name.replace('_', ' ')}"):
+            verdicts[name] = audit(target, plays=plays, confidence=confidence, seed=repeat)
+    for name in [name for name in REPLAYS if not names or name in names]:
+        with console.status(f"replaying {name.replace('_', ' ')}"):
+            replays[name] = run_replay(name, seed=repeat)
+    bugs = _planted(plays, repeat, console) if planted else []
+    if as_json:
+        print(json.dumps(_as_dict(verdicts, replays, bugs)))
+    else:
+        _show(Console(), verdicts, replays, bugs)
+    if report is not None:
+        _write(report, verdicts, replays, bugs)
+    failed = [verdict.violated for verdict in verdicts.values()] + [not one.sound for one in replays.values()]
+    return int(any(failed) or any(not bug["caught"] or not bug["twin_cleared"] for bug in bugs))
+
+
+def _check_report(report: Path) -> None:
+    from quorate.report import check_installed
+
+    check_installed()
+    if not report.parent.is_dir():
+        raise InvalidInput(f"the folder {str(report.parent)!r} for the report does not exist; make it first")
+
+
+def _planted(plays: int, repeat: int, console: Console) -> list[dict[str, Any]]:
+    """Attack every planted bug and its sound twin."""
+    from quorate.audit.planted import PLANTED
+
+    bugs = []
+    for bug in PLANTED:
+        with console.status(f"catching {bug.name.replace('_', ' ')}"):
+            caught, twin = bug.catch(plays, seed=repeat), bug.clear(plays, seed=repeat)
+        bugs.append(
+            {
+                "name": bug.name,
+                "what": bug.what,
+                "by": bug.by,
+                "attack": caught.attack,
+                "evidence": caught.evidence,
+                "caught": bool(caught.found),
+                "twin_cleared": not twin.found,
+            }
+        )
+    return bugs
+
+
+def _as_dict(verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "verdicts": [
+            {
+                "name": name,
+                "target": one.target,
+                "claim": {"epsilon": one.claim[0], "delta": one.claim[1]},
+                "lower_bound": one.lower_bound,
+                "ratio": one.ratio,
+                "exact": one.exact,
+                "attack": one.attack,
+                "plays": one.plays,
+                "confidence": one.confidence,
+                "not_tested": one.not_tested,
+                "violated": one.violated,
+            }
+            for name, one in verdicts.items()
+        ],
+        "replays": [{"name": name, "sound": one.sound, **vars(one)} for name, one in replays.items()],
+        "planted": bugs,
+    }
+
+
+def _show(console: Console, verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[str, Any]]) -> None:
+    number = {"justify": "right", "no_wrap": True}
+    table = Table(
+        Column("claim of", no_wrap=True),
+        *(Column(head, **number) for head in ("epsilon", "at delta", "shown", "exact", "ratio")),
+        Column("the attack that came closest"),
+        title="Claims, and what attacks showed",
+    )
+    for name, one in verdicts.items():
+        exact = "-" if one.exact is None else f"{one.exact:.3f}"
+        ratio = f"[bold red]{one.ratio:.3f}[/bold red]" if one.violated else f"{one.ratio:.3f}"
+        claim = f"{one.claim[0]:.3f}", f"{one.claim[1]:g}"
+        table.add_row(name, *claim, f"{one.lower_bound:.3f}", exact, ratio, one.attack)
+    if verdicts:
+        console.print(table)
+    for name, one in replays.items():
+        console.print(f"Replay of {name.replace('_', ' ')}: {'sound' if one.sound else 'NOT SOUND'}; {_replayed(one)}.")
+    if not bugs:
+        return
+    table = Table("planted bug", "caught by", "evidence", "caught", "sound twin")
+    for bug in bugs:
+        caught = "yes" if bug["caught"] else "[bold red]no[/bold red]"
+        twin = "cleared" if bug["twin_cleared"] else "[bold red]flagged[/bold red]"
+        table.add_row(bug["name"], bug["attack"], bug["evidence"], caught, twin)
+    console.print(table)
+
+
+def _replayed(one: Any) -> str:
+    if one.forbidden:
+        return "; ".join(one.forbidden)
+    return f"{one.teachers_changed} teacher changed {one.ballots_changed} ballots, {one.answers_changed} answers differ"
+
+
+def _write(report: Path, verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[str, Any]]) -> None:
+    from quorate.report import software_versions
+    from quorate.report.audit import AuditReport, write_audit_report
+
+    rows = [(bug["name"], bug["what"], bug["attack"], bug["evidence"], bug["caught"]) for bug in bugs]
+    data = AuditReport(
+        verdicts=tuple(verdicts.values()),
+        replays=[(name, _replayed(one), one.sound) for name, one in replays.items()],
+        planted=rows,
+        software=software_versions(),
+    )
+    write_audit_report(data, report)

@@ -1,0 +1,411 @@
+"""From a table of private records to a folder of answers that may be published: `quorate release`.
+
+The folder can be asked again, by anyone and for nothing. With --online the queries are asked one at a time instead, and
+only those are paid for that public data and earlier answers miss.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from quorate.checks import check_count
+from quorate.cli.fit import _check_new_folder, check_new_file, show_bill, steps
+from quorate.concepts import Box, Boxes, Concept, Halfspace, Halfspaces, Hypothesis
+from quorate.errors import BudgetSpent, InvalidInput
+from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, Workload, plan_release
+from quorate.release.domain import make_domain
+from quorate.release.tables.values import read_columns, read_numbers
+from quorate.report import check_installed
+from quorate.tables import read_table
+
+__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "Subject", "parse_queries", "release_bill", "run_release"]
+
+COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
+SYNTHETIC_FILE = "synthetic.csv"
+_SHOWN = 20  # answers printed for people
+
+
+class Subject:
+    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers.
+
+    >>> Subject.parse("marginals:2").names, Subject.parse("boxes:x,y").names
+    ((), ('x', 'y'))
+    """
+
+    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
+        self.about, self.names = about, names
+
+    @classmethod
+    def parse(cls, text: str) -> "Subject":
+        """Return the subject that one word says.
+
+        >>> Subject.parse("halfspaces:x,y").about
+        Halfspaces(features=2)
+        """
+        kind, _, rest = text.partition(":")
+        if kind not in ("boxes", "halfspaces"):
+            try:
+                return cls(Workload.parse(text))
+            except InvalidInput as error:
+                raise InvalidInput(f"{error}; or boxes:COLUMN,... or halfspaces:COLUMN,COLUMN") from None
+        names = tuple(name.strip() for name in rest.split(",") if name.strip())
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
+        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
+
+    def records(self, table: pa.Table) -> Any:
+        """Return a table as the release takes it: as it is, or its columns as points; what is no number is NaN.
+
+        >>> Subject.parse("boxes:x").records(pa.table({"x": ["1.5", "?"], "y": [0, 0]})).tolist()
+        [[1.5], [nan]]
+        """
+        if not self.names:
+            return table
+        return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
+
+    def public(self, table: pa.Table | None) -> Any:
+        """Return public records; those of a class must be numbers, and an error may say which is not.
+
+        >>> Subject.parse("boxes:x").public(pa.table({"x": [1.5]})).tolist()
+        [[1.5]]
+        """
+        return None if table is None else self.records(table)
+
+
+def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
+    """Return queries as they are asked on the command line.
+
+    An expression or a JSON object {"column": value} for a workload; "low:high,low:high" for boxes, with an end left
+    out where there is none; "a,b>c" for the halfspace a*x + b*y > c.
+
+    >>> parse_queries(["0:1,:2"], Boxes(2))
+    [Box(lower=(0.0, -inf), upper=(1.0, 2.0))]
+    >>> parse_queries(['{"age": 40}', "age < 40"], None)
+    [{'age': 40}, 'age < 40']
+    """
+    if isinstance(about, Boxes):
+        return [_box(text, about.features) for text in texts]
+    if isinstance(about, Halfspaces):
+        return [_halfspace(text, about.features) for text in texts]
+    return [_named(text) for text in texts]
+
+
+def _named(text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        named = json.loads(text)
+    except ValueError:
+        raise InvalidInput(f'a query as a JSON object must be readable, such as {{"age": 40}}, not {text!r}') from None
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in named.items()}
+
+
+def _box(text: str, features: int) -> Hypothesis:
+    try:
+        ends = [part.split(":") for part in text.split(",")]
+        lower = tuple(float(low) if low.strip() else -np.inf for low, _ in ends)
+        upper = tuple(float(high) if high.strip() else np.inf for _, high in ends)
+    except ValueError:
+        lower = upper = ()
+    if len(lower) != features or any(not low <= high for low, high in zip(lower, upper, strict=True)):
+        raise InvalidInput(f"a box is asked by its {features} sides, low:high,low:high, not {text!r}")
+    return Box(lower, upper)
+
+
+def _halfspace(text: str, features: int) -> Hypothesis:
+    normal, _, offset = text.partition(">")
+    try:
+        level = tuple(Fraction(value.strip()) for value in normal.split(",")), Fraction(offset.strip())
+    except (ValueError, ZeroDivisionError):
+        level = (), Fraction(0)
+    if len(level[0]) != features or not any(level[0]):
+        raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")
+    return Halfspace(features=features, levels=(level,), otherwise=0)
+
+
+def run_release(
+    table: Path | None,
+    *,
+    public: Path | None,
+    columns: Path | None,
+    workload: str | None,
+    epsilon: float,
+    delta: float,
+    engine: str,
+    out: Path | None,
+    ask: Sequence[str],
+    synthetic: int | None,
+    online: bool,
+    alpha: float,
+    ledger: Path | None,
+    plan: bool,
+    records: int | None,
+    report: Path | None,
+    as_json: bool,
+) -> int:
+    """Release, plan, or ask a release that was published before, and print what it promises.
+
+    >>> settings = dict.fromkeys(("public", "columns", "workload", "out", "synthetic", "ledger", "records", "report"))
+    >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "engine": "auto", "ask": (), "online": False, "alpha": 0.05}
+    >>> run_release(Path("x.csv"), **settings, plan=False, as_json=True)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: --workload says what is asked: marginals:2, thresholds:COLUMN, ...
+    """
+    asked = _asked(ask)
+    if table is not None and table.is_dir():
+        return _ask_published(table, asked, out=out, synthetic=synthetic, as_json=as_json)
+    if workload is None:
+        raise InvalidInput(
+            "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, expressions:FILE, "
+            "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
+        )
+    subject = Subject.parse(workload)
+    declared = None if columns is None else Columns.load(columns)
+    if plan:
+        return _plan(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha, as_json=as_json)
+    if table is None:
+        raise InvalidInput("name the table of private records, or the folder of a release to ask")
+    queries = parse_queries(asked, subject.about)
+    if online:
+        return _online(
+            subject, table, public, declared, queries,
+            epsilon=epsilon, delta=delta, alpha=alpha, ledger=ledger, as_json=as_json,
+        )  # fmt: skip
+    if out is None:
+        raise InvalidInput("--out FOLDER says where to write the release")
+    _check_new_folder(out)
+    if report is not None:
+        check_new_file(report, inputs=[table, public, columns])
+        check_installed()
+    if synthetic is not None:
+        check_count("synthetic", synthetic)
+    release = QueryRelease(subject.about, epsilon=epsilon, delta=delta, engine=engine, columns=declared)
+    with steps(["reading", "releasing", "writing", "reporting"], quiet=as_json) as step:
+        step()
+        known = subject.public(None if public is None else read_table(public, role="public"))
+        private = subject.records(read_table(table, role="private"))
+        if queries:  # what cannot be asked is refused before anything is paid
+            make_domain(subject.about, known, declared).find(queries)
+        step()
+        release.fit(private, known)
+        del private
+        step()
+        _write(release, subject, out, synthetic)
+        step()
+        answers = release.answer(queries).to_pylist() if queries else []
+        if report is not None:
+            from quorate.cli.release_report import write_report_of
+
+            write_report_of(release, known, report)
+    bill = {**release_bill(release), "folder": str(out), "answers": answers}
+    if not as_json:
+        _show(answers)
+    show_bill(f"release in {out}", bill, as_json=as_json)
+    return 0
+
+
+def release_bill(release: QueryRelease) -> dict[str, Any]:
+    """Return the figures of a release: all of them public or released.
+
+    >>> from quorate.concepts import Thresholds
+    >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]
+    4000
+    """
+    queries = release.domain_.queries
+    return {
+        "claim": release.claim_,
+        "privacy_unit": "record",
+        "epsilon": float(release.epsilon),
+        "delta": float(release.delta),
+        "epsilon_spent": release.budget_.spent_epsilon(),
+        "records": release.records_,
+        "queries": queries.count,
+        "cells": queries.cells,
+        "engine": release.engine_,
+        "expected_error": release.expected_error_,
+        "engine_error_bound": release.engine_error_bound(0.025),
+        "cover_error_bound": release.domain_.share(0.025),
+        "seconds": release.seconds_,
+        "notes": list(release.notes_),
+    }
+
+
+def _asked(ask: Sequence[str]) -> list[str]:
+    """Return the queries: each --ask is one, or the name of a file with one a line."""
+    found: list[str] = []
+    for text in ask:
+        if text.endswith(".txt") and Path(text).is_file():
+            lines = Path(text).read_text(encoding="utf-8").splitlines()
+            found.extend(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+        else:
+            found.append(text)
+    return found
+
+
+def _write(release: QueryRelease, subject: Subject, out: Path, synthetic: int | None) -> None:
+    release.publish(out)
+    if subject.names:
+        (out / COLUMNS_FILE).write_text(json.dumps({"columns": list(subject.names)}), encoding="utf-8")
+    if synthetic is not None:
+        _write_synthetic(release, out / SYNTHETIC_FILE, synthetic, subject.names)
+
+
+def _write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequence[str]) -> None:
+    made = release.synthetic(rows)
+    if not isinstance(made, pa.Table):
+        known = names or [f"x{place + 1}" for place in range(made.shape[1])]
+        made = pa.table({name: made[:, place] for place, name in enumerate(known)})
+    path.write_text(_csv(made.to_pylist(), made.column_names), encoding="utf-8")
+
+
+def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(
+        ["" if row[name] is None or row[name] != row[name] else row[name] for name in names] for row in rows
+    )
+    return file.getvalue()
+
+
+def _ask_published(
+    folder: Path, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
+) -> int:
+    """Answer from a folder that was published before. Nothing is spent."""
+    release = QueryRelease.load(folder)
+    if out is not None:
+        check_new_file(out, inputs=[folder / "manifest.json"])
+    if synthetic is not None:
+        check_count("synthetic", synthetic)
+        if out is None:
+            raise InvalidInput("--out FILE.csv says where to write the synthetic records")
+        _write_synthetic(release, out, synthetic, _names(folder))
+        show_bill(f"synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
+        return 0
+    queries = parse_queries(asked, release.subject) if asked else None
+    table = release.answer(queries)
+    rows = table.to_pylist()
+    if out is not None:
+        out.write_text(_csv(rows, table.column_names), encoding="utf-8")
+    if as_json:
+        print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
+    elif out is None:
+        print(_csv(rows, table.column_names), end="")
+    return 0
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [str(name) for name in json.loads((folder / COLUMNS_FILE).read_bytes())["columns"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _plan(
+    subject: Subject,
+    public: Path | None,
+    columns: Columns | None,
+    records: int | None,
+    *,
+    epsilon: float,
+    delta: float,
+    alpha: float,
+    as_json: bool,
+) -> int:
+    """Plan from public numbers; exit code 1 where alpha is out of reach."""
+    if records is None:
+        raise InvalidInput("--plan reads no private record: --records says how many there are")
+    known = 0 if public is None else subject.public(read_table(public, role="public"))
+    made = plan_release(
+        subject.about, records=records, public=known, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns
+    )
+    if as_json:
+        print(json.dumps(made.as_dict()))
+    else:
+        _show_plan(made)
+    return 0 if made.feasible else 1
+
+
+def _show_plan(made: ReleasePlan) -> None:
+    console = Console()
+    console.print(made.summary())
+    table = Table("engine", "expected largest error", title="Expected", caption="* chosen by auto")
+    for place, outlook in enumerate(made.engines):
+        table.add_row(outlook.engine + (" *" if place == 0 else ""), f"{outlook.error:.4g}")
+    table.add_row("public records alone, if a fair sample", f"{made.public_alone:.4g}")
+    console.print(table)
+    for sentence in made.published:
+        console.print(f"Beside it, as published: {sentence}.")
+    if not made.feasible:
+        console.print(f"[bold]Not feasible[/bold]: {made.error + made.cover:.3g} is above alpha = {made.alpha:g}.")
+
+
+def _online(
+    subject: Subject,
+    table: Path,
+    public: Path | None,
+    columns: Columns | None,
+    queries: Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float,
+    alpha: float,
+    ledger: Path | None,
+    as_json: bool,
+) -> int:
+    """Ask queries one at a time; exit code 1 where the budget could not pay for all of them."""
+    if not queries:
+        raise InvalidInput("--online answers the queries of the same command: --ask QUERY or --ask FILE.txt")
+    if public is None:
+        raise InvalidInput("--online starts from public records: --public TABLE")
+    known = subject.public(read_table(public, role="public"))
+    release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
+    make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid
+    release.fit(subject.records(read_table(table, role="private")), known)
+    answers: list[dict[str, Any]] = []
+    refused = 0
+    try:
+        for query in queries:
+            [answer] = release.ask([query])
+            answers.append({"query": answer.query, "answer": answer.answer, "error": answer.error, "paid": answer.paid})
+    except BudgetSpent:
+        refused = len(queries) - len(answers)
+    finally:
+        release.close()
+    bill = {
+        "claim": release.claim_,
+        "epsilon": float(epsilon),
+        "delta": float(delta),
+        "alpha": float(alpha),
+        "opening_epsilon": release.opening_epsilon_,
+        "asked": len(queries),
+        "paid": sum(answer["paid"] for answer in answers),
+        "refused": refused,
+        "answers": answers,
+    }
+    if not as_json:
+        _show(answers)
+    show_bill("online release", bill, as_json=as_json)
+    return 1 if refused else 0
+
+
+def _show(answers: Sequence[dict[str, Any]]) -> None:
+    if not answers:
+        return
+    table = Table(*answers[0])
+    for row in answers[:_SHOWN]:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    console = Console(stderr=True)
+    console.print(table)
+    if len(answers) > _SHOWN:
+        console.print(f"and {len(answers) - _SHOWN} more")

@@ -1,0 +1,170 @@
+"""The page of a release: what was released, and how good the same run is on simulated records.
+
+The simulated records are synthetic ones, made of what was released: their true answers are known and nobody's secret,
+so that the engine can be run on them again, at several epsilons, and held against the truth. Nothing is spent.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quorate.concepts import Concept, Stumps
+from quorate.errors import QuorateError
+from quorate.release import QueryRelease
+from quorate.release.engines import predict_errors
+from quorate.release.queries import Floats
+from quorate.report import Claim, software_versions
+from quorate.report.release import ReleaseReport, write_release_report
+
+__all__ = ["simulate_release", "stumps_crossover", "write_report_of"]
+
+_EPSILONS = (0.1, 0.3, 1.0, 3.0)
+_MOST_ROWS = 200_000  # simulated
+_MOST_POINTS = 1500  # of the plot of answers against the truth
+_SHOWN = 20  # answers on the page
+_PATIENCE = 20.0  # seconds of a run that is repeated for the plot against epsilon
+_PUBLIC = (10, 30, 100, 300, 1000, 3000, 10_000)
+_PROOFS = {
+    "quorate/release/PROOF.md": "cells are public, counts are taken once, the engine pays, the rest is post-processing",
+    "quorate/release/engines/PROOF.md": "what each engine measures, and what that costs",
+    "quorate/mechanisms/noisy_vector/PROOF.md": "a vector of counts with discrete Gaussian noise",
+}
+
+
+def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
+    """Run the same release on its own synthetic records: return true shares, answers, errors, and the expected error.
+
+    >>> from quorate.concepts import Thresholds
+    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+    >>> truth, answers, errors, expected = simulate_release(release, [0.5, 1.5, 2.5], epsilon=1.0)
+    >>> bool(abs(truth - answers).max() < 0.1)
+    True
+    """
+    rows = min(release.records_, _MOST_ROWS)
+    records = release.synthetic(rows)
+    queries = release.domain_.queries
+    again = QueryRelease(
+        release.subject, epsilon=epsilon, delta=release.delta, engine=release.engine_, columns=release.columns
+    ).fit(records, public)
+    which = np.arange(queries.count)
+    if queries.count > _MOST_ROWS:
+        which = np.unique(np.linspace(0, queries.count - 1, _MOST_ROWS).astype(np.int64))
+    truth = again.domain_.seal(records)[0].put_to(lambda counted: queries.some(which, counted)) / rows  # nobody's
+    answers = again.released_.some(queries, which)
+    errors = np.full(len(which), np.nan) if again.released_.errors is None else again.released_.errors[which]
+    return truth, answers, errors, again.expected_error_
+
+
+def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
+    """Write the page of a release, with figures from simulated records.
+
+    >>> import tempfile
+    >>> from quorate.concepts import Thresholds
+    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report_of(release, [0.5, 1.5, 2.5], Path(folder) / "report.html").name
+    'report.html'
+    """
+    from quorate.cli.release import release_bill
+
+    bill = release_bill(release)
+    timing = {"the release": release.seconds_}
+    began = time.perf_counter()
+    truth, errors = _simulated(release, public)
+    timing["simulations for this page"] = time.perf_counter() - began
+    known = release.domain_.public()
+    outlook = predict_errors(
+        release.domain_.queries,
+        records=release.records_,
+        epsilon=float(release.epsilon),
+        delta=float(release.delta),
+        public=known,
+    )
+    answers, more = _answers(release)
+    data = ReleaseReport(
+        title="A private release of answers",
+        claim=Claim(
+            epsilon=float(release.epsilon),
+            delta=float(release.delta),
+            unit="record",
+            neighbours="one private record replaced by any other; their number is public",
+        ),
+        cards={
+            "queries answered": f"{release.domain_.queries.count:,}",
+            "private records": f"{release.records_:,}",
+            "expected largest error": f"{release.expected_error_:.3g}",
+            "the cover's own, at most": f"{release.domain_.share(0.05):.3g}",
+        },
+        bill={name: value for name, value in bill.items() if name not in ("notes", "claim") and value is not None},
+        engines=list(outlook.items()),
+        engine=release.engine_,
+        truth=truth,
+        errors=errors,
+        crossover=stumps_crossover(release) if _is_stumps(release) else (),
+        crossover_words="expected, by public numbers",
+        source="synthetic records, made of what was released",
+        answers=answers,
+        more=more,
+        timing=timing,
+        proofs=_PROOFS,
+        software=software_versions(),
+        notes=(bill["claim"] + ".", *release.notes_),
+    )
+    return write_release_report(data, path)
+
+
+def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]]:
+    """Return points of answers against the truth, and of the largest error against epsilon."""
+    truth, answers, deviations, _ = simulate_release(release, public, epsilon=float(release.epsilon))
+    step = max(1, len(truth) // _MOST_POINTS)
+    bars = np.where(np.isnan(deviations), 0.0, 1.96 * deviations)
+    points = [
+        (float(true), float(answer), float(answer - bar), float(answer + bar))
+        for true, answer, bar in zip(truth[::step], answers[::step], bars[::step], strict=True)
+    ]
+    errors = []
+    if release.seconds_ <= _PATIENCE:
+        for epsilon in sorted({*_EPSILONS, float(release.epsilon)}):
+            try:
+                again = simulate_release(release, public, epsilon=epsilon)
+            except QuorateError:  # too small an epsilon for this engine
+                continue
+            errors.append((epsilon, float(np.abs(again[0] - again[1]).max()), again[3]))
+    return points, errors
+
+
+def _answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:
+    """Return the first answers, and how many more there are."""
+    try:
+        every = release.domain_.every()
+    except QuorateError:
+        return [], 0
+    table = release.answer(every[:_SHOWN])
+    shown = table.select(["query", "answer", "error", "low", "high"]).to_pylist()
+    return shown, max(0, len(every) - len(shown))
+
+
+def _is_stumps(release: QueryRelease) -> bool:
+    return isinstance(release.subject, Concept) and isinstance(release.subject, Stumps)
+
+
+def stumps_crossover(release: QueryRelease) -> list[tuple[float, float, float, float]]:
+    """Return the expected error of stumps against the number of public records: private alone, both, public alone.
+
+    What both give is the better of the two: public data do not help to release stumps (Bassily et al. 2020, Theorem
+    13), unless they are so many that they answer alone.
+
+    >>> from quorate.concepts import Stumps
+    >>> release = QueryRelease(Stumps(features=3, binary=True)).fit([[0, 1, 0], [1, 0, 1]] * 500, [[0, 1, 1]])
+    >>> len(stumps_crossover(release))
+    7
+    """
+    private = release.expected_error_
+    points = []
+    for size in _PUBLIC:
+        public = min(1.0, math.sqrt(math.log(2 * release.domain_.queries.count / 0.05) / (2 * size)))
+        points.append((float(size), private, min(private, public), public))
+    return points

@@ -1,0 +1,187 @@
+"""Teachers that point one way: the sum of their rows, those of class 0 turned round. One row is enough for a teacher.
+
+For halfspaces through a known centre, and points that lie around it evenly. There a teacher of one row votes for the
+right side with a probability that grows linearly with the angle to the boundary, so that as many teachers as there are
+rows tell more than the same rows in fewer and better teachers (PROOF.md, step 16).
+"""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from quorate.errors import InvalidInput
+from quorate.learners import MEMORY, Deal, Teachers
+from quorate.learners.inputs import LARGEST, check_queries
+from quorate.learners.teachers import BackendName, check_arrays
+
+__all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_HIGH, _WIDE = 256, 384  # teachers and queries of one product: few enough for a cache
+
+
+class MeanDirection(ClassifierMixin, BaseEstimator):
+    """Two classes on the two sides of a hyperplane through `centre` (public; the origin unless given).
+
+    Its normal is the mean of the rows seen from the centre, those of the first class turned round: right where points
+    lie evenly around the centre (scale and turn them by public numbers first), and not in general.
+
+    >>> MeanDirection().fit([[1.0, 0.2], [-2.0, 0.3]], ["yes", "no"]).predict([[3.0, 0.0], [-1.0, 0.0]])
+    array(['yes', 'no'], dtype='<U3')
+    """
+
+    def __init__(self, centre: Any = None) -> None:
+        self.centre = centre
+
+    def fit(self, X: Any, y: Any) -> "MeanDirection":
+        """Add up the rows.
+
+        >>> MeanDirection(centre=[1.0]).fit([[3.0], [0.0]], [1, 0]).normal_
+        array([1.5])
+        """
+        X = validate_data(self, X, dtype=np.float64)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if self.classes_.size > 2:
+            raise InvalidInput(f"a direction tells two classes apart, not {self.classes_.size}")
+        side = np.where(codes == self.classes_.size - 1, 1.0, -1.0)
+        self.normal_ = (side[:, np.newaxis] * (X - _centre(self, X.shape[1]))).mean(axis=0)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of the side that each row lies on.
+
+        >>> MeanDirection().fit([[1.0], [-2.0]], [1, 0]).predict([[0.5]])
+        array([1])
+        """
+        check_is_fitted(self, "normal_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        above = (X - _centre(self, X.shape[1])) @ self.normal_ >= 0
+        return self.classes_[np.where(above, self.classes_.size - 1, 0)]
+
+
+def _centre(estimator: MeanDirection, features: int) -> Floats:
+    centre = np.zeros(features) if estimator.centre is None else np.asarray(estimator.centre, dtype=np.float64)
+    if centre.shape != (features,) or not np.isfinite(centre).all():
+        raise InvalidInput(f"centre must be {features} finite numbers, one for each feature")
+    return centre
+
+
+class DirectionTeachers(Teachers):
+    """Each teacher votes 1 on the side of the centre that its normal points to. One without a normal votes by parity.
+
+    Lengths do not matter: normals and queries are scaled, and multiplied in single precision.
+
+    >>> DirectionTeachers([[1.0, 0.0], [0.0, -5.0], [0.0, 0.0]], centre=[0.0, 0.0]).votes([[2.0, 1.0], [-2.0, -1.0]])
+    array([[2, 1],
+           [2, 1]])
+    """
+
+    def __init__(self, normals: Any, *, centre: Any) -> None:
+        self._normals = np.ascontiguousarray(normals, dtype=np.float64)
+        self._centre = np.asarray(centre, dtype=np.float64)
+        if self._normals.ndim != 2 or self._centre.shape != self._normals.shape[1:] or len(self._normals) < 1:
+            raise InvalidInput("normals must be a matrix, one row a teacher, and the centre as long as a row")
+        if not (np.isfinite(self._normals).all() and np.isfinite(self._centre).all()):
+            raise InvalidInput("normals and centre must be finite numbers")
+        self.teachers, self.features = self._normals.shape
+        self.classes = 2
+        self._scaled, self._pointing = _unit_rows(self._normals)
+        absent = np.flatnonzero(~self._pointing)
+        self._ones = int(np.count_nonzero(absent % 2))  # odd teachers without rows vote 1, even ones 0
+        self._across = self._scaled[self._pointing]
+
+    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
+        """Return how many teachers vote for each class; blocks of queries are counted by several threads.
+
+        >>> DirectionTeachers([[1.0]], centre=[3.0]).votes([[4.0], [2.0]])
+        array([[0, 1],
+               [1, 0]])
+        """
+        queries = self._seen(X)
+        starts = range(0, len(queries), _WIDE)
+        with ThreadPoolExecutor(_threads()) as pool:
+            below = list(pool.map(lambda start: self._below(queries[start : start + _WIDE]), starts))
+        against = np.concatenate([np.empty(0, dtype=np.int64), *below]).astype(np.int64)
+        ones = len(self._across) - against + self._ones
+        return np.stack([self.teachers - ones, ones], axis=1)
+
+    def _seen(self, X: Any) -> NDArray[np.float32]:
+        queries = np.clip(check_queries(X, features=self.features), -LARGEST, LARGEST)
+        return _unit_rows(queries - self._centre)[0]
+
+    def _below(self, queries: NDArray[np.float32]) -> Integers:
+        """Return how many normals point away from each query: the sign bits of products, added up."""
+        across, below = np.ascontiguousarray(queries.T), np.zeros(len(queries), dtype=np.int64)
+        room = np.empty((_HIGH, len(queries)), dtype=np.float32)
+        for top in range(0, len(self._across), _HIGH):
+            part = self._across[top : top + _HIGH]
+            product = np.matmul(part, across, out=room[: len(part)])
+            product += np.float32(0.0)  # a zero without a sign
+            signs = product.view(np.int32)
+            signs >>= 31
+            below -= signs.sum(axis=0, dtype=np.int32)
+        return below
+
+    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+        """Return the class that each teacher votes for: one row a query, one column a teacher.
+
+        >>> DirectionTeachers([[1.0], [-1.0], [0.0], [0.0]], centre=[0.0]).ballots([[4.0]])
+        array([[1, 0, 0, 1]], dtype=uint8)
+        """
+        ballots = (self._seen(X) @ self._scaled.T >= 0).astype(np.uint8)
+        absent = np.flatnonzero(~self._pointing)
+        ballots[:, absent] = absent % 2
+        return ballots
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all there is to save, as plain arrays. They are private.
+
+        >>> sorted(DirectionTeachers([[1.0]], centre=[0.0]).arrays())
+        ['centre', 'kind', 'normals']
+        """
+        return {"kind": np.array("direction"), "normals": self._normals, "centre": self._centre}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "DirectionTeachers":
+        """Return the teachers that `arrays` describe.
+
+        >>> DirectionTeachers.from_arrays(DirectionTeachers([[1.0]], centre=[0.0]).arrays())
+        DirectionTeachers(teachers=1, classes=2, features=1)
+        """
+        check_arrays(arrays, kind="direction", axes={"normals": 2, "centre": 1})
+        return cls(arrays["normals"], centre=arrays["centre"])
+
+
+def _threads() -> int:
+    return max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+
+
+def _unit_rows(rows: Floats) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return rows scaled to a largest entry of 1, in single precision, and which of them are not zero."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    return (rows / np.where(largest > 0, largest, 1.0)[:, np.newaxis]).astype(np.float32), largest > 0
+
+
+def fit_directions(estimator: MeanDirection, X: Any, codes: Integers, deal: Deal) -> DirectionTeachers:
+    """Fit one direction for each chunk of the deal, of its own rows; a row whose code is neither 0 nor 1 is left out.
+
+    >>> X, codes = np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, -1])
+    >>> fit_directions(MeanDirection(), X, codes, Deal.of([[0], [1], [2]])).votes([[1.0]])
+    array([[2, 1]])
+    """
+    rows = np.asarray(X, dtype=np.float64)[deal.rows]
+    centre = _centre(estimator, rows.shape[1])
+    used = ((codes[deal.rows] == 0) | (codes[deal.rows] == 1)) & (np.abs(rows) <= LARGEST).all(axis=1)
+    side = np.where(used, 2.0 * codes[deal.rows] - 1.0, 0.0)
+    turned = np.where(used[:, np.newaxis], rows - centre, 0.0) * side[:, np.newaxis]
+    owner = np.repeat(np.arange(deal.teachers), deal.sizes)
+    columns = [np.bincount(owner, weights=column, minlength=deal.teachers) for column in turned.T]
+    return DirectionTeachers(np.stack(columns, axis=1), centre=centre)  # proof: step 2

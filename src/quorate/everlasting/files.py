@@ -1,0 +1,242 @@
+"""An everlasting classifier in a folder, without pickle.
+
+    manifest.json        settings, classes, terms; the SHA-256 of every file that does not change
+    estimator.skops      the estimator, or the class of hypotheses, as it was given
+    probe.npz            the public probe, if there is one
+    phase-N-....seats    the points that have arrived in phase N, and their released labels; nobody else may read it
+    phase-N-....npz      its teachers (or .skops), what it answered to the probe, the labelled set of LabelBoost
+    phase.lock           held by the one process that asks
+    ledger.sqlite        the account, the phase, its secret noises and hashes of its files, keys, ids and their answers
+    ledger.key, .mark    as in every model (`quorate.predictors.files`)
+
+When a phase ends its files are removed. The whole cost of phase 1 is charged when the folder is made, so that nothing
+in the account moves with what is answered.
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.errors import InvalidInput
+from quorate.everlasting.classifier import EverlastingClassifier
+from quorate.everlasting.session import EverlastingSession
+from quorate.everlasting.teacher_files import TRUSTED, arrays_from, arrays_of
+from quorate.everlasting.terms import Boost, Guarantee, Terms
+from quorate.ledger import Ledger, find_ledger
+from quorate.mechanisms import Quorum
+from quorate.mechanisms.cutoff import NoisyCutoff
+from quorate.predictors.model_files import (
+    array_from,
+    check_folder,
+    checked_file,
+    digest_of,
+    from_skops,
+    manifest_text,
+    read_manifest,
+    to_skops,
+    with_extra,
+    write_new,
+)
+from quorate.privacy import Budget
+
+__all__ = ["KIND", "load", "reopen", "save"]
+
+KIND = "everlasting"  # in the manifest
+_FORMAT = 1
+_SETTINGS = (
+    "epsilon",
+    "delta",
+    "query_epsilon",
+    "query_delta",
+    "chunk",
+    "no_quorums",
+    "seats",
+    "growth",
+    "most_seats",
+    "relabel",
+    "refresh",
+    "cutoff_epsilon",
+    "kappa",
+    "labelled",
+    "n_jobs",
+    "backend",
+)
+
+
+def save(
+    classifier: EverlastingClassifier,
+    folder: str | Path,
+    *,
+    extra: dict[str, bytes] | None = None,
+    account: Guarantee | None = None,
+) -> Path:
+    """Write a fitted classifier into a new folder, and let it go on from there: same phase, same seats, same noise.
+
+    `extra` files travel with the model and are covered by its hashes. With an `account` larger than what phase 1 costs,
+    that phase can be opened again, and paid for again, if its state is ever lost: the claim is then the account's.
+
+    >>> import tempfile
+    >>> from quorate.concepts import Thresholds
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
+    >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
+    >>> home = tempfile.TemporaryDirectory()
+    >>> folder = save(made.fit(X, (X[:, 0] > 0).astype(int)), Path(home.name) / "model")
+    >>> made.predict([[2.0]]).tolist()
+    [1]
+    >>> made.session_.close()
+    >>> again = load(folder)
+    >>> again.predict([[-2.0]]).tolist(), again.seats_taken_
+    ([0], 2)
+    >>> again.session_.close()
+    >>> home.cleanup()
+    """
+    check_is_fitted(classifier, "terms_")
+    folder = Path(folder)
+    check_folder(folder)
+    if "session_" in classifier.__dict__:
+        raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
+    if getattr(classifier, "column_kinds_", None) is not None:
+        raise InvalidInput("an everlasting model keeps points as numbers: encode the data frame before fitting")
+    budget = _account(classifier.terms_, account)
+    classifier.account_ = account
+    contents = {"estimator.skops": to_skops(classifier._estimator())}
+    if classifier._probe is not None:
+        contents["probe.npz"] = arrays_of(points=np.asarray(classifier._probe, dtype=np.float64))
+    contents = with_extra(contents, extra)
+    text = manifest_text(_manifest(classifier), contents)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for name, content in contents.items():
+            write_new(folder / name, content)
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
+    with classifier._lock:
+        ledger = Ledger.create(folder / "ledger.sqlite", budget, fingerprint=digest_of(text))
+        session = EverlastingSession(classifier, folder, ledger)
+        classifier._phase.end()  # from here on nothing is answered in memory, whatever happens next
+        session.begin()
+        classifier.session_ = session
+    write_new(folder / "manifest.json", text, synced=True)  # last: a folder without it is no model
+    return folder
+
+
+def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0) -> EverlastingClassifier:
+    """Return the classifier of a folder, in the phase that it was in. One process at a time may have it.
+
+    There is nothing to `lease`: its phase is paid for. Estimators of types that are not known are refused, unless
+    `trusted` names them.
+
+    >>> load("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    session = _session(Path(folder), trusted)
+    try:
+        session.restore()
+    except BaseException:
+        session.close()
+        raise
+    classifier = session.classifier
+    classifier.session_ = session
+    return classifier
+
+
+def reopen(folder: str | Path, *, trusted: list[str] | None = None) -> None:
+    """Open phase 1 of a model once more, where its state is lost, and pay for all of it once more.
+
+    Refused where the account cannot pay, and for later phases: those who taught them have no more to pay.
+
+    >>> reopen("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    session = _session(Path(folder), trusted)
+    try:
+        session.reopen()
+    finally:
+        session.close()
+
+
+def _session(folder: Path, trusted: list[str] | None) -> EverlastingSession:
+    """Return a session of the model in a folder, before it has read its phase."""
+    manifest, text = read_manifest(folder)
+    if manifest.get("kind") != KIND:
+        raise InvalidInput(f"{folder} holds no everlasting model; quorate.load loads models of every kind")
+    ledger = find_ledger(folder, fingerprint=digest_of(text))
+    if manifest.get("format") != _FORMAT:
+        raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
+    contents = {name: checked_file(folder / name, digest) for name, digest in manifest["files"].items()}
+    classifier = EverlastingClassifier(
+        from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())]),
+        classes=None if manifest["classes_public"] else array_from(manifest["classes"]),
+        **manifest["settings"],
+    )
+    _restore(classifier, manifest, contents)
+    return EverlastingSession(classifier, folder, ledger, trusted=trusted)
+
+
+def _account(terms: Terms, account: Guarantee | None) -> Budget:
+    """Return the account of a training unit, charged for all of phase 1, however many no-quorums it meets."""
+    budget, quorum = terms.budget(1), terms.quorum(1)
+    if account is not None:
+        if terms.boost is not None:
+            raise InvalidInput("with relabel='labelboost' no phase can be opened again: leave account out")
+        slack = quorum.slack * max(1, int(account.delta / (2 * quorum.slack)))  # for as many runs as half of delta pays
+        budget = Budget(epsilon=account.epsilon, delta=account.delta, order=quorum.order, slack=slack)
+    budget.spend(quorum.opening_cost(budget.order))
+    budget.spend(quorum.no_quorum_cost(budget.order), times=quorum.no_quorums)  # proof: step 18
+    return budget
+
+
+def _manifest(classifier: EverlastingClassifier) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "settings": {name: getattr(classifier, name) for name in _SETTINGS},
+        "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
+        "classes_public": not classifier.declared_,
+        "unit": classifier.unit_,
+        "features": classifier.n_features_in_,
+        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
+        "teachers": classifier.teachers_,
+        "account": classifier.account_,
+        "terms": _terms(classifier.terms_),
+    }
+
+
+def _terms(terms: Terms) -> dict[str, Any]:
+    made: dict[str, Any] = {field.name: getattr(terms, field.name) for field in fields(terms)}
+    for name, value in made.items():
+        if isinstance(value, NoisyCutoff | Quorum):
+            made[name] = asdict(value)
+        elif isinstance(value, Boost):
+            made[name] = value._asdict()
+    return made
+
+
+def _terms_from(described: dict[str, Any]) -> Terms:
+    made = dict(described)
+    made["cutoff"] = NoisyCutoff(**described["cutoff"])
+    for name in ("first", "later"):
+        made[name] = Quorum(**(described[name] | {"table": tuple(described[name]["table"])}))
+    for name in ("voting", "training", "queries", "pool"):
+        made[name] = None if described[name] is None else Guarantee(*described[name])
+    made["boost"] = None if described["boost"] is None else Boost(**described["boost"])
+    return Terms(**made)
+
+
+def _restore(classifier: EverlastingClassifier, manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
+    classifier.classes_ = array_from(manifest["classes"])
+    classifier.declared_, classifier.unit_ = not manifest["classes_public"], manifest["unit"]
+    classifier.n_features_in_, classifier.teachers_ = int(manifest["features"]), int(manifest["teachers"])
+    if manifest["feature_names"]:
+        classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+    classifier.terms_ = _terms_from(manifest["terms"])
+    classifier.account_ = None if manifest["account"] is None else Guarantee(*manifest["account"])
+    classifier._probe = arrays_from(contents["probe.npz"])["points"] if "probe.npz" in contents else None
+    classifier._probed = classifier._labelled_set = None

@@ -1,0 +1,44 @@
+"""What an everlasting classifier is told, checked before a record is read."""
+
+from typing import Any
+
+from sklearn.base import is_classifier
+
+from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.concepts import Concept
+from quorate.errors import InvalidInput
+
+__all__ = ["check_settings"]
+
+
+def check_settings(made: Any) -> None:
+    """Refuse settings of a classifier that no records could make work.
+
+    >>> from quorate.everlasting import EverlastingClassifier
+    >>> check_settings(EverlastingClassifier(growth=0.5))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: growth must be at least 1, not 0.5
+    """
+    estimator = made._estimator()
+    for name in ("epsilon", "query_epsilon", "cutoff_epsilon"):
+        if getattr(made, name) is not None or name == "epsilon":
+            check_positive(name, getattr(made, name))
+    for delta in (made.delta, *([] if made.query_delta is None else [made.query_delta])):
+        check_delta(delta, zero=False)
+    if made.relabel not in ("votes", "labelboost"):
+        raise InvalidInput(f"relabel must be 'votes' or 'labelboost', not {made.relabel!r}")
+    if made.refresh not in ("queries", "pool"):
+        raise InvalidInput(f"refresh must be 'queries' or 'pool', not {made.refresh!r}")
+    if check_positive("growth", made.growth) < 1:
+        raise InvalidInput(f"growth must be at least 1, not {made.growth!r}")
+    if made.most_seats is not None:
+        check_count("most_seats", made.most_seats)
+    check_positive("kappa", made.kappa)
+    check_rate("labelled", made.labelled)
+    for name in ("no_quorums", "seats"):
+        if getattr(made, name) != "auto":
+            check_count(name, getattr(made, name))
+    if not isinstance(estimator, Concept) and not is_classifier(estimator):
+        kind = type(made.estimator).__name__
+        raise InvalidInput(f"estimator must be a classifier or a class of quorate.concepts, not {kind}")

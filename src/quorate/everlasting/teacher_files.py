@@ -1,0 +1,88 @@
+"""The teachers of a phase as files, without pickle."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate import concepts
+from quorate.ensemble import Ensemble
+from quorate.everlasting.cuts import CutTeachers
+from quorate.everlasting.directions import DirectionTeachers, MeanDirection
+from quorate.everlasting.teaching import AbsentTeachers, SteadyClassifier
+from quorate.predictors.concept_teachers import ErmClassifier
+from quorate.predictors.model_files import teacher_files, teachers_from
+
+__all__ = ["TRUSTED", "arrays_from", "arrays_of", "ensemble_files", "ensemble_from"]
+
+_ABSENT = "absent.npz"
+_KINDS: dict[str, Any] = {
+    "cut": CutTeachers,
+    "direction": DirectionTeachers,
+}  # that this folder fits; learners know the others
+_OWN = [SteadyClassifier, ErmClassifier, MeanDirection, *(getattr(concepts, name) for name in concepts.__all__)]
+
+# Types of this package that estimators and hypotheses are made of: they hold numbers, and loading them runs nothing.
+TRUSTED = (
+    "fractions.Fraction",
+    "quorate.predictors.concept_teachers._Constant",
+    *(f"{one.__module__}.{one.__qualname__}" for one in _OWN if isinstance(one, type)),
+)
+
+
+def arrays_of(**arrays: Any) -> bytes:
+    """Return named arrays of numbers as one file.
+
+    >>> arrays_from(arrays_of(a=[1, 2]))
+    {'a': array([1, 2])}
+    """
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def arrays_from(content: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file that `arrays_of` made.
+
+    >>> arrays_from(arrays_of(a=1.5))["a"].item()
+    1.5
+    """
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
+    """Return the files of an ensemble; teachers without rows are counted in one of their own.
+
+    >>> sorted(ensemble_files(Ensemble(AbsentTeachers(None, [0, 1, 2], classes=2, features=1))))
+    ['absent.npz']
+    """
+    fitted = ensemble.fitted
+    if not isinstance(fitted, AbsentTeachers):
+        return teacher_files(fitted)
+    inner = {} if fitted._inner is None else teacher_files(fitted._inner.fitted)
+    return inner | {_ABSENT: arrays_of(counts=fitted._constant, features=fitted.features)}
+
+
+def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
+    """Return the ensemble of these files.
+
+    >>> files = ensemble_files(Ensemble(AbsentTeachers(None, [0, 1, 2], classes=2, features=1)))
+    >>> ensemble_from(files).count(np.zeros((1, 1))).put_to(lambda votes: votes)
+    array([[2, 1]])
+    """
+    arrays = arrays_from(contents["teachers.npz"]) if "teachers.npz" in contents else {}
+    kind = _KINDS.get(str(arrays.get("kind")))
+    inner = None
+    if kind is not None:
+        inner = Ensemble(kind.from_arrays(arrays))
+    elif contents.keys() - {_ABSENT}:
+        inner = Ensemble(teachers_from(contents, [*TRUSTED, *(trusted or ())]))
+    if _ABSENT not in contents:
+        assert inner is not None
+        return inner
+    kept = arrays_from(contents[_ABSENT])
+    absent = np.repeat(np.arange(kept["counts"].size), kept["counts"])
+    return Ensemble(AbsentTeachers(inner, absent, classes=kept["counts"].size, features=int(kept["features"])))

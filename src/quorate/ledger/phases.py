@@ -1,0 +1,184 @@
+"""Phases of everlasting prediction in a ledger: how far one has come, its secret noises, and what it has answered.
+
+Points are not kept here. They lie in a file beside the model, and the ledger holds a keyed hash of them, which tells
+whoever has the ledger alone nothing. Points are on the disk before the entry that speaks of them, and that entry before
+the answers leave. When a phase opens, what was asked and answered before it is forgotten; ids stay used.
+"""
+
+import hashlib
+import hmac
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+
+from quorate.errors import LedgerRefused
+from quorate.ledger.chain import digest_rows, keyed_hash
+from quorate.ledger.change import Change
+from quorate.ledger.requests import forget_requests, note_activity, pack, request_row
+from quorate.ledger.rules import Phase
+from quorate.ledger.store import Statements
+from quorate.memory import REFUSED, Asked, Outcome
+
+__all__ = ["Noises", "Phases", "noises_of", "phase_mac", "take_over_phase"]
+
+Noises = tuple[int, int]  # of the threshold, and the limit of the cutoff
+_NAMES = ("threshold", "limit")
+
+
+def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
+    """Return the keyed hash of the secret noises of a phase.
+
+    >>> phase_mac(b"key", "m", 1, (3, 20)) == phase_mac(b"key", "m", 2, (3, 20))
+    False
+    """
+    return keyed_hash(key, b"phase", ledger.encode(), *(str(part).encode() for part in (number, *noises)))
+
+
+def noises_of(statements: Statements, ledger: str) -> Noises | None:
+    """Return the secret noises that are kept, or None where one is missing.
+
+    >>> noises_of.__name__
+    'noises_of'
+    """
+    found = {
+        name: int(value)
+        for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
+    }
+    return (found[_NAMES[0]], found[_NAMES[1]]) if all(name in found for name in _NAMES) else None
+
+
+def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Sequence[Sequence[str]]) -> None:
+    """Go on with a phase that comes from another place, and with the ids that were used before it.
+
+    >>> take_over_phase.__name__
+    'take_over_phase'
+    """
+    _open(change, phase, noises)
+    _arrive(change, phase, digest_rows([]))
+    forget_requests(change, forgotten)
+
+
+def _open(change: Change, phase: Phase, noises: Noises) -> None:
+    names = ("number", "seats", "noise", "files", "seated", "points")
+    body = {name: value for name, value in asdict(phase).items() if name in names}
+    change.append("phase", body | {"files": dict(phase.files)})
+    change.statements.run_many(
+        "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET value = excluded.value",
+        [(change.ledger, name, noise) for name, noise in zip(_NAMES, noises, strict=True)],
+    )
+    forget_requests(change)
+
+
+def _arrive(change: Change, phase: Phase, digest: str) -> int:
+    body = {"phase": phase.number, "taken": phase.taken, "met": phase.met, "closed": phase.closed}
+    return change.append("arrived", body | {"points": phase.points, "digest": digest})
+
+
+class Phases(ABC):
+    """The part of a `Ledger` that keeps phases.
+
+    >>> from quorate.ledger import Ledger
+    >>> issubclass(Ledger, Phases)
+    True
+    """
+
+    _id: str
+    _key: bytes
+
+    @abstractmethod
+    def change(self) -> AbstractContextManager[Change]:
+        """Open one transaction on the ledger."""
+
+    @abstractmethod
+    def _owner(self) -> str: ...
+
+    def phase(self) -> tuple[Phase, Noises] | None:
+        """Return the phase that is open and its secret noises, or None where there is none.
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from quorate import Budget
+        >>> from quorate.ledger import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").phase()
+        """
+        with self.change() as change:
+            phase, noises = change.state.phase, noises_of(change.statements, self._id)
+        if phase is None:
+            return None
+        if noises is None or phase_mac(self._key, self._id, phase.number, noises) != phase.noise:
+            raise LedgerRefused("the secret noises of the phase were edited or removed")
+        return phase, noises
+
+    def sealer(self) -> "hmac.HMAC":
+        """Return what hashes points under the ledger's key, so that their hash tells nobody else anything.
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from quorate import Budget
+        >>> from quorate.ledger import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     len(ledger.sealer().hexdigest())
+        64
+        """
+        return hmac.new(self._key, b"points" + self._id.encode(), digestmod=hashlib.sha256)
+
+    def keep_phase(
+        self,
+        before: Phase | None,
+        after: Phase,
+        *,
+        noises: Noises | None = None,
+        write: Callable[[], None] = lambda: None,
+        asked: Sequence[Asked] = (),
+        outcomes: Sequence[Outcome] = (),
+    ) -> Phase:
+        """Keep how far a phase has come and what requests were answered, in one transaction, before answers leave.
+
+        `before` is what the ledger must say until now. With `noises` a phase is opened. `write` puts points on the
+        disk, and is called before anything here speaks of them. Returns the phase as it is kept.
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from quorate import Budget
+        >>> from quorate.ledger import Ledger
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        ...     opened = Phase(number=1, seats=5, noise="", files={}, seated="phase-1.seats", taken=2, met=1)
+        ...     _ = ledger.keep_phase(None, opened, noises=(-3, 20))
+        ...     ledger.phase()[0].taken, ledger.phase()[1], ledger.verify().sound
+        (2, (-3, 20), True)
+        """
+        with self.change() as change:
+            if change.state.phase != before:
+                raise LedgerRefused("another process has answered from this model meanwhile; one asks it at a time")
+            write()
+            if noises is not None:
+                after = replace(after, noise=phase_mac(self._key, self._id, after.number, noises))
+                _open(change, after, noises)
+            done = [(one, pack(outcome)) for one, outcome in zip(asked, outcomes, strict=True) if one.id is not None]
+            rows = [request_row(one.caller, one.id or "", one.body, packed) for one, packed in done]
+            seq = _arrive(change, after, digest_rows(rows))
+            kept = change.statements.run_many(
+                "UPDATE quorate_request SET outcome = ?, seq = ? "
+                "WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? AND outcome IS NULL",
+                [(packed, seq, self._id, one.caller, one.id, self._owner()) for one, packed in done],
+            )
+            if kept != len(done):
+                raise LedgerRefused("another process is answering one of these requests; one asks it at a time")
+            note_activity(change, _counted(outcomes))
+            assert change.state.phase is not None
+            return change.state.phase
+
+
+def _counted(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    labels = [label for outcome in outcomes for label in outcome]
+    refused, answered = labels.count(REFUSED), sum(label >= 0 for label in labels)
+    return {
+        "answered": answered,
+        "no_quorums": len(labels) - answered - refused,
+        "repeated": 0,
+        "refused": refused,
+    }

@@ -1,0 +1,86 @@
+"""The exact trade-off of Gaussian noise, carried over to the discrete Gaussian. PROOF.md, steps 2 to 4.
+
+Rounding: a delta comes out rounded up, a length that is allowed comes out rounded down.
+"""
+
+import math
+
+__all__ = ["ROUNDING_VARIANCE", "discrete_delta", "gaussian_delta", "largest_length", "smallest_excess"]
+
+ROUNDING_VARIANCE = 1.5625  # of each scale, given up for the step from continuous to discrete noise (step 2)
+_DISTANCE = 2.0001 * math.exp(-2 * math.pi**2 * ROUNDING_VARIANCE)  # step 2: eta, about 8e-14
+_MARGIN = 1e-10  # relative, above the rounding of the formula below where its arguments are below 100 (step 4)
+
+
+def _below(place: float) -> float:
+    """Return the probability that a standard Gaussian is below this place."""
+    return math.erfc(-place / math.sqrt(2)) / 2
+
+
+def gaussian_delta(epsilon: float, length: float) -> float:
+    """Return the delta of Gaussian noise for a change of this length in units of the noise (Balle and Wang 2018).
+
+    >>> round(gaussian_delta(1.0, 0.25), 9)
+    2.924e-06
+    """
+    if length <= 0:
+        return 0.0
+    first, second = -epsilon / length + length / 2, -epsilon / length - length / 2
+    if max(abs(first), abs(second)) > 100:  # too far out for the margin below: the tail alone is a bound
+        return 1.0 if first > 0 else max(_below(max(first, -37.0)), 1e-300)
+    if epsilon > 700:
+        return min(1.0, _below(first) * (1 + _MARGIN) + 1e-300)
+    largest = _below(first)
+    return min(1.0, largest - math.exp(epsilon) * _below(second) + _MARGIN * largest + 1e-300)
+
+
+def discrete_delta(epsilon: float, length: float, *, entries: int) -> float:
+    """Return the delta of discrete Gaussian noise where at most `entries` entries change.
+
+    `length` is the change in units of the noise less the rounding variance: step 3.
+
+    >>> gaussian_delta(1.0, 0.25) < discrete_delta(1.0, 0.25, entries=70) < gaussian_delta(1.0, 0.25) * 1.000001
+    True
+    """
+    loss = 4 * _DISTANCE * entries
+    if loss >= epsilon:
+        return 1.0
+    return min(1.0, gaussian_delta(epsilon - loss, length) * math.exp(loss))  # proof: step 3
+
+
+def largest_length(*, epsilon: float, delta: float, entries: int) -> float:
+    """Return the longest change that (epsilon, delta) allows, 0.0 where it allows none. It was seen to hold.
+
+    >>> round(largest_length(epsilon=1.0, delta=1e-6, entries=2), 3)
+    0.237
+    """
+    low, high = 0.0, 2.0
+    while discrete_delta(epsilon, high, entries=entries) <= delta and high < 2.0**20:
+        low, high = high, 2 * high
+    for _ in range(80):
+        middle = (low + high) / 2
+        if discrete_delta(epsilon, middle, entries=entries) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def smallest_excess(length: float, *, delta: float, entries: int) -> float:
+    """Return the epsilon that a change of this length takes at `delta`, rounded up.
+
+    >>> smallest_excess(0.2365, delta=1e-6, entries=2) < 1.001
+    True
+    """
+    low, high = 0.0, 1.0
+    while discrete_delta(high, length, entries=entries) > delta:
+        low, high = high, 2 * high
+        if high > 2.0**20:
+            return math.inf
+    for _ in range(80):
+        middle = (low + high) / 2
+        if discrete_delta(middle, length, entries=entries) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high

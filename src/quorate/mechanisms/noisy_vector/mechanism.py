@@ -1,0 +1,231 @@
+"""NoisyVector releases vectors of whole numbers with discrete Gaussian noise on every entry.
+
+Claim (replace-one units; a unit moves part i by whole numbers whose squares add up to at most
+`squared_sensitivities[i]`): one release has Renyi divergence at most order / 2 * the sum of
+squared_sensitivities[i] / scales[i]**2 at every order, with no tail event left out; and alone it is
+(`epsilon(delta=d)`, d)-DP, which is less than follows from that divergence. Proof: PROOF.md.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, keep
+from quorate.errors import Infeasible, InvalidInput, QuorateError
+from quorate.mechanisms.noisy_vector.analytic import (
+    ROUNDING_VARIANCE,
+    discrete_delta,
+    largest_length,
+    smallest_excess,
+)
+from quorate.mechanisms.orders import smallest_epsilon
+from quorate.noise import NoiseSource, system_noise
+from quorate.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity, to_epsilon
+
+__all__ = ["NoisyVector"]
+
+_LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
+_LARGEST_WHOLE = 4096.0  # epsilon up to which the whole of a budget is a number of quanta that a float holds exactly
+_UP = 1 + 2.0**-40  # above the rounding of the few operations before it; also makes up for _length, rounded up
+
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyVector:
+    """Vectors ("parts") that one unit moves within their squared L2 sensitivities, each with noise of its own scale.
+
+    >>> noisy = NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2,))
+    >>> [table] = noisy.release([np.array([250, 730])])
+    >>> bool((abs(table - [250, 730]) < 10 * noisy.scales[0]).all())
+    True
+    """
+
+    squared_sensitivities: tuple[int, ...]
+    scales: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        squares = _squares(self.squared_sensitivities)
+        scales = tuple(check_scale("scale", scale) for scale in self.scales)
+        if len(squares) != len(scales):
+            raise InvalidInput(f"{len(squares)} squared sensitivities need as many scales, not {len(scales)}")
+        keep(self, squared_sensitivities=squares, scales=scales)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        squared_sensitivities: Sequence[int],
+        shares: Sequence[float] | None = None,
+    ) -> "NoisyVector":
+        """Return the NoisyVector of the smallest scales that may be released once, alone, within (epsilon, delta).
+
+        `shares` says how the parts divide what they may tell (equally unless given): a part of share p has a squared
+        scale of its squared sensitivity over p. A `Budget` of the same epsilon and delta and slack=0.0 pays for it
+        with all that it has, if nothing was spent before.
+
+        >>> NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2, 2), shares=(0.8, 0.2)).scales
+        (6.79..., 13.4...)
+        """
+        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        squares = _squares(squared_sensitivities)
+        parts = _shares(shares, len(squares))
+        length = largest_length(epsilon=epsilon, delta=delta, entries=sum(squares))  # proof: step 3
+        if length <= 0:
+            raise Infeasible(f"no noise of this kind keeps epsilon={epsilon}, delta={delta}; raise either")
+        pairs = list(zip(squares, parts, strict=True))
+        scales = [math.sqrt(square / share / length**2 + ROUNDING_VARIANCE) * _UP for square, share in pairs]
+        order = best_order(epsilon=epsilon, delta=delta)
+        capacity = to_capacity(epsilon, delta=delta, order=order) - 2 / RENYI_QUANTA
+        if capacity > 0:  # where the noise is small, less of it is needed by the one-order cost
+            scales = min(scales, _renyi_scales(pairs, order, capacity))
+        if max(scales) > 2.0**40:
+            raise Infeasible(f"this takes noise of scale {max(scales):.3g}, above 2**40; raise epsilon or ask for less")
+        return cls(squared_sensitivities=squares, scales=tuple(scales))
+
+    @classmethod
+    def for_budget(
+        cls,
+        budget: Budget,
+        *,
+        squared_sensitivities: Sequence[int],
+        shares: Sequence[float] | None = None,
+        fraction: float = 1.0,
+    ) -> "NoisyVector":
+        """Return the NoisyVector of the smallest scales that this budget pays for now, with a fraction of what it has.
+
+        All of a budget from which nothing was spent goes into `calibrate`; otherwise the one-order cost is used.
+
+        >>> NoisyVector.for_budget(Budget(epsilon=1.0, delta=1e-6, slack=0.0), squared_sensitivities=(2,)).scales
+        (6.10...,)
+        """
+        squares = _squares(squared_sensitivities)
+        if budget.order == math.inf:
+            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget with delta above 0")
+        if fraction == 1.0 and budget.spent() == Cost(0.0) and budget.epsilon <= _LARGEST_WHOLE:
+            return cls.calibrate(
+                epsilon=budget.epsilon,
+                delta=_rest(budget),
+                squared_sensitivities=squares,
+                shares=shares,
+            )
+        each = budget.remaining().renyi * check_positive("fraction", fraction) - 2 / RENYI_QUANTA
+        if each <= 0:
+            raise Infeasible("less than one quantum is left for this; open a budget with a larger epsilon")
+        pairs = list(zip(squares, _shares(shares, len(squares)), strict=True))
+        return cls(squared_sensitivities=squares, scales=tuple(_renyi_scales(pairs, budget.order, each)))
+
+    def renyi(self, order: float) -> float:
+        """Return the cost of one release at this order: an upper bound.
+
+        >>> round(NoisyVector(squared_sensitivities=(9,), scales=(30.0,)).renyi(8.0), 9)
+        0.04
+        """
+        if check_order(order) == math.inf:
+            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget with delta above 0")
+        pairs = zip(self.squared_sensitivities, self.scales, strict=True)
+        return order / 2 * math.fsum(square / scale**2 for square, scale in pairs) * _UP  # proof: step 1
+
+    def release_cost(self, order: float) -> Cost:
+        """Return the cost of one release.
+
+        >>> NoisyVector(squared_sensitivities=(9,), scales=(30.0,)).release_cost(8.0).slack
+        0.0
+        """
+        return Cost(self.renyi(order))
+
+    def epsilon(self, *, delta: float) -> float:
+        """Return the epsilon of one release, and nothing else, at `delta`: an upper bound.
+
+        >>> NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(70,)).epsilon(delta=1e-6) <= 1.0
+        True
+        """
+        delta = check_delta(delta, zero=False)
+        entries = sum(self.squared_sensitivities)
+        found = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
+        found = min(found, smallest_epsilon(self.renyi, delta=delta)[0])
+        for _ in range(3):  # the best order for an epsilon close by gives a closer one
+            try:
+                order = best_order(epsilon=found, delta=delta)
+            except QuorateError:  # too small or too large an epsilon for any order to matter
+                break
+            found = min(found, to_epsilon(self.renyi(order), order=order, delta=delta))
+        return found
+
+    def _length(self) -> float:
+        """Return the longest change in units of the noise less the rounding variance, rounded up: proof, step 3."""
+        pairs = zip(self.squared_sensitivities, self.scales, strict=True)
+        moved = [(square, scale**2 - ROUNDING_VARIANCE) for square, scale in pairs if square]
+        if any(left <= 0 for _, left in moved):
+            return math.inf
+        return math.sqrt(math.fsum(square / left for square, left in moved)) * (1 + 2.0**-45)
+
+    def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Whole]:
+        """Return the parts with noise, charged to `budget` if there is one: all of them or none.
+
+        >>> [table] = NoisyVector(squared_sensitivities=(2,), scales=(2.0,)).release([[10, 20, 30]])
+        >>> table.shape
+        (3,)
+        """
+        return self._release(parts, budget, None)
+
+    def _release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:
+        vectors = [_whole(part) for part in parts]
+        if len(vectors) != len(self.scales):
+            raise InvalidInput(f"this mechanism has {len(self.scales)} parts, and {len(vectors)} were given")
+        if budget is not None:
+            self._charge(budget)  # charge, then draw
+        source = system_noise if noise is None else noise
+        pairs = zip(vectors, self.scales, strict=True)
+        return [vector + source.gaussian(scale, vector.size) for vector, scale in pairs]  # proof: step 1
+
+    def _charge(self, budget: Budget) -> None:
+        """Spend the cost at the budget's order, or else the whole of a budget that nothing was spent from."""
+        cost = self.release_cost(budget.order)
+        if budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1:
+            entries = sum(self.squared_sensitivities)
+            if discrete_delta(budget.epsilon, self._length(), entries=entries) <= _rest(budget):
+                cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
+        budget.spend(cost)
+
+
+def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, each: float) -> list[float]:
+    """Return the scales at which parts of these squares and shares cost `each` together, rounded up."""
+    return [max(math.sqrt(order * square / share / (2 * each)) * (1 + 2.0**-30), 1e-6) for square, share in pairs]
+
+
+def _rest(budget: Budget) -> float:
+    """Return the part of delta that the budget has not set aside for tail events, rounded down."""
+    return (budget.delta - budget.slack) * (1 - 2.0**-46)
+
+
+def _squares(given: Sequence[int]) -> tuple[int, ...]:
+    squares = tuple(check_count("squared sensitivity", square, least=0) for square in given)
+    if not squares:
+        raise InvalidInput("a NoisyVector has at least one part")
+    return squares
+
+
+def _shares(given: Sequence[float] | None, parts: int) -> list[float]:
+    """Return the shares rounded so that they do not add up to more than 1."""
+    values = [1.0] * parts if given is None else [check_positive("share", share) for share in given]
+    if len(values) != parts:
+        raise InvalidInput(f"{parts} parts need as many shares, not {len(values)}")
+    total = math.fsum(values) * _UP
+    return [value / total for value in values]
+
+
+def _whole(part: Any) -> Whole:
+    """Return a vector of whole numbers. The text of the refusal says its type and not what it holds."""
+    vector = np.asarray(part)
+    if vector.ndim != 1 or vector.dtype.kind not in "iu":
+        raise InvalidInput(f"a part must be a vector of an integer type, not {vector.dtype} of shape {vector.shape}")
+    if vector.size and (vector.max() > _LARGEST_ENTRY or int(vector.min()) < -_LARGEST_ENTRY):
+        raise InvalidInput("the entries of a part must lie within 2**61")
+    return vector.astype(np.int64)

@@ -1,0 +1,88 @@
+"""The cover of conjunctions: the cells of the contingency table, and its marginals of every order."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.concepts import Conjunction, Conjunctions, Constant, Hypothesis
+from quorate.concepts.points import Points
+from quorate.errors import Infeasible
+from quorate.release.cover.base import NOTHING, Whole, check_public
+from quorate.release.cover.rows import RowCover
+from quorate.release.queries import Marginals
+
+__all__ = ["ConjunctionCover"]
+
+_MOST = 2**24  # conjunctions
+
+
+class ConjunctionCover(RowCover):
+    """Every conjunction is a query: the domain is finite, so public points are not needed, and the share is 0.
+
+    A value that is not declared has the last code of its column. It fulfils no literal of that column; literals of
+    other columns are not touched by it.
+
+    >>> cover = ConjunctionCover(Conjunctions([2, 3]), [])
+    >>> cover.project([Conjunction(features=2, literals=((1, 2),)), Conjunction(features=2, literals=())])
+    array([6, 0])
+    """
+
+    def __init__(self, concept: Conjunctions, public: Any) -> None:
+        points = check_public(concept, public)
+        columns = range(concept.features)
+        sizes = tuple(count + 1 for count in concept.categories)
+        every = math.prod(size + 1 for size in sizes)
+        if every > _MOST:
+            raise Infeasible(f"these columns have {every} conjunctions, above {_MOST}; take marginals of a few columns")
+        cliques = [each for order in range(len(sizes) + 1) for each in itertools.combinations(columns, order)]
+        self._cliques = {clique: place for place, clique in enumerate(cliques)}
+        self._categories = np.array(concept.categories)
+        super().__init__(concept, len(points), Marginals(sizes, cliques))
+
+    def _codes(self, points: Points) -> NDArray[np.int64]:
+        with np.errstate(invalid="ignore"):
+            declared = (points >= 0) & (points < self._categories) & (points == np.floor(points))
+        return np.where(declared, np.where(declared, points, 0).astype(np.int64), self._categories)
+
+    def _points(self, codes: Whole) -> Points:
+        return np.where(codes < self._categories, codes.astype(np.float64), np.nan)
+
+    def _kinds(self) -> tuple[type, ...]:
+        return (Conjunction,)
+
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        return [self._number(hypothesis) for hypothesis in hypotheses]
+
+    def _number(self, hypothesis: Any) -> int:
+        if isinstance(hypothesis, Constant):
+            return 0 if hypothesis.label else NOTHING
+        fixed: dict[int, int] = {}
+        for column, value in hypothesis.literals:
+            if fixed.setdefault(column, value) != value or not 0 <= value < self._categories[column]:
+                return NOTHING  # two values at once, or one that no point has
+        columns = tuple(sorted(fixed))
+        return self.queries.number(self._cliques[columns], [fixed[column] for column in columns])
+
+    def hypothesis(self, number: int) -> Hypothesis:
+        """Return the conjunction that a query is.
+
+        >>> ConjunctionCover(Conjunctions([2, 3]), []).hypothesis(6)
+        Conjunction(features=2, literals=((1, 2),))
+        """
+        if number == NOTHING:
+            return Constant(features=self.concept.features, label=0)
+        clique, codes = self.queries.find(number)
+        literals = tuple(zip(self.queries.cliques[clique], codes, strict=True))
+        return Conjunction(features=self.concept.features, literals=literals)
+
+    def share(self, beta: float = 0.05) -> float:
+        """Return 0: every conjunction is its own query.
+
+        >>> ConjunctionCover(Conjunctions([2]), []).share()
+        0.0
+        """
+        return 0.0

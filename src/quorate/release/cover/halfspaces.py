@@ -1,0 +1,210 @@
+"""The cover of halfspaces in the plane: a line for each parting of the public points, and the faces of these lines.
+
+A line y = slope x + intercept is a point of the dual plane, and a public point is a line there: the lines that part
+the public points alike are a face of those. So the faces of the public points' duals give one line for each parting
+(upright ones are not needed: a very steep one parts the same), and the faces of these lines are the cells. What lies on
+a line counts as below it, as if all were moved down by less than any distance: so every point lies in a face.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quorate.concepts import Constant, Halfspace, Halfspaces, Hypothesis
+from quorate.concepts.partitions import first_rows
+from quorate.concepts.points import Points
+from quorate.errors import Infeasible
+from quorate.release.cover.arrangement import Lines, find_faces, nearest
+from quorate.release.cover.base import NOTHING, Cover, Whole, check_cells, check_public
+from quorate.release.cover.shares import pair_share
+from quorate.release.cover.sides import Sides
+
+__all__ = ["HalfspaceCover", "check_points"]
+
+_MEMORY = 2**30  # bytes for the bits of all faces
+_AT_ONCE = 2**17  # sides computed at a time: they stay in the cache
+
+Bits = NDArray[np.uint8]
+Marks = NDArray[np.uint64]
+
+
+class HalfspaceCover(Cover):
+    """Query r is all above line r, and the query after the lines is all; then come what lies below each, and the lines.
+
+    >>> cover = HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> len(cover.lines), cover.cells
+    (3, 7)
+    >>> above = cover.hypothesis(0)
+    >>> cover.project([above])
+    array([0])
+    """
+
+    queries: Sides
+
+    def __init__(self, concept: Halfspaces, public: Any) -> None:
+        if concept.features != 2:
+            raise Infeasible(f"halfspaces are covered in the plane, not in {concept.features} dimensions")
+        points = check_public(concept, public)
+        self._public = np.unique(points, axis=0)
+        check_points(len(self._public))
+        self.lines, self._numbers = _parting_lines(self._public)
+        faces = find_faces(self.lines)
+        self._centres = faces.centres
+        self._scaled, self._offsets = _scaled(self.lines)
+        self._marks = _marks(faces.bits)
+        order = np.argsort(self._marks)
+        self._sorted, self._faces = self._marks[order], order
+        assert (self._sorted[1:] != self._sorted[:-1]).all(), "two faces share a mark of 64 bits"
+        super().__init__(concept, len(points), Sides(faces.bits, len(self.lines)))
+
+    def _locate(self, points: Points) -> Any:
+        found = [self._faces[np.searchsorted(self._sorted, _marks(bits))] for bits in self._sides(points)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def _sides(self, points: Points) -> Iterator[Bits]:
+        """Yield which lines the points lie above, block by block."""
+        step = max(1, _AT_ONCE // max(1, len(self.lines)))
+        for start in range(0, len(points), step):
+            part = points[start : start + step]
+            with np.errstate(all="ignore"):
+                values = part @ self._scaled
+                values -= self._offsets
+                # A value is rounded by less than 2**-51 of the sizes that it is made of; slopes and offsets, too.
+                bounds = (np.abs(part).sum(axis=1) + np.abs(self._offsets).max(initial=0)) * 2.0**-49 + 1e-290
+                above = values > 0
+                sure = np.abs(values, out=values) > bounds[:, np.newaxis]
+            for row, line in [] if sure.all() else zip(*np.nonzero(~sure), strict=True):
+                x, y = (Fraction(value) for value in part[row].tolist())
+                above[row, line] = y > self.lines.slopes[line] * x + self.lines.intercepts[line]
+            yield np.packbits(above, axis=1)
+
+    def _kinds(self) -> tuple[type, ...]:
+        return (Halfspace,)
+
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        return [self._number(hypothesis) for hypothesis in hypotheses]
+
+    def _number(self, hypothesis: Any) -> int:
+        if isinstance(hypothesis, Constant):
+            return len(self.lines) if hypothesis.label else NOTHING
+        return self._numbers[_key(hypothesis._predict(self._public))]
+
+    def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
+        """Return the side of a line that a query is, or all and the side that is taken away.
+
+        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).parts([1, 3, 5])
+        (array([1, 3, 3]), array([-1, -1,  1]))
+        """
+        plus, lines = np.asarray(numbers, dtype=np.int64), len(self.lines)
+        turned = plus > lines
+        return np.where(turned, lines, plus), np.where(turned, plus - lines - 1, NOTHING)
+
+    def hypothesis(self, number: int) -> Hypothesis:
+        """Return the halfspace that a query is.
+
+        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [0.0, 2.0]]).hypothesis(0)
+        <Halfspace: label 1 where (0, 1) * x > 1, and 0 finer levels>
+        """
+        lines = len(self.lines)
+        if number in (NOTHING, lines):
+            return Constant(features=2, label=int(number == lines))
+        line = number % (lines + 1)
+        slope, intercept, turn = self.lines.slopes[line], self.lines.intercepts[line], 1 if number < lines else -1
+        level = ((-slope * turn, Fraction(turn)), intercept * turn)
+        return Halfspace(features=2, levels=(level,), otherwise=int(turn < 0))
+
+    def centres(self) -> Points:
+        """Return a point of each face, to within rounding: a face may be too small to hold a float.
+
+        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [0.0, 2.0]]).centres()[:-1, 1] > 1
+        array([False,  True])
+        """
+        return np.concatenate([self._centres, np.full((1, 2), np.nan)])
+
+    def share(self, beta: float = 0.05) -> float:
+        """Return the bound by the growth function. It is rough, and says nothing below some hundred public points.
+
+        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0]]).share()
+        1.0
+        """
+        return pair_share(self.concept, self.points, beta)
+
+
+def check_points(points: int) -> None:
+    """Refuse a number of public points whose lines may have too many faces.
+
+    >>> check_points(100)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.Infeasible: 100 public points have 4950 lines and up to 12253726 cells, which take 7.1 GiB, ...
+    """
+    lines = points * (points - 1) // 2
+    faces = 1 + lines + lines * (lines - 1) // 2
+    check_cells(faces, f"halfspaces on {points} public points")
+    if faces * ((lines + 7) // 8) > _MEMORY:
+        raise Infeasible(
+            f"{points} public points have {lines} lines and up to {faces} cells, which take "
+            f"{faces * ((lines + 7) // 8) / 2**30:.1f} GiB, above {_MEMORY / 2**30:.1f}; pass fewer public points"
+        )
+
+
+def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
+    """Return one line for each parting of the points, and the number of the query for each way to label them."""
+    exact = [(Fraction(x), Fraction(y)) for x, y in public.tolist()]
+    duals = Lines([-x for x, _ in exact], [y for _, y in exact])
+    faces = find_faces(duals, exact=True)
+    sorted_labels = 1 - np.unpackbits(faces.bits, axis=1, count=len(public))  # a dual point below is a line below
+    labels = np.empty_like(sorted_labels)
+    labels[:, duals.order] = sorted_labels
+    some = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1))
+    chosen = some[first_rows(np.packbits(labels[some] ^ labels[some, :1], axis=1))] if some.size else some
+    found = [_short(faces.exact[face], exact, labels[face]) for face in chosen]
+    lines = Lines([slope for slope, _ in found], [intercept for _, intercept in found])
+    numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
+    for number, place in enumerate(lines.order):
+        numbers[_key(labels[chosen[place]])] = number
+        numbers[_key(1 - labels[chosen[place]])] = len(lines) + 1 + number
+    return lines, numbers
+
+
+def _short(line: tuple[Fraction, Fraction], points: Any, labels: Any) -> tuple[Fraction, Fraction]:
+    """Return the line with its numbers rounded to floats if it still parts the points alike."""
+    try:
+        short = Fraction(float(line[0])), Fraction(float(line[1]))
+    except OverflowError:
+        return line
+    for (x, y), label in zip(points, labels, strict=True):
+        height = y - short[0] * x - short[1]
+        if height == 0 or (height > 0) != bool(label):
+            return line
+    return short
+
+
+def _scaled(lines: Lines) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return normals, one a column, and offsets of the lines, as floats, with each normal scaled to entries up to 1."""
+    normals, offsets = np.empty((2, len(lines))), np.empty(len(lines))
+    for line, (slope, intercept) in enumerate(zip(lines.slopes, lines.intercepts, strict=True)):
+        unit = max(abs(slope), Fraction(1))
+        normals[:, line] = nearest(-slope / unit), nearest(1 / unit)
+        offsets[line] = nearest(intercept / unit)
+    return normals, offsets
+
+
+def _key(labels: Any) -> bytes:
+    return np.packbits(np.asarray(labels).astype(np.bool_)).tobytes()
+
+
+def _marks(bits: Bits) -> Marks:
+    """Return a mark of 64 bits for each row; that they differ for different faces is checked once."""
+    padded = np.zeros((len(bits), max(1, -(-bits.shape[1] // 8)) * 8), dtype=np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    marks = np.zeros(len(bits), dtype=np.uint64)
+    for word in padded.view(np.uint64).T:
+        marks = (marks ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        marks ^= marks >> np.uint64(29)
+        marks *= np.uint64(0xBF58476D1CE4E5B9)
+        marks ^= marks >> np.uint64(32)
+    return marks

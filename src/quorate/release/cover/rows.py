@@ -1,0 +1,75 @@
+"""What covers over rows of codes have in common: one categorical column for each thing that is asked."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quorate.concepts.points import Points, check_points
+from quorate.errors import Infeasible
+from quorate.release.cover.base import Cover, Whole
+from quorate.release.queries import Marginals, Rows
+
+__all__ = ["RowCover"]
+
+
+class RowCover(Cover):
+    """A cover whose cells are those of a table: records become rows of codes, and queries are cells of marginals.
+
+    >>> from quorate.concepts import Conjunctions
+    >>> from quorate.release.cover import make_cover
+    >>> isinstance(make_cover(Conjunctions([2, 3]), []), RowCover)
+    True
+    """
+
+    queries: Marginals
+
+    def count(self, records: Any) -> Rows:
+        """Return the records as rows of codes: what an engine takes.
+
+        >>> from quorate.concepts import Conjunctions
+        >>> from quorate.release.cover import make_cover
+        >>> make_cover(Conjunctions([2, 3]), []).count([[1, 2], [7, 0]]).codes.tolist()
+        [[1, 2], [2, 0]]
+        """
+        points = check_points(records, features=self.concept.features, name="records")
+        return Rows(self._codes(points), self.queries.sizes)
+
+    def locate(self, records: Any) -> Whole:
+        """Return the number of each record's cell of the whole table, where that is small enough to be numbered.
+
+        >>> from quorate.concepts import Conjunctions
+        >>> from quorate.release.cover import make_cover
+        >>> make_cover(Conjunctions([2, 3]), []).locate([[1, 2], [7, 0]])
+        array([6, 8])
+        """
+        if self.cells is None:
+            raise Infeasible("this cover has too many cells to number: use count, which gives rows")
+        return self.count(records).cell(range(len(self.queries.sizes)))
+
+    def centres(self, codes: ArrayLike | None = None) -> Points:
+        """Return a point for each row of codes, or for each cell of the whole table; NaN where a value is none.
+
+        >>> from quorate.concepts import Conjunctions
+        >>> from quorate.release.cover import make_cover
+        >>> make_cover(Conjunctions([2, 2]), []).centres([[1, 0], [0, 2]]).tolist()
+        [[1.0, 0.0], [0.0, nan]]
+        """
+        if codes is None:
+            if self.cells is None:
+                raise Infeasible("this cover has too many cells to list: pass the codes of some rows")
+            sizes = self.queries.sizes
+            codes = np.stack(np.unravel_index(np.arange(self.cells), sizes), axis=1)
+        return self._points(np.asarray(codes, dtype=np.int64))
+
+    def _locate(self, points: Points) -> Any:
+        raise AssertionError("records are counted as rows")
+
+    @abstractmethod
+    def _codes(self, points: Points) -> NDArray[np.int64]:
+        """Return the codes of any records."""
+
+    @abstractmethod
+    def _points(self, codes: Whole) -> Points:
+        """Return a point for each row of codes."""

@@ -1,0 +1,109 @@
+"""The cover of stumps: one column of codes for each cut of each feature."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.concepts import Constant, Hypothesis, Stump, Stumps
+from quorate.concepts.points import Points
+from quorate.errors import Infeasible
+from quorate.release.cover.axis import Axis
+from quorate.release.cover.base import NOTHING, Whole, check_public
+from quorate.release.cover.rows import RowCover
+from quorate.release.cover.shares import gap_share
+from quorate.release.queries import Marginals
+
+__all__ = ["StumpCover"]
+
+_MOST_CODES = 2**29  # of all rows together: 4 GiB
+_MOST_COLUMNS = 2**17
+
+
+class StumpCover(RowCover):
+    """For each cut a column that is 1 at and above it, 0 below, and 2 where there is no value; the first query is all.
+
+    A feature is cut halfway between neighbours among its public values; a binary one at a half. The query 1 + 3 j is
+    what lies below cut j, and 2 + 3 j what lies at or above it. What has no value there is in neither of them.
+
+    >>> cover = StumpCover(Stumps(features=2), [[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
+    >>> cover.project([Stump(features=2, feature=0, cut=2.2), Stump(features=2, feature=1, cut=4.0, upward=False)])
+    array([ 5, -1])
+    >>> cover.hypothesis(5)
+    Stump(features=2, feature=0, cut=2.5, upward=True)
+    """
+
+    def __init__(self, concept: Stumps, public: Any) -> None:
+        points = check_public(concept, public)
+        binary = np.array([0.0, 1.0])
+        self._axes = [Axis(binary if concept.binary else column) for column in points.T]
+        self._binary = concept.binary
+        self._starts = np.cumsum([0, *(axis.cuts.size for axis in self._axes)])
+        columns = int(self._starts[-1])
+        if columns > _MOST_COLUMNS:
+            raise Infeasible(
+                f"{concept.features} features have {columns} cuts between {len(points)} public points, above "
+                f"{_MOST_COLUMNS}; pass fewer public points, or round them"
+            )
+        cliques = [(), *((column,) for column in range(columns))]
+        super().__init__(concept, len(points), Marginals((3,) * max(1, columns), cliques))
+
+    def _codes(self, points: Points) -> NDArray[np.int64]:
+        columns = len(self.queries.sizes)
+        if len(points) * columns > _MOST_CODES:
+            raise Infeasible(
+                f"{len(points)} records and {columns} cuts have more than {_MOST_CODES} codes; "
+                "pass fewer public points, or fewer features"
+            )
+        codes = np.full((columns, len(points)), 2, dtype=np.int64)
+        for feature, axis in enumerate(self._axes):
+            values = points[:, feature]
+            usable = (values == 0) | (values == 1) if self._binary else np.isfinite(values)
+            for place, cut in enumerate(axis.cuts, start=self._starts[feature]):
+                codes[place, usable] = values[usable] >= cut
+        return codes.T
+
+    def _points(self, codes: Whole) -> Points:
+        points = np.full((len(codes), len(self._axes)), np.nan)
+        for feature, axis in enumerate(self._axes):
+            part = codes[:, self._starts[feature] : self._starts[feature + 1]]
+            points[:, feature] = axis.values[(part == 1).sum(axis=1)]
+            points[(part == 2).any(axis=1), feature] = np.nan
+        return points
+
+    def _kinds(self) -> tuple[type, ...]:
+        return (Stump,)
+
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        return [self._number(hypothesis) for hypothesis in hypotheses]
+
+    def _number(self, hypothesis: Any) -> int:
+        if isinstance(hypothesis, Constant):
+            return 0 if hypothesis.label else NOTHING
+        axis = self._axes[hypothesis.feature]
+        below = int(axis.below(hypothesis.cut))
+        if below in (0, axis.cells):
+            return 0 if (below == 0) == hypothesis.upward else NOTHING
+        return 1 + 3 * int(self._starts[hypothesis.feature] + below - 1) + int(hypothesis.upward)
+
+    def hypothesis(self, number: int) -> Hypothesis:
+        """Return the stump that a query is.
+
+        >>> StumpCover(Stumps(features=1), [[1.0], [2.0]]).hypothesis(1)
+        Stump(features=1, feature=0, cut=1.5, upward=False)
+        """
+        if number in (NOTHING, 0):
+            return Constant(features=self.concept.features, label=int(number == 0))
+        column, code = divmod(number - 1, 3)
+        feature = int(np.searchsorted(self._starts, column, side="right")) - 1
+        cut = float(self._axes[feature].cuts[column - self._starts[feature]])
+        return Stump(features=self.concept.features, feature=feature, cut=cut, upward=code == 1)
+
+    def share(self, beta: float = 0.05) -> float:
+        """Return what the largest gap of any feature holds; 0 for binary features, where every stump is a query.
+
+        >>> StumpCover(Stumps(features=2, binary=True), []).share()
+        0.0
+        """
+        return 0.0 if self._binary else gap_share(self.points, beta / len(self._axes))

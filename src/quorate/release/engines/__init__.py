@@ -1,0 +1,23 @@
+"""Engines: ways to answer every query of a list from counts, behind one interface. PROOF.md has their claims."""
+
+from quorate.release.engines.choice import ENGINES, choose_engine, predict_errors
+from quorate.release.engines.plain import PlainEngine
+from quorate.release.engines.prefix import PrefixEngine
+from quorate.release.engines.released import Engine, Released
+from quorate.release.engines.residual import ResidualEngine
+from quorate.release.engines.reweighting import ReweightingEngine
+from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
+
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "PlainEngine",
+    "PrefixEngine",
+    "PublicWeightsEngine",
+    "Released",
+    "ResidualEngine",
+    "ReweightingEngine",
+    "WeightsEngine",
+    "choose_engine",
+    "predict_errors",
+]

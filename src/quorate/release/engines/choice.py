@@ -1,0 +1,68 @@
+"""Which engine to use: the one of least expected error, from public data and sizes alone."""
+
+import math
+
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.engines.plain import PlainEngine
+from quorate.release.engines.prefix import PrefixEngine
+from quorate.release.engines.released import Engine, Public
+from quorate.release.engines.residual import ResidualEngine
+from quorate.release.engines.reweighting import ReweightingEngine
+from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
+from quorate.release.queries import Queries
+
+__all__ = ["ENGINES", "choose_engine", "predict_errors"]
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        PlainEngine(),
+        PrefixEngine(),
+        PublicWeightsEngine(),
+        ResidualEngine(),
+        ReweightingEngine(),
+        WeightsEngine(),
+    )
+}
+
+
+def predict_errors(
+    queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+) -> dict[str, float]:
+    """Return the expected largest error of each engine that can answer these queries, least first.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> list(predict_errors(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6))[0]
+    'prefix'
+    """
+    found = {
+        name: engine.predict(queries, records=records, epsilon=epsilon, delta=delta, public=public)
+        for name, engine in ENGINES.items()
+    }
+    usable = {name: error for name, error in found.items() if error < math.inf}
+    return dict(sorted(usable.items(), key=lambda pair: pair[1]))
+
+
+def choose_engine(
+    queries: Queries,
+    *,
+    records: int,
+    epsilon: float,
+    delta: float,
+    public: Public = None,
+    engine: str = "auto",
+) -> Engine:
+    """Return the engine of this name, or with "auto" the one of least expected error. No private record is read.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> choose_engine(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6).name
+    'prefix'
+    """
+    if engine != "auto":
+        if engine not in ENGINES:
+            raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {engine!r}")
+        return ENGINES[engine]
+    expected = predict_errors(queries, records=records, epsilon=epsilon, delta=delta, public=public)
+    if not expected:
+        raise Infeasible(f"no engine can answer {queries!r}: too many queries or cells, or delta = 0")
+    return ENGINES[next(iter(expected))]

@@ -1,0 +1,126 @@
+"""Plain noisy answers: everything is measured once, with equal noise."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from quorate.errors import Infeasible, QuorateError
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.privacy import Budget
+from quorate.release.engines.released import (
+    Public,
+    Released,
+    check_private,
+    expected_largest,
+    project_simplex,
+    simplex_marginals,
+    spent_since,
+)
+from quorate.release.queries import MOST_LISTED, Floats, Marginals, Queries
+
+__all__ = ["PlainEngine"]
+
+_MOST_DRAWS = 5_000_000  # about a minute of exact draws
+
+
+class PlainEngine:
+    """Each marginal once, projected onto the simplex; other lists by their queries or by their cells, whichever errs
+    less.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+    >>> released = PlainEngine().run(Prefixes(3), [4000, 1000, 5000], budget=budget)
+    >>> abs(released.answers - [0.4, 0.5, 1.0]).max() < 0.02
+    np.True_
+    """
+
+    name = "plain"
+
+    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+        """Return the expected largest error, from public numbers alone.
+
+        >>> from quorate.release.queries import Prefixes
+        >>> 0 < PlainEngine().predict(Prefixes(3), records=10_000, epsilon=1.0, delta=1e-6) < 0.01
+        True
+        """
+        try:
+            scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
+        except QuorateError:
+            return math.inf
+        factors = _factors(queries)
+        best = min(factors, key=lambda name: factors[name])
+        different = queries.count if best == "queries" else min(queries.count, queries.cells or 1)
+        return _least(scale * factors[best], different, records)
+
+    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
+        """Return the released answers, charged to the budget: all of it where nothing was spent before.
+
+        >>> from quorate.release.queries import Marginals, Rows
+        >>> rows = Rows([[0, 1]] * 5000 + [[1, 0]] * 5000, sizes=(2, 2))
+        >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+        >>> PlainEngine().run(Marginals((2, 2), [(0, 1)]), rows, budget=budget).answers.round(1)
+        array([0. , 0.5, 0.5, 0. ])
+        """
+        return self._run(queries, data, budget, None)
+
+    def _run(self, queries: Queries, data: Any, budget: Budget, noise: Any) -> Released:
+        private = check_private(queries, data)
+        if isinstance(queries, Marginals):
+            return self._marginals(queries, private.counts(queries), private.records, budget, noise)
+        factors = _factors(queries)
+        if min(factors.values()) == math.inf:
+            raise Infeasible(f"{queries.count} queries of these cells are too many to measure; choose another engine")
+        return self._listed(queries, private, min(factors, key=lambda name: factors[name]), budget, noise)
+
+    def _marginals(self, queries: Marginals, counts: Any, records: int, budget: Budget, noise: Any) -> Released:
+        squares = [2 if math.prod(shape) > 1 else 0 for shape in queries.shapes]
+        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=squares)
+        before = budget.spent()
+        noisy = mechanism._release(np.split(counts, queries.offsets[1:-1]), budget, noise)
+        sizes = np.diff(queries.offsets)
+        return Released(
+            simplex_marginals(queries, np.concatenate(noisy) / records),
+            np.repeat(np.array(mechanism.scales) / records, sizes),
+            None,
+            None,
+            spent_since(before, budget),
+            self.name,
+        )
+
+    def _listed(self, queries: Queries, private: Any, what: str, budget: Budget, noise: Any) -> Released:
+        square = max(queries.sensitivity, 1) if what == "queries" else 2
+        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(square,))
+        measured = private.counts(queries) if what == "queries" else private.cells(queries)
+        before = budget.spent()
+        [noisy] = mechanism._release([measured], budget, noise)
+        shares, scale = noisy / private.records, mechanism.scales[0] / private.records
+        if what == "queries":
+            answers, weights = np.clip(shares, 0.0, 1.0), None
+            errors: Floats | None = np.full(queries.count, scale)
+        else:
+            weights = project_simplex(shares)
+            shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
+            listed = queries.count <= MOST_LISTED
+            answers = np.clip(queries.answers(shares), 0.0, 1.0) if listed else None
+            sizes = queries.answers(np.ones(shares.size)) if listed else np.zeros(0)
+            errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0)) if listed else None
+        spent = spent_since(before, budget)
+        return Released(answers, errors, weights, None, spent, self.name, (f"measured: {what}",))
+
+
+def _least(deviation: float, count: int, records: int) -> float:
+    """Return the expected largest error as a share; infinity where nothing can be measured."""
+    return min(1.0, expected_largest(deviation, count) / records) if deviation < math.inf else math.inf
+
+
+def _factors(queries: Queries) -> dict[str, float]:
+    """Return by how much the noise on a histogram is multiplied in the worst answer, for each thing to measure."""
+    listed = queries.count <= min(MOST_LISTED, _MOST_DRAWS)
+    if isinstance(queries, Marginals):
+        return {"queries": math.sqrt(queries.sensitivity / 2) if listed else math.inf}
+    cells = queries.cells
+    return {
+        "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if listed else math.inf,
+        "cells": math.sqrt(cells) / 2 if cells is not None and cells <= _MOST_DRAWS else math.inf,
+    }

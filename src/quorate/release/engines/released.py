@@ -1,0 +1,198 @@
+"""What an engine is given, what it gives, and what all of them share."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quorate.errors import Infeasible, InvalidInput
+from quorate.privacy import Budget, Cost
+from quorate.release.queries import Floats, Marginals, Queries, Rows
+
+__all__ = [
+    "Engine",
+    "Private",
+    "Public",
+    "Released",
+    "check_private",
+    "expected_largest",
+    "project_simplex",
+    "simplex_marginals",
+    "spent_since",
+]
+
+Public = Rows | NDArray[np.float64] | None
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Released:
+    """Answers as shares of the records, with what they cost. Nothing in it is private any more.
+
+    `answers` is None where the queries are too many to list: then `weights` answer them. `errors` is one standard
+    deviation of the noise in each answer, or None where an engine has no such figure. `weights` add up to 1, over the
+    cells, or over the records of `support` where there is one.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> Released(None, None, np.array([0.25, 0.75]), None, Cost(0.1), "prefix").some(Prefixes(2), [0])
+    array([0.25])
+    """
+
+    answers: Floats | None
+    errors: Floats | None
+    weights: Floats | None
+    support: Rows | None
+    spent: Cost
+    engine: str
+    notes: tuple[str, ...] = ()
+    details: dict[str, float] = field(default_factory=dict)
+
+    def some(self, queries: Queries, which: ArrayLike) -> Floats:
+        """Return the answers of some of the queries that were released.
+
+        >>> from quorate.release.queries import Prefixes
+        >>> Released(np.array([0.2, 1.0]), None, None, None, Cost(0.1), "plain").some(Prefixes(2), [1])
+        array([1.])
+        """
+        if self.answers is not None:
+            return np.asarray(self.answers[np.asarray(which)])
+        if self.weights is None:
+            raise InvalidInput("this release has neither answers nor weights")
+        return queries.some(which, self.weights if self.support is None else self.support.weighted(self.weights))
+
+
+class Engine(Protocol):
+    """A way to answer all queries of a list from counts. Noise is drawn inside of mechanisms alone.
+
+    >>> from quorate.release.engines import ENGINES
+    >>> sorted(ENGINES)
+    ['plain', 'prefix', 'public_weights', 'residual', 'reweighting', 'weights']
+    """
+
+    name: str
+
+    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+        """Return the expected largest error, from public numbers alone; infinity where it does not apply."""
+        ...
+
+    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
+        """Return the released answers, charged to the budget."""
+        ...
+
+
+class Private:
+    """Private records, counted. It has no text; only engines read it, and only mechanisms get its numbers.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> check_private(Prefixes(3), [5, 0, 2])
+    <private counts of 7 records>
+    """
+
+    def __init__(self, records: int, cells: Whole | None, rows: Rows | None) -> None:
+        self.records, self._cells, self._rows = records, cells, rows
+
+    def counts(self, queries: Queries) -> Whole:
+        """Return the count of each query: whole numbers.
+
+        >>> from quorate.release.queries import Prefixes
+        >>> check_private(Prefixes(3), [5, 0, 2]).counts(Prefixes(3))
+        array([5, 5, 7])
+        """
+        summed = queries.answers(self._rows) if self._rows is not None else queries.answers(self.cells(queries))
+        return np.rint(summed).astype(np.int64)  # sums of whole numbers below 2**53: exact
+
+    def cells(self, queries: Queries) -> Whole:
+        """Return the count of each cell.
+
+        >>> from quorate.release.queries import Prefixes
+        >>> check_private(Prefixes(3), [5, 0, 2]).cells(Prefixes(3))
+        array([5, 0, 2])
+        """
+        if self._cells is not None:
+            return self._cells
+        if queries.cells is None or self._rows is None:
+            raise Infeasible("these cells are too many to list; choose an engine that works on rows")
+        numbers = self._rows.cell(range(len(self._rows.sizes)))
+        return np.bincount(numbers, minlength=queries.cells).astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"<private counts of {self.records} records>"
+
+
+def check_private(queries: Queries, data: Any) -> Private:
+    """Return private data ready to be counted: whole-number counts of the cells, or Rows of one unit each.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> check_private(Prefixes(3), [5, 0, 2]).records
+    7
+    """
+    if isinstance(data, Rows):
+        if not isinstance(queries, Marginals):
+            raise InvalidInput(f"rows are counted by Marginals, not by {type(queries).__name__}")
+        if data.sizes != queries.sizes:
+            raise InvalidInput(f"rows have columns of sizes {data.sizes}, and these marginals are over {queries.sizes}")
+        if not bool((data.weights == 1.0).all()):
+            raise InvalidInput("private rows must have weight 1 each: one row, one unit")
+        if not data.records:
+            raise InvalidInput("private data must have at least one record")
+        return Private(data.records, None, data)
+    counts = np.asarray(data)
+    if queries.cells is None or counts.shape != (queries.cells,) or counts.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"private data must be {queries.cells} whole-number counts, one a cell, or Rows, not {counts.dtype} "
+            f"of shape {counts.shape}"
+        )
+    if bool((counts < 0).any()):
+        raise InvalidInput("counts of private records must not be negative")
+    records = int(counts.sum())
+    if not 0 < records < 2**50:
+        raise InvalidInput("private data must have at least one record and fewer than 2**50")
+    return Private(records, counts.astype(np.int64), None)
+
+
+def expected_largest(deviation: float, count: int) -> float:
+    """Return about the expected largest absolute value of `count` Gaussian errors of this standard deviation.
+
+    >>> round(expected_largest(1.0, 1000), 2)
+    3.46
+    """
+    if count < 2:
+        return 0.8 * deviation
+    root = math.sqrt(2 * math.log(2 * count))
+    return deviation * (root - (math.log(math.log(2 * count)) + math.log(4 * math.pi) - 1.1544) / (2 * root))
+
+
+def project_simplex(values: Floats) -> Floats:
+    """Return the nearest vector (by least squares) of numbers that are not negative and add up to 1.
+
+    >>> project_simplex(np.array([0.8, 0.4, -0.1]))
+    array([0.7, 0.3, 0. ])
+    """
+    ordered = np.sort(values)[::-1]
+    excess = np.cumsum(ordered) - 1.0
+    kept = int(np.flatnonzero(ordered - excess / np.arange(1, values.size + 1) > 0)[-1])
+    return np.asarray(np.maximum(values - excess[kept] / (kept + 1), 0.0))
+
+
+def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
+    """Return each marginal projected onto the simplex.
+
+    >>> simplex_marginals(Marginals((2, 2), [(0,), (1,)]), np.array([1.2, 0.0, 0.4, 0.4]))
+    array([1. , 0. , 0.5, 0.5])
+    """
+    ends = zip(queries.offsets[:-1], queries.offsets[1:], strict=True)
+    return np.concatenate([project_simplex(answers[start:end]) for start, end in ends])
+
+
+def spent_since(before: Cost, budget: Budget) -> Cost:
+    """Return what was charged to a budget since its account read `before`.
+
+    >>> budget = Budget(epsilon=1.0, delta=0.0)
+    >>> budget.spend(Cost(0.25))
+    >>> spent_since(Cost(0.0), budget)
+    Cost(renyi=0.25, slack=0.0)
+    """
+    after = budget.spent()
+    return Cost(max(0.0, after.renyi - before.renyi), max(0.0, after.slack - before.slack))

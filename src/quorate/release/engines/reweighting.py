@@ -1,0 +1,221 @@
+"""Reweighting: everything is measured once, then public records are weighted until they agree with it.
+
+After the measurement only noisy and public numbers are used, so that nothing more is paid: which public records count
+how much, whether the public data are any good, and what is missing from them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ndtri
+
+from quorate.errors import InvalidInput, QuorateError
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.privacy import Budget
+from quorate.release.engines.entropy import fit_entropy
+from quorate.release.engines.released import (
+    Public,
+    Released,
+    check_private,
+    expected_largest,
+    simplex_marginals,
+)
+from quorate.release.engines.repair import missing_mass, repair_support
+from quorate.release.engines.residual import MeasuredMarginals, measure_marginals
+from quorate.release.engines.strategy import plan_marginals
+from quorate.release.queries import Floats, Marginals, Queries, Rows
+
+__all__ = ["ReweightingEngine", "Verdict", "reweight"]
+
+_LADDER = 12  # halvings of the trust in the public data
+_LARGE = 5.0  # deviations above which a cell is large: its noisy answer is more signal than noise
+_FALSE_ALARM = 1e-3  # of each of the two tests of public data that are good
+_USELESS = 0.1  # share of the records outside the public support above which public data are not repaired
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of the public data: weights on the support, or a refutation where `weights` is None.
+
+    >>> Verdict(None, None, 0.0, 0, 0.7, "refuted").weights is None
+    True
+    """
+
+    support: Rows | None
+    weights: Floats | None
+    strength: float
+    repaired: int
+    missing: float
+    note: str
+
+
+class ReweightingEngine:
+    """Marginals measured by the optimal Gaussian, and public records weighted to agree with them.
+
+    >>> rows = Rows([[0, 1]] * 6000 + [[1, 0]] * 4000, sizes=(2, 2))
+    >>> public = Rows([[0, 1]] * 50 + [[1, 0]] * 50, sizes=(2, 2))
+    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+    >>> released = ReweightingEngine().run(Marginals((2, 2), [(0, 1)]), rows, public=public, budget=budget)
+    >>> bool(abs(released.answers - [0.0, 0.6, 0.4, 0.0]).max() < 0.02)
+    True
+    """
+
+    name = "reweighting"
+
+    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+        """Return the expected largest error if public and private records come from one population.
+
+        >>> queries = Marginals.of_order((4, 4, 4), 2)
+        >>> public = Rows(np.zeros((100, 3), dtype=int), sizes=(4, 4, 4))
+        >>> ReweightingEngine().predict(queries, records=10_000, epsilon=1.0, delta=1e-6, public=public) < 0.01
+        True
+        """
+        if not isinstance(queries, Marginals) or not isinstance(public, Rows) or not public.weights.sum() > 0:
+            return math.inf
+        try:
+            scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
+        except QuorateError:
+            return math.inf
+        deviations = scale * np.sqrt(plan_marginals(queries).variances) / records
+        errors = np.repeat(deviations, np.diff(queries.offsets))
+        amount = float(public.weights.sum())
+        after = posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
+        ordered = np.sort(after)[::-1]
+        ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
+        return min(1.0, max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks))
+
+    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
+        """Return the released answers, charged to the budget: all of it where nothing was spent before.
+
+        >>> rows, public = Rows([[0]] * 7000 + [[1]] * 3000, sizes=(2,)), Rows([[0], [1]], sizes=(2,))
+        >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+        >>> ReweightingEngine().run(Marginals((2,), [(0,)]), rows, public=public, budget=budget).answers.round(1)
+        array([0.7, 0.3])
+        """
+        return self._run(queries, data, public, budget, None)
+
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
+        if not isinstance(queries, Marginals):
+            raise InvalidInput(f"reweighting answers Marginals, not {type(queries).__name__}")
+        if not isinstance(public, Rows) or public.sizes != queries.sizes or not public.weights.sum() > 0:
+            raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
+        private = check_private(queries, data)
+        measured = measure_marginals(queries, private, budget, noise)
+        return self._finish(queries, measured, reweight(queries, measured, public, private.records), public)
+
+    def _finish(self, queries: Marginals, measured: MeasuredMarginals, verdict: Verdict, public: Rows) -> Released:
+        if verdict.weights is None or verdict.support is None:
+            answers, errors = simplex_marginals(queries, measured.answers), measured.errors
+        else:
+            answers = queries.answers(verdict.support.weighted(verdict.weights))
+            errors = posterior_errors(answers, measured.errors, verdict.strength, float(public.weights.sum()))
+        details = {
+            "refuted": float(verdict.weights is None),
+            "strength": verdict.strength,
+            "repaired": float(verdict.repaired),
+            "missing": verdict.missing,
+        }
+        support = verdict.support if verdict.weights is not None else None
+        return Released(answers, errors, verdict.weights, support, measured.spent, self.name, (verdict.note,), details)
+
+
+def posterior_errors(answers: Floats, errors: Floats, strength: float, amount: float) -> Floats:
+    """Return one standard deviation where noise and a prior of this strength are weighed against each other.
+
+    >>> posterior_errors(np.array([0.5]), np.array([0.1]), 25.0, 100.0).round(4)
+    array([0.0707])
+    """
+    share = np.clip(answers, 1.0 / (amount + 1), 1.0 - 1.0 / (amount + 1))
+    prior = share * (1.0 - share) / strength
+    return np.asarray(np.sqrt(errors**2 * prior / (errors**2 + prior)))
+
+
+def _trust(records: int, amount: float) -> float:
+    """Return the strength that is right for a public sample of the private population.
+
+    A share p differs between samples of n and of m records by a variance of p (1 - p) (1/n + 1/m), and the strength of
+    the prior is p (1 - p) over that variance.
+    """
+    return records * amount / (records + amount)
+
+
+def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, records: int) -> Verdict:
+    """Return weights on the public records that agree with what was measured, or refute the public data.
+
+    From the full trust in the public data down by halves, the first fit whose residuals on large cells are within noise
+    is taken. Where cells stand out that no public record has, the support is repaired first.
+
+    >>> queries, public = Marginals((2,), [(0,)]), Rows([[0], [1]], sizes=(2,))
+    >>> from quorate.privacy import Cost
+    >>> table = np.array([0.7, 0.3])
+    >>> measured = MeasuredMarginals(((0,),), (table,), (0.001,), table, np.full(2, 0.001), Cost(0.1))
+    >>> reweight(queries, measured, public, 10_000).weights.round(2)
+    array([0.7, 0.3])
+    """
+    amount = float(public.weights.sum())
+    support = Rows(public.codes, public.sizes, public.weights / amount).merged()
+    support = Rows(support.codes[support.weights > 0], support.sizes, support.weights[support.weights > 0])
+    missing = missing_mass(queries, support, measured.answers, measured.errors)
+    if missing > _USELESS:
+        note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
+        return Verdict(None, None, 0.0, 0, missing, note)
+    limit = -float(ndtri(_FALSE_ALARM / (2 * queries.count)))
+    repaired_support, repaired = repair_support(queries, support, measured.answers, measured.errors, deviations=limit)
+    if repaired:
+        support = repaired_support
+    strength, weights = _ladder(queries, measured, support, _trust(records, amount))
+    if weights is None:
+        note = "public data refuted: no weights on its records agree with the noisy answers"
+        return Verdict(None, None, 0.0, repaired, missing, note)
+    note = f"public data used with a strength of {strength:.4g} records; {repaired} missing cells repaired"
+    return Verdict(support, weights, strength, repaired, missing, note)
+
+
+def _ladder(
+    queries: Marginals, measured: MeasuredMarginals, support: Rows, trust: float
+) -> tuple[float, Floats | None]:
+    """Return the largest strength whose fit agrees with the noisy answers, and the weights; None where none does."""
+    design = _design(queries.sizes, measured, support)
+    across = design.T.tocsr()
+    sizes = [table.size for table in measured.tables]
+    targets = np.concatenate(measured.tables)
+    precisions = np.repeat(1.0 / np.array(measured.deviations) ** 2, sizes)
+    large = measured.answers > _LARGE * measured.errors
+    start: Floats | None = None
+    for step in range(_LADDER):
+        strength = trust / 2.0**step
+        weights, start = fit_entropy(
+            lambda values: design @ values,
+            lambda values: across @ values,
+            targets=targets,
+            precisions=precisions,
+            prior=support.weights,
+            strength=strength,
+            start=start,
+        )
+        residuals = (measured.answers - queries.answers(support.weighted(weights))) / measured.errors
+        if _within_noise(residuals[large]):
+            return strength, weights
+    return 0.0, None
+
+
+def _within_noise(residuals: Floats) -> bool:
+    """Return whether standardised residuals look like noise: neither their mean square nor the largest stands out."""
+    if not residuals.size:
+        return True
+    spread = -float(ndtri(_FALSE_ALARM)) * math.sqrt(2.0 / residuals.size)
+    limit = -float(ndtri(_FALSE_ALARM / (2 * residuals.size)))
+    return bool(np.mean(residuals**2) <= 1.0 + spread and np.abs(residuals).max() <= limit)
+
+
+def _design(sizes: tuple[int, ...], measured: MeasuredMarginals, support: Rows) -> sparse.csr_array:
+    """Return the sparse matrix from weights on the support to the measured marginals."""
+    starts = np.cumsum([0, *(table.size for table in measured.tables)])
+    cells = [support.cell(clique) + start for clique, start in zip(measured.cliques, starts[:-1], strict=True)]
+    columns = np.tile(np.arange(support.records), len(cells))
+    return sparse.csr_array(
+        (np.ones(columns.size), (np.concatenate(cells), columns)), shape=(int(starts[-1]), support.records)
+    )

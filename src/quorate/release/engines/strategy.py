@@ -1,0 +1,118 @@
+"""Which marginals to measure, and with how much noise each, so that the worst answer of a workload errs least.
+
+A table of counts splits into orthogonal components, one for each set of columns (what the set tells beyond its
+subsets). A noisy marginal of columns A tells about every component B within A, with a precision of its own precision
+over the sizes of the columns in A but not in B; precisions add up. So the variance of every answer is a convex function
+of the precisions, and their best choice a small problem in public numbers (Xiao, He, Zhang, Kifer 2023).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, sparse
+
+from quorate.release.queries import Floats, Marginals
+
+__all__ = ["Clique", "MarginalStrategy", "plan_marginals"]
+
+Clique = tuple[int, ...]
+_SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance
+_LEAST_SHARE = 1e-4  # of an equal share: below, a marginal is not worth its draws
+
+
+@dataclass(frozen=True)
+class MarginalStrategy:
+    """Marginals to measure (`cliques`, sorted columns) and the share of what may be told that each gets.
+
+    `variances[k]` is the variance of a cell of the workload's k-th marginal where the shares are the precisions.
+
+    >>> plan = plan_marginals(Marginals((2, 2), [(0,), (1,)]))
+    >>> plan.cliques, plan.shares.round(2), plan.variances.round(2)
+    (((0,), (1,)), array([0.5, 0.5]), array([1., 1.]))
+    """
+
+    cliques: tuple[Clique, ...]
+    shares: Floats
+    variances: Floats
+
+
+def subsets(clique: Sequence[int]) -> list[Clique]:
+    """Return the subsets of a clique but the empty one, smallest first.
+
+    >>> subsets((0, 2))
+    [(0,), (2,), (0, 2)]
+    """
+    return [part for size in range(1, len(clique) + 1) for part in itertools.combinations(clique, size)]
+
+
+def plan_marginals(queries: Marginals) -> MarginalStrategy:
+    """Return the strategy of least largest variance, among independent noise on marginals, for these marginals.
+
+    >>> plan = plan_marginals(Marginals.of_order((2, 3, 4), 2))
+    >>> float(plan.variances.max()) < 3.0  # equal noise on the three marginals, each used alone
+    True
+    """
+    wanted = [tuple(sorted(clique)) for clique in queries.cliques]
+    known = sorted({part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique))
+    place = {clique: number for number, clique in enumerate(known)}
+    precision = _precisions(queries.sizes, known, place)
+    variance = _variances(queries.sizes, wanted, place)
+    start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in known])
+    shares = _search(precision, variance, start)
+    kept = shares > _LEAST_SHARE / len(known)
+    shares = np.where(kept, shares, 0.0)
+    if not bool((precision @ shares > 0).all()):  # each component must be told by something
+        kept, shares = np.ones(len(known), dtype=bool), np.full(len(known), 1.0)
+    shares = shares / shares.sum()
+    found = np.asarray(variance @ (1.0 / (precision @ shares)))
+    return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], found)
+
+
+def _precisions(sizes: Sequence[int], known: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
+    """Return the matrix that turns precisions of marginals into precisions of components."""
+    rows, columns, values = [], [], []
+    for number, clique in enumerate(known):
+        for part in subsets(clique):
+            rows.append(place[part])
+            columns.append(number)
+            values.append(1.0 / math.prod(sizes[column] for column in clique if column not in part))
+    return sparse.csr_array((values, (rows, columns)), shape=(len(known), len(known)))
+
+
+def _variances(sizes: Sequence[int], wanted: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
+    """Return the matrix that turns variances of components into those of the cells of each marginal wanted."""
+    rows, columns, values = [], [], []
+    for number, clique in enumerate(wanted):
+        for part in subsets(clique):
+            within = math.prod(1.0 - 1.0 / sizes[column] for column in part)
+            rows.append(number)
+            columns.append(place[part])
+            values.append(within / math.prod(sizes[column] for column in clique if column not in part) ** 2)
+    return sparse.csr_array((values, (rows, columns)), shape=(len(wanted), len(place)))
+
+
+def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floats) -> Floats:
+    """Return shares that nearly minimise the largest variance: L-BFGS on power means of growing sharpness."""
+
+    def objective(logits: Floats, sharpness: float) -> tuple[float, Floats]:
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        told = precision @ shares
+        found = np.maximum(variance @ (1.0 / told), 1e-300)
+        worst = found.max()
+        powers = (found / worst) ** sharpness
+        slope = -(variance.T @ (powers / powers.sum() / found)) / told**2
+        change = precision.T @ slope
+        value = math.log(worst) + math.log(powers.sum()) / sharpness
+        return value, shares * (change - shares @ change)
+
+    logits = start
+    for sharpness in _SHARPNESS:
+        logits = optimize.minimize(
+            objective, logits, args=(sharpness,), jac=True, method="L-BFGS-B", options={"maxiter": 300}
+        ).x
+    shares = np.exp(logits - logits.max())
+    return np.asarray(shares / shares.sum())

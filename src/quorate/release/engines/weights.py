@@ -1,0 +1,250 @@
+"""Private multiplicative weights: choose the worst-answered query, measure it, correct the weights, and again.
+
+Selection is an exponential mechanism on whole-number scores, the distance between a query's count and what the weights
+say, which one replaced record moves by at most 1; the measurement has discrete Gaussian noise.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.concepts.tally import ListedTally
+from quorate.errors import Infeasible, InvalidInput, QuorateError
+from quorate.mechanisms import ExponentialChoice
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
+from quorate.release.engines.learning import LearningTable, start_weights, unseen_share
+from quorate.release.engines.released import Public, Released, check_private, spent_since
+from quorate.release.queries import MOST_LISTED, Floats, Marginals, Queries, Rows
+
+__all__ = ["PublicWeightsEngine", "Rounds", "WeightsEngine", "plan_rounds"]
+
+_MOST_ROUNDS = 512
+_REPLAYED = 400  # corrections gone through again after each measurement, the whole list as often as that allows
+_FINAL_PASSES = 20
+_PROGRESS, _NOISE = 0.035, 0.35  # of the worst case, as seen on simulated thresholds, boxes and random halfspaces
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often to choose and measure, the epsilon of a choice, the scale of a measurement, and the error to expect.
+
+    >>> plan_rounds(1.0, order=22.0, entropy=7.0, count=1000, records=100_000).rounds > 1
+    True
+    """
+
+    rounds: int
+    epsilon: float
+    scale: float
+    error: float
+
+
+def plan_rounds(capacity: float, *, order: float, entropy: float, count: int, records: int) -> Rounds:
+    """Return the number of rounds of least expected error, each half choice and half measurement.
+
+    A correction of a share that is off by alpha brings the weights nearer to the truth by at least 2 alpha**2, of
+    `entropy` in all; and a round's noise grows with the square root of their number. Both are taken at a fraction of
+    the worst case.
+
+    >>> plan_rounds(1.0, order=22.0, entropy=7.0, count=1000, records=10**6).error < 0.1
+    True
+    """
+    best: Rounds | None = None
+    for step in range(2 * int(math.log2(_MOST_ROUNDS)) + 1):
+        rounds = max(1, round(2 ** (step / 2)))
+        each = capacity / (2 * rounds) - 4 / RENYI_QUANTA
+        if each <= 0:
+            break
+        epsilon = math.sqrt(8 * each / order) * (1 - 1e-9)
+        scale = math.sqrt(order / (2 * each)) * (1 + 1e-9)
+        noise = (2 * math.log(max(count, 2)) / epsilon + 2 * scale) / records
+        error = min(1.0, _PROGRESS * math.sqrt(entropy / (2 * rounds)) + _NOISE * noise)
+        if best is None or error < best.error:
+            best = Rounds(rounds, epsilon, scale, error)
+    if best is None:
+        raise Infeasible("less than one quantum is left for a round; open a budget with a larger epsilon")
+    return best
+
+
+class WeightsEngine:
+    """Multiplicative weights over all cells (Hardt and Rothblum 2010; Hardt, Ligett, McSherry 2012), each correction
+    exact and confined to the cells of its query, earlier measurements replayed. Public data, if any, are the start.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> budget = Budget(epsilon=1.0, delta=1e-6)
+    >>> released = WeightsEngine().run(Prefixes(4), [4000, 1000, 0, 5000], budget=budget)
+    >>> bool(abs(released.answers - [0.4, 0.5, 0.5, 1.0]).max() < 0.3)
+    True
+    """
+
+    name = "weights"
+
+    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+        """Return the expected largest error, from public numbers alone; infinity where the cells cannot be listed.
+
+        >>> from quorate.release.queries import Prefixes
+        >>> WeightsEngine().predict(Prefixes(100), records=10**6, epsilon=1.0, delta=1e-6) < 0.1
+        True
+        """
+        if not self._applies(queries, public):
+            return math.inf
+        try:
+            order = best_order(epsilon=epsilon, delta=delta * 0.9)
+            capacity = to_capacity(epsilon, delta=delta * 0.9, order=order)
+            entropy = self._entropy(queries, public)
+            plan = plan_rounds(capacity, order=order, entropy=entropy, count=queries.count, records=records)
+        except QuorateError:
+            return math.inf
+        return min(1.0, plan.error + self._unreachable(public))
+
+    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
+        """Return the released answers; the rounds divide what is left of the budget.
+
+        >>> from quorate.release.queries import Prefixes
+        >>> budget = Budget(epsilon=1.0, delta=1e-6)
+        >>> WeightsEngine().run(Prefixes(2), [5000, 5000], budget=budget).weights.size
+        2
+        """
+        return self._run(queries, data, public, budget, None)
+
+    def _applies(self, queries: Queries, public: Public) -> bool:
+        return queries.cells is not None and queries.count <= MOST_LISTED
+
+    def _entropy(self, queries: Queries, public: Public) -> float:
+        """Return how far, by relative entropy, the truth may be from the start."""
+        whole = math.log(max(queries.cells or 2, 2))
+        if public is None:
+            return whole
+        weights = public.merged().weights if isinstance(public, Rows) else np.asarray(public, dtype=np.float64)
+        seen = (np.count_nonzero(weights) + 1) / max(float(weights.sum()), 1.0)
+        return min(whole, seen + unseen_share(weights) * whole)
+
+    def _unreachable(self, public: Public) -> float:
+        """Return the error that no weights can undo."""
+        return 0.0
+
+    def _start(self, queries: Queries, public: Public) -> LearningTable:
+        return LearningTable(queries, start_weights(queries, public), None)
+
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
+        if not self._applies(queries, public):
+            raise InvalidInput(f"the engine {self.name!r} cannot list these cells or has no public rows")
+        if budget.order == math.inf:
+            raise InvalidInput("multiplicative weights are charged at a finite order; allow a delta above 0")
+        private = check_private(queries, data)
+        table = self._start(queries, public)
+        plan = plan_rounds(
+            budget.remaining().renyi,
+            order=budget.order,
+            entropy=self._entropy(queries, public),
+            count=queries.count,
+            records=private.records,
+        )
+        before = budget.spent()
+        counts = private.counts(queries)
+        measured: dict[int, list[float]] = {}
+        steps = _Steps(counts, private.records, plan, budget, noise)
+        for _ in range(plan.rounds):
+            query = steps.choose(table.answers())
+            share = steps.measure(query)
+            measured.setdefault(query, []).append(share)
+            _replay(table, query, measured, private.records)
+        _settle(table, measured, private.records)
+        return Released(
+            np.clip(table.answers(), 0.0, 1.0),
+            None,
+            table.weights,
+            table.support,
+            spent_since(before, budget),
+            self.name,
+            (f"{plan.rounds} rounds, {len(measured)} different queries measured",),
+            {"rounds": float(plan.rounds), "deviation": plan.scale / private.records},
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class _Steps:
+    """The two private steps of a round, each charged before it is drawn."""
+
+    counts: NDArray[np.int64]
+    records: int
+    plan: Rounds
+    budget: Budget
+    noise: Any  # None, or a seeded stand-in for audits and tests
+
+    def choose(self, answers: Floats) -> int:
+        """Return the number of a query that is answered badly, chosen privately."""
+        guesses = np.clip(np.rint(answers * self.records), 0, self.records).astype(np.int64)
+        scores = np.abs(self.counts - guesses)  # proof: step 3: a replaced record moves a score by at most 1
+        tally = ListedTally(self.records - scores, _number, rows=self.records)
+        choice = ExponentialChoice(epsilon=self.plan.epsilon, sensitivity=1)
+        if self.noise is None:
+            return cast(int, choice.choose(tally, budget=self.budget))
+        return cast(int, choice._choose(tally, self.budget, self.noise))
+
+    def measure(self, query: int) -> float:
+        """Return the noisy share of one query."""
+        mechanism = NoisyVector(squared_sensitivities=(1,), scales=(self.plan.scale,))
+        [noisy] = mechanism._release([self.counts[query : query + 1]], self.budget, self.noise)
+        return float(noisy[0]) / self.records
+
+
+class PublicWeightsEngine(WeightsEngine):
+    """Multiplicative weights over the public records alone (Liu, Vietri, Steinke, Ullman, Wu 2021).
+
+    >>> from quorate.release.queries import Marginals
+    >>> rows = Rows([[0, 1]] * 6000 + [[1, 0]] * 4000, sizes=(2, 2))
+    >>> public = Rows([[0, 1], [1, 0]], sizes=(2, 2))
+    >>> budget = Budget(epsilon=1.0, delta=1e-6)
+    >>> released = PublicWeightsEngine().run(Marginals((2, 2), [(0, 1)]), rows, public=public, budget=budget)
+    >>> bool(abs(released.answers - [0.0, 0.6, 0.4, 0.0]).max() < 0.3)
+    True
+    """
+
+    name = "public_weights"
+
+    def _applies(self, queries: Queries, public: Public) -> bool:
+        if isinstance(public, Rows):
+            return isinstance(queries, Marginals) and queries.count <= MOST_LISTED and bool(public.weights.sum() > 0)
+        return public is not None and queries.cells is not None and queries.count <= MOST_LISTED
+
+    def _unreachable(self, public: Public) -> float:
+        """Records of kinds that no public record has are answered wrongly: about half of them by the worst query."""
+        weights = public.merged().weights if isinstance(public, Rows) else np.asarray(public, dtype=np.float64)
+        return unseen_share(weights) / 2
+
+    def _start(self, queries: Queries, public: Public) -> LearningTable:
+        if isinstance(public, Rows):
+            support = public.merged()
+            return LearningTable(queries, support.weights, support)
+        return LearningTable(queries, np.asarray(public, dtype=np.float64), None)
+
+
+def _number(query: int) -> Any:
+    """Return the candidate of a tally: the number itself."""
+    return query
+
+
+def _replay(table: LearningTable, query: int, measured: dict[int, list[float]], records: int) -> None:
+    """Correct the weights by the newest measurement, and by the others as often as the time of a round allows."""
+    for _ in range(max(1, min(10, _REPLAYED // len(measured)))):
+        for earlier in list(measured)[-_REPLAYED:]:
+            table.correct(earlier, _target(measured[earlier], records))
+    table.correct(query, _target(measured[query], records))
+
+
+def _settle(table: LearningTable, measured: dict[int, list[float]], records: int) -> None:
+    """Go through all measurements until the weights agree with them, or as often as is worth it."""
+    for _ in range(_FINAL_PASSES):
+        moved = [abs(table.correct(query, _target(shares, records))) for query, shares in measured.items()]
+        if max(moved) < 1e-7:
+            return
+
+
+def _target(shares: list[float], records: int) -> float:
+    """Return the mean of a query's measurements, kept off 0 and 1."""
+    least = 0.25 / records
+    return min(max(sum(shares) / len(shares), least), 1.0 - least)

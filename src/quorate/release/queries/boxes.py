@@ -1,0 +1,170 @@
+"""Queries about a grid of cells: every box of it."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+from quorate.release.queries.line import Ranges, check_numbers
+from quorate.release.queries.protocol import Floats, check_listed, check_weights
+from quorate.release.queries.rows import Rows
+
+__all__ = ["BoxRanges"]
+
+_MOST_DIMENSIONS = 3
+_PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
+
+
+class BoxRanges:
+    """Boxes on a grid of up to three dimensions: one range an axis. Cells and boxes are numbered with the last axis
+    running fastest.
+
+    >>> BoxRanges((2, 2)).answers([1, 2, 3, 4])
+    array([ 1.,  3.,  2.,  4., 10.,  6.,  3.,  7.,  4.])
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = tuple(check_count("shape", size) for size in shape)
+        if not 1 <= len(self.shape) <= _MOST_DIMENSIONS:
+            raise InvalidInput(f"a grid has 1 to {_MOST_DIMENSIONS} dimensions, not {len(self.shape)}")
+        self._axes = tuple(Ranges(size) for size in self.shape)
+
+    @property
+    def count(self) -> int:
+        """How many boxes there are.
+
+        >>> BoxRanges((40, 40)).count
+        672400
+        """
+        return math.prod(axis.count for axis in self._axes)
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are.
+
+        >>> BoxRanges((40, 40)).cells
+        1600
+        """
+        return math.prod(self.shape)
+
+    @property
+    def sensitivity(self) -> int:
+        """How many boxes hold one of two cells and not the other, at most; a bound where the grid is large.
+
+        >>> BoxRanges((3,)).sensitivity, BoxRanges((2, 2)).sensitivity
+        (4, 6)
+        """
+        if self.cells == 1:
+            return 0
+        around = [np.arange(1, size + 1) * np.arange(size, 0, -1) for size in self.shape]
+        if self.cells**2 > _PAIRS:
+            return 2 * math.prod(int(axis.max()) for axis in around)
+        both = np.ones((1, 1), dtype=np.int64)
+        for size in self.shape:
+            place = np.arange(size)
+            low, high = np.minimum.outer(place, place), np.maximum.outer(place, place)
+            both = np.kron(both, (low + 1) * (size - high))
+        alone = np.diag(both)
+        return int((alone[:, None] + alone[None, :] - 2 * both).max())
+
+    def number(self, first: Sequence[ArrayLike], last: Sequence[ArrayLike]) -> NDArray[np.int64]:
+        """Return the numbers of the boxes from the cells `first` to the cells `last`, one array an axis each.
+
+        >>> BoxRanges((2, 2)).number([0, 0], [1, 1])
+        array(4)
+        """
+        parts = [axis.number(low, high) for axis, low, high in zip(self._axes, first, last, strict=True)]
+        return np.asarray(np.ravel_multi_index(tuple(parts), tuple(axis.count for axis in self._axes)))
+
+    def bounds(self, which: ArrayLike) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Return the first and last cells of these boxes, one pair of arrays an axis.
+
+        >>> BoxRanges((2, 2)).bounds([4])
+        [(array([0]), array([1])), (array([0]), array([1]))]
+        """
+        parts = np.unravel_index(check_numbers(which, self.count), tuple(axis.count for axis in self._axes))
+        return [axis.pair(part) for axis, part in zip(self._axes, parts, strict=True)]
+
+    def _sums(self, weights: ArrayLike | Rows) -> Floats:
+        """Return the sums over all boxes that begin at the origin, with a leading zero on each axis."""
+        grid = check_weights(weights, self.cells).reshape(self.shape)
+        for axis in range(grid.ndim):
+            grid = np.cumsum(grid, axis=axis)
+        return np.pad(grid, [(1, 0)] * grid.ndim)
+
+    def answers(self, weights: ArrayLike | Rows) -> Floats:
+        """Return the sums over all boxes: refused where there are more of them than can be written out.
+
+        >>> BoxRanges((2,)).answers([1, 2])
+        array([1., 3., 2.])
+        """
+        check_listed(self.count, "boxes")
+        sums = self._sums(weights)
+        for axis, size in enumerate(self.shape):
+            first, last = np.triu_indices(size)
+            sums = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
+        return sums.ravel()
+
+    def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
+        """Return the sums over the boxes of these numbers.
+
+        >>> BoxRanges((2, 2)).some([4], [1, 2, 3, 4])
+        array([10.])
+        """
+        sums, bounds = self._sums(weights), self.bounds(which)
+        total = np.zeros(np.shape(bounds[0][0]))
+        for corner in range(2 ** len(self.shape)):
+            low = [corner >> axis & 1 for axis in range(len(self.shape))]
+            place = tuple(first if side else last + 1 for side, (first, last) in zip(low, bounds, strict=True))
+            total = total + (-1) ** sum(low) * sums[place]
+        return np.asarray(total)
+
+    def members(self, query: int) -> NDArray[np.int64]:
+        """Return the cells of one box.
+
+        >>> BoxRanges((2, 2)).members(1)
+        array([0, 1])
+        """
+        axes = [np.arange(int(first), int(last) + 1) for first, last in self.bounds(query)]
+        return np.asarray(np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape)).ravel()
+
+    def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
+        """Return for each cell the sum of the values of the boxes that contain it.
+
+        >>> BoxRanges((2,)).spread([1, 1, 1])
+        array([2., 2.])
+        """
+        check_listed(self.count, "boxes")
+        grid = check_weights(values, self.count).reshape([axis.count for axis in self._axes])
+        for axis, size in enumerate(self.shape):
+            first, last = np.triu_indices(size)
+            moved = np.moveaxis(grid, axis, 0)
+            steps = np.zeros((size + 1, *moved.shape[1:]))
+            np.add.at(steps, first, moved)
+            np.subtract.at(steps, last + 1, moved)
+            grid = np.moveaxis(np.cumsum(steps, axis=0)[:size], 0, axis)
+        return grid.ravel()
+
+    def largest(self, weights: ArrayLike | Rows) -> float:
+        """Return the largest absolute sum over a box.
+
+        >>> BoxRanges((2, 2)).largest([1, -2, -3, 4])
+        4.0
+        """
+        grid = check_weights(weights, self.cells).reshape(self.shape)
+        lines = np.moveaxis(grid, int(np.argmax(self.shape)), -1)  # the longest axis is run along, the others listed
+        for axis in range(lines.ndim - 1):
+            sums = np.concatenate([np.zeros_like(lines.take([0], axis)), np.cumsum(lines, axis=axis)], axis=axis)
+            first, last = np.triu_indices(lines.shape[axis])
+            check_listed(len(first) * sums.size // sums.shape[axis], "sums")
+            lines = np.take(sums, last + 1, axis=axis) - np.take(sums, first, axis=axis)
+        sums = np.cumsum(lines, axis=-1)
+        before = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+        rise = (sums - np.minimum.accumulate(before, axis=-1)).max()
+        return float(max(rise, (np.maximum.accumulate(before, axis=-1) - sums).max()))
+
+    def __repr__(self) -> str:
+        return f"BoxRanges({self.shape})"

@@ -1,0 +1,282 @@
+"""Every query of a class or a workload answered once, for one budget; afterwards anyone may ask, for nothing.
+
+Claim: all that is left after `fit` is (epsilon, delta)-differentially private under replacement of one private record;
+the number of records is public, and public records are not protected. PROOF.md says why.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.checks import check_count, check_delta, check_positive, check_rate
+from quorate.errors import Infeasible, InvalidInput
+from quorate.privacy import Budget
+from quorate.release.domain import NOTHING, Domain, make_domain
+from quorate.release.engines import ENGINES, Released, choose_engine
+from quorate.release.queries import Floats, Marginals, Rows
+from quorate.release.synthetic import fit_weights, product_support, round_weights
+from quorate.session import put_to_count
+
+__all__ = ["QueryRelease"]
+
+_TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
+_PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
+_MOST_ROWS = 20_000_000  # of synthetic data
+
+
+class QueryRelease(BaseEstimator):  # type: ignore[misc]
+    """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
+
+    Public data define the cells, the private records are counted by them, and an engine releases the counts with noise.
+    Whatever is asked later is answered from what was released: no budget is left to spend, and none is needed.
+
+    Parameters
+    ----------
+    subject
+        A class of hypotheses of `quorate.concepts`, or a workload of `quorate.release.Workload`.
+    epsilon, delta
+        The privacy loss allowed. All of it is spent by `fit`.
+    engine
+        One of `quorate.release.ENGINES`, or "auto": the one of the smallest expected error, by public numbers alone.
+    columns
+        What is declared about the columns of a table, a `quorate.release.Columns`; for a workload without public
+        records, or where categories are not to be read off them.
+
+    After `fit`: `engine_` is the engine used, `claim_` the guarantee, `budget_` the account, `records_` how many
+    private records there were, `notes_` what the engine says about its run, `seconds_` how long it took. No private
+    record and no exact count is kept.
+
+    >>> import numpy as np
+    >>> from quorate.concepts import Threshold, Thresholds
+    >>> private, public = np.random.default_rng(0).normal(size=(2, 20_000))
+    >>> release = QueryRelease(Thresholds(), epsilon=1.0, delta=1e-6).fit(private, public[:200])
+    >>> [share] = release.answer([Threshold(0.0)])["answer"].to_pylist()
+    >>> 0.4 < share < 0.6
+    True
+    >>> release.synthetic(1000).shape
+    (1000, 1)
+    """
+
+    def __init__(
+        self,
+        subject: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        engine: str = "auto",
+        columns: Any = None,
+    ) -> None:
+        self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
+
+    def fit(self, private: Any, public: Any = None) -> "QueryRelease":
+        """Count the private records by public cells, and release the counts through the engine.
+
+        Everything that can be refused is refused before anything is spent.
+
+        >>> from quorate.concepts import Thresholds
+        >>> QueryRelease(Thresholds(), engine="none").fit([1.0], [2.0])
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: engine must be 'auto' or one of ...
+        """
+        began = time.perf_counter()
+        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
+        if self.engine != "auto" and self.engine not in ENGINES:
+            raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
+        domain = make_domain(self.subject, public, self.columns)  # proof: step 1
+        known = domain.public()
+        sealed, records = domain.seal(private)  # proof: step 2
+        settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
+        engine = choose_engine(domain.queries, engine=self.engine, **settings)
+        expected = engine.predict(domain.queries, **settings)
+        if not math.isfinite(expected):
+            raise Infeasible(
+                f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"
+                + (" without public records" if known is None else "")
+                + "; leave engine='auto', or ask fewer"
+            )
+        budget = Budget(epsilon=epsilon, delta=delta, slack=0.0)
+        released = put_to_count(  # proof: step 3
+            sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
+        )
+        self._keep(domain, released, records, expected)
+        self.budget_ = budget
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    def _keep(self, domain: Domain, released: Released, records: int, expected: float) -> None:
+        self.domain_, self.released_ = domain, released
+        self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)
+        self.notes_ = tuple(released.notes)
+        self.claim_ = (
+            f"the whole release is ({float(self.epsilon):g}, {float(self.delta):g})-differentially private under "
+            f"replacement of one of {records} private records; public records are not protected"
+        )
+
+    def answer(self, queries: Any = None) -> pa.Table:
+        """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
+
+        Queries are hypotheses of the class, or names, expressions or numbers of the workload; all of the workload
+        unless given. Answers are shares of the private records. The cover's own share of the error is not in the bars:
+        `error_bound` has it. `error` is missing where the engine does not know it.
+
+        >>> from quorate.concepts import Threshold, Thresholds
+        >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+        >>> release.answer([Threshold(1.7)]).column_names
+        ['query', 'answer', 'error', 'low', 'high']
+        """
+        check_is_fitted(self, "released_")
+        asked = self.domain_.every() if queries is None else queries
+        numbers = self.domain_.find(asked)
+        names = self.domain_.describe(numbers, asked)
+        shares, errors = self.read(numbers)
+        columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in _keys(names)}
+        known = ~np.isnan(errors)
+        low, high = np.clip(shares - _TWO_SIDED * errors, 0, 1), np.clip(shares + _TWO_SIDED * errors, 0, 1)
+        columns["answer"] = shares
+        for name, values in (("error", errors), ("low", low), ("high", high)):
+            columns[name] = pa.array(values, mask=~known)
+        return pa.table(columns)
+
+    def read(self, numbers: Any) -> tuple[Floats, Floats]:
+        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known.
+
+        >>> from quorate.concepts import Thresholds
+        >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+        >>> shares, errors = release.read([0])
+        >>> shares.shape, errors.shape
+        ((1,), (1,))
+        """
+        check_is_fitted(self, "released_")
+        plus, minus = self.domain_.parts(np.asarray(numbers, dtype=np.int64))
+        shares = self._answers(plus) - self._answers(minus)
+        return np.clip(shares, 0.0, 1.0), np.hypot(self._errors(plus), self._errors(minus))
+
+    def _answers(self, numbers: Any) -> Floats:
+        """Return the released answers; nothing at all is 0."""
+        found, asked = np.zeros(len(numbers)), numbers != NOTHING
+        if asked.any():
+            found[asked] = self.released_.some(self.domain_.queries, numbers[asked])
+        return found
+
+    def _errors(self, numbers: Any) -> Floats:
+        found, asked = np.zeros(len(numbers)), numbers != NOTHING
+        found[asked] = np.nan if self.released_.errors is None else self.released_.errors[numbers[asked]]
+        return found
+
+    def weights(self) -> tuple[Floats, Rows | None]:
+        """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
+
+        Those of the engine, or, where it has none, some that are fitted to its answers.
+
+        >>> from quorate.concepts import Thresholds
+        >>> weights, rows = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).weights()
+        >>> round(float(weights.sum()), 6), rows
+        (1.0, None)
+        """
+        check_is_fitted(self, "released_")
+        released = self.released_
+        if released.weights is not None:
+            return released.weights, released.support
+        if released.answers is None:
+            raise InvalidInput("this release has neither answers nor weights")
+        queries, known = self.domain_.queries, self.domain_.public()
+        support = known.merged() if isinstance(known, Rows) else None
+        if support is None and isinstance(queries, Marginals) and known is None:
+            support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * self.records_))
+        start = support.weights if support is not None else None if isinstance(known, Rows) else known
+        fitted = fit_weights(queries, released.answers, errors=released.errors, start=start, support=support)
+        return fitted, support
+
+    def synthetic(self, rows: int | None = None) -> Any:
+        """Return synthetic records that answer the queries as the release does: so many, or as many as there are.
+
+        Points of cells for a class of hypotheses, a table for a workload. It is made of what was released, and
+        costs nothing. With as many rows as there are records its answers are within twice the release's own error.
+
+        >>> from quorate.concepts import Thresholds
+        >>> QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).synthetic(30).shape
+        (30, 1)
+        """
+        check_is_fitted(self, "released_")
+        wanted = min(self.records_, _MOST_ROWS) if rows is None else check_count("rows", rows)
+        if wanted > _MOST_ROWS:
+            raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
+        weights, support = self.weights()
+        counts = round_weights(self.domain_.queries, weights, wanted, support=support)
+        return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
+
+    def error_bound(self, beta: float = 0.05) -> float:
+        """Return a bound on the largest error over all queries: with probability 1 - beta, half of beta for each part.
+
+        The engine's part, over the queries of the cover or workload, and the cover's own, over all hypotheses.
+
+        >>> from quorate.concepts import Thresholds
+        >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).error_bound() <= 1
+        True
+        """
+        check_is_fitted(self, "released_")
+        beta = check_rate("beta", beta)
+        return min(1.0, self.engine_error_bound(beta / 2) + self.domain_.share(beta / 2))
+
+    def engine_error_bound(self, beta: float = 0.05) -> float:
+        """Return a bound on the engine's own error on the queries it was given, with probability 1 - beta.
+
+        >>> from quorate.concepts import Thresholds
+        >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).engine_error_bound() < 1
+        True
+        """
+        check_is_fitted(self, "released_")
+        beta = check_rate("beta", beta)
+        errors = self.released_.errors
+        if errors is None:
+            return min(1.0, 2 * self.expected_error_)
+        count = self.domain_.queries.count
+        projected = 2 if isinstance(self.domain_.queries, Marginals) else 1  # onto the simplex: PROOF.md, step 5
+        return min(1.0, projected * math.sqrt(2 * math.log(2 * count / beta)) * float(errors.max()))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the release into a new folder; `load` reads it. It holds nothing private.
+
+        >>> QueryRelease.save.__name__
+        'save'
+        """
+        from quorate.release.files import save  # noqa: PLC0415  files know this class
+
+        return save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "QueryRelease":
+        """Return the release of a folder, as it was after `fit`.
+
+        >>> QueryRelease.load("no such folder")
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: no such folder is not a release: it has no manifest.json
+        """
+        from quorate.release.files import load  # noqa: PLC0415
+
+        return load(folder)
+
+    def publish(self, folder: str | Path) -> Path:
+        """Write what `save` writes, and for readers without this package the answers as a table and the guarantee.
+
+        >>> QueryRelease.publish.__name__
+        'publish'
+        """
+        from quorate.release.files import publish  # noqa: PLC0415
+
+        return publish(self, folder)
+
+
+def _keys(names: list[dict[str, Any]]) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        found.update(dict.fromkeys(name))
+    return list(found)

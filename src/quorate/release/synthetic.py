@@ -1,0 +1,188 @@
+"""From weights to rows: synthetic data that answer the queries as the weights do, up to rounding.
+
+All of it is post-processing of released values: no budget is asked and no noise is drawn.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from quorate.errors import Infeasible
+from quorate.release.engines.entropy import fit_entropy
+from quorate.release.queries import BoxRanges, Floats, Marginals, Prefixes, Queries, Ranges, Rows
+
+__all__ = ["fit_weights", "product_support", "round_weights"]
+
+_ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
+_STEPS = 60  # of the fit of weights to answers
+_MOVES = 4000  # of rows from one cell to another, at most
+_LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
+
+
+def round_weights(queries: Queries, weights: Floats, rows: int, *, support: Rows | None = None) -> NDArray[np.int64]:
+    """Return how many of so many rows each cell (or each row of the support) gets.
+
+    Systematic rounding along an order in which neighbours are alike: any stretch of it is off by less than one row, so
+    that a threshold is off by half a row and an interval by one. Other queries are made of many stretches; for them a
+    few rows are then moved from where too many are to where too few are, as long as the largest difference shrinks.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> round_weights(Prefixes(4), np.array([0.3, 0.3, 0.2, 0.2]), 10)
+    array([3, 3, 2, 2])
+    """
+    shares = np.clip(weights, 0.0, None)
+    shares = shares / shares.sum()
+    order = _order(queries, support)
+    upto = np.cumsum(shares[order])
+    upto[-1] = 1.0
+    marks = np.floor(upto * rows + 0.5).astype(np.int64)
+    counts = np.zeros(len(shares), dtype=np.int64)
+    counts[order] = np.diff(marks, prepend=0)
+    if isinstance(queries, Prefixes | Ranges) or queries.count > _LISTED:
+        return counts
+    return _moved(queries, shares, counts, rows, support)
+
+
+def _order(queries: Queries, support: Rows | None) -> NDArray[np.int64]:
+    """Return cells, or rows of the support, in an order in which neighbours are alike."""
+    if support is not None:
+        return np.lexsort(support.codes.T[::-1])
+    cells = queries.cells or 0
+    shape = queries.shape if isinstance(queries, BoxRanges) else queries.sizes if isinstance(queries, Marginals) else ()
+    if len(shape) < 2:
+        return np.arange(cells)
+    places = np.stack(np.unravel_index(np.arange(cells), shape), axis=1).astype(np.int64)
+    for axis in range(1, len(shape)):  # there and back again, so that a step goes to a neighbour
+        turned = places[:, :axis].sum(axis=1) % 2 == 1
+        places[turned, axis] = shape[axis] - 1 - places[turned, axis]
+    return np.lexsort(places.T[::-1])
+
+
+def _moved(
+    queries: Queries, shares: Floats, counts: NDArray[np.int64], rows: int, support: Rows | None
+) -> NDArray[np.int64]:
+    """Return the counts after moving single rows from one cell to another, as long as it helps the worst query."""
+    wanted = _answers(queries, shares, support)
+    best, kept = math.inf, counts
+    counts = counts.copy()
+    alive = shares > 0
+    for _ in range(_MOVES):
+        off = _answers(queries, counts / rows, support) - wanted
+        largest = float(np.abs(off).max())
+        if largest >= best:
+            return kept
+        best, kept = largest, counts.copy()
+        if largest < 1.0 / rows:
+            return kept
+        weighed = np.where(np.abs(off) > 0.7 * largest, off, 0.0)
+        pull = queries.spread(weighed, support)
+        surplus = np.where(counts > 0, pull, -np.inf)
+        lack = np.where(alive, pull, np.inf)
+        giver, taker = int(np.argmax(surplus)), int(np.argmin(lack))
+        if giver == taker:
+            return kept
+        counts[giver] -= 1
+        counts[taker] += 1
+    return kept
+
+
+def _answers(queries: Queries, weights: Floats, support: Rows | None) -> Floats:
+    return queries.answers(weights if support is None else support.weighted(weights))
+
+
+def fit_weights(
+    queries: Queries,
+    answers: Floats,
+    *,
+    errors: Floats | None = None,
+    start: Floats | None = None,
+    support: Rows | None = None,
+) -> Floats:
+    """Return weights whose answers come close to released ones, and that are otherwise as near as can be to the start.
+
+    >>> from quorate.release.queries import Prefixes
+    >>> fit_weights(Prefixes(3), np.array([0.2, 0.1, 1.0])).round(2)
+    array([0.15, 0.  , 0.85])
+    """
+    if isinstance(queries, Prefixes):
+        return np.diff(_rising(np.clip(answers, 0.0, 1.0)), prepend=0.0)
+    size = queries.cells if support is None else support.records
+    if size is None:
+        raise Infeasible("the cells are too many to list; fit with public records, whose rows can be weighted")
+    flat = np.full(size, 1.0 / size)
+    prior = flat if start is None or start.sum() <= 0 else 0.95 * start / start.sum() + 0.05 * flat
+    deviations = np.full(len(answers), 1e-3) if errors is None else np.maximum(errors, 1e-7)
+    if queries.count < size:
+        return _fit_dual(queries, answers, deviations, prior, support)
+    found, _ = fit_entropy(
+        lambda weights: _answers(queries, weights, support),
+        lambda residuals: queries.spread(residuals, support),
+        targets=answers,
+        precisions=1.0 / deviations**2,
+        prior=prior,
+        strength=1.0,
+    )
+    return found
+
+
+def _fit_dual(queries: Queries, answers: Floats, deviations: Floats, prior: Floats, support: Rows | None) -> Floats:
+    """Return what `fit_entropy` looks for, by one multiplier a query: fewer unknowns where the cells are more.
+
+    The weights are prior * exp(-spread(multipliers)) over their sum, and the multipliers minimise the convex function
+    log of that sum + multipliers @ answers + sum (deviations * multipliers)**2 / 2.
+    """
+    logs = np.log(prior)
+    sizes = np.maximum(deviations, 1e-6)  # in these units of the multipliers the function is well rounded
+
+    def weigh(scaled: Floats) -> tuple[Floats, float]:
+        logits = logs - queries.spread(scaled / sizes, support)
+        top = float(logits.max())
+        weights = np.exp(logits - top)
+        total = float(weights.sum())
+        return weights / total, top + math.log(total)
+
+    def objective(scaled: Floats) -> tuple[float, Floats]:
+        weights, logarithm = weigh(scaled)
+        value = logarithm + float((scaled / sizes) @ answers) + 0.5 * float(scaled @ scaled)
+        return value, (answers - _answers(queries, weights, support)) / sizes + scaled
+
+    options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20}
+    found = optimize.minimize(objective, np.zeros(queries.count), jac=True, method="L-BFGS-B", options=options).x
+    return weigh(found)[0]
+
+
+def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
+    """Return rows whose columns are independent and distributed as released: where no public rows can be weighted.
+
+    Each column has its share of the rows in an order of its own, which depends on nothing but their number.
+
+    >>> queries = Marginals((2, 3), [(0,), (1,)])
+    >>> product_support(queries, np.array([0.5, 0.5, 0.2, 0.3, 0.5]), 10).records
+    10
+    """
+    columns = []
+    for column, size in enumerate(queries.sizes):
+        place = next((number for number, clique in enumerate(queries.cliques) if column in clique), None)
+        if place is None:
+            columns.append(np.zeros(rows, dtype=np.int64))
+            continue
+        clique = queries.cliques[place]
+        table = answers[queries.offsets[place] : queries.offsets[place + 1]].reshape(queries.shapes[place])
+        others = tuple(axis for axis, name in enumerate(clique) if name != column)
+        shares = np.clip(table.sum(axis=others), 0.2 / (size * rows) ** 0.5, None)
+        upto = np.cumsum(shares / shares.sum())
+        spots = (0.5 + np.arange(1, rows + 1) * _ALPHAS[column % len(_ALPHAS)] * (1 + column // len(_ALPHAS))) % 1.0
+        columns.append(np.minimum(np.searchsorted(upto, spots, side="right"), size - 1))
+    return Rows(np.stack(columns, axis=1), queries.sizes)
+
+
+def _rising(values: Floats) -> Floats:
+    """Return the closest values that never fall and end at 1: pool adjacent violators."""
+    from sklearn.isotonic import isotonic_regression  # noqa: PLC0415
+
+    weights = np.ones(len(values))
+    weights[-1] = 1e12  # all records together are all of them
+    closest: Floats = np.clip(isotonic_regression(np.append(values[:-1], 1.0), sample_weight=weights), 0.0, 1.0)
+    return closest

@@ -1,0 +1,70 @@
+"""All marginals of some order."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+from quorate.release.queries import Marginals, Rows
+from quorate.release.tables.bound import BoundWorkload
+from quorate.release.tables.columns import Columns
+
+__all__ = ["MarginalWorkload"]
+
+
+class MarginalWorkload(BoundWorkload):
+    """Every cell of the table of each `order` columns, the cells of what is not declared among them.
+
+    >>> bound = MarginalWorkload(Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18]}}), 2)
+    >>> bound.queries.count, bound.find({"sex": "m", "age": 30})
+    (9, 4)
+    """
+
+    queries: Marginals
+
+    def __init__(self, columns: Columns, order: int) -> None:
+        self.order = check_count("order", order)
+        if self.order > len(columns.names):
+            raise InvalidInput(f"marginals of {order} columns need as many columns, not {len(columns.names)}")
+        queries = Marginals.of_order(columns.sizes, self.order)
+        super().__init__(columns, queries, queries.count)
+
+    def count(self, table: Any) -> Rows:
+        """Return the rows by their codes.
+
+        >>> MarginalWorkload(Columns.from_dict({"sex": ["f", "m"]}), 1).count({"sex": ["m"]})
+        Rows(1 records, 1 columns)
+        """
+        return self.encode(table)
+
+    def find(self, asked: Any) -> int:
+        """Return the number of the query for a value of each of its columns.
+
+        >>> MarginalWorkload(Columns.from_dict({"sex": ["f", "m"]}), 1).find({"sex": "x"})
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: column 'sex': 'x' is not among the declared categories 'f', 'm'
+        """
+        if not isinstance(asked, Mapping) or len(asked) != self.order:
+            raise InvalidInput(f"a query of this workload says a value for each of {self.order} columns")
+        kinds = self.columns.select(list(asked)).kinds
+        codes = {}
+        for name, value in asked.items():
+            try:
+                codes[self.columns.names.index(name)] = kinds[name].code(value)
+            except InvalidInput as error:
+                raise InvalidInput(f"column {name!r}: {error}") from None
+        clique = tuple(sorted(codes))
+        return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])
+
+    def _name(self, number: int) -> dict[str, Any]:
+        clique, codes = self.queries.find(number)
+        named = dict.fromkeys(self.columns.names, "")
+        for column, code in zip(self.queries.cliques[clique], codes, strict=True):
+            name = self.columns.names[column]
+            named[name] = self.columns.kinds[name].name(code)
+        text = " and ".join(f"{name} = {value}" for name, value in named.items() if value)
+        return {"query": text, **named}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"kind": "marginals", "order": self.order}

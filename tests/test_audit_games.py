@@ -1,0 +1,246 @@
+"""Games on real mechanisms: plays are those of real runs, sound claims stand, false ones fall, tight ones look tight.
+
+False alarms: every game here is played at a confidence of 1 - 1e-9, and there are fewer than 100 of them, so that one
+run in 10**7 at most would flag a sound claim; the seeds are fixed, so that a run repeats the one before it.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import quorate.audit
+from quorate.audit import NoisyCount, Query, audit_votes, enumerate_outcomes, release_of
+from quorate.audit.attacks import attacks_on, best_attack, exact_epsilon, turned
+from quorate.audit.cutoffs import closing_law
+from quorate.audit.plays import STOPPED, PlayNoise, play
+from quorate.audit.targets import TARGETS, make_target
+from quorate.concepts import Thresholds
+from quorate.errors import InvalidInput
+from quorate.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    Dissent,
+    ExponentialChoice,
+    NoisyMax,
+    NoisySum,
+    Quorum,
+    Relabel,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
+from quorate.mechanisms.cutoff import NoisyCutoff
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.mechanisms.query import QueryMechanism
+from quorate.mechanisms.run import Run, ThresholdMechanism
+
+CONFIDENCE = 1 - 1e-9
+ON_VOTES = [name for name in TARGETS if isinstance(make_target(name), QueryMechanism | ThresholdMechanism)]
+
+
+def _again(pair, times):
+    node = Query(*pair)
+    for _ in range(times - 1):
+        node = Query(*pair, dict.fromkeys([-1, 0, 1], node))
+    return node
+
+
+def _one_by_one(mechanism, votes, times, noise):
+    """Return what a real run, or the mechanism itself, answers to the same query asked again and again."""
+    if not isinstance(mechanism, ThresholdMechanism):
+        return [int(mechanism._answers(np.array([votes]), None, noise).labels[0]) for _ in range(times)]
+    run, seen = Run(mechanism, budget=None, noise=noise), []
+    for _ in range(times):
+        if run.no_quorums_left == 0:
+            seen.append(STOPPED)
+            continue
+        answer = run.answer(votes)
+        seen.append(-1 if answer is None else answer)
+    return seen
+
+
+@pytest.mark.parametrize("name", ON_VOTES)
+def test_a_play_is_a_real_run_draw_for_draw(name):
+    mechanism = make_target(name)
+    teachers = mechanism.teachers
+    for lead in (teachers // 2, teachers - teachers // 4):
+        pair = (lead, teachers - lead), (lead - 1, teachers - lead + 1)
+        for seed in range(40):
+            for other in (False, True):
+                played = play(mechanism, _again(pair, 4), plays=1, neighbour=other, noise=PlayNoise(seed))[0].tolist()
+                real = _one_by_one(mechanism, pair[other], 4, PlayNoise(seed))
+                assert played + [STOPPED] * (4 - len(played)) == real
+
+
+@pytest.mark.parametrize("name", ON_VOTES)
+def test_plays_follow_the_enumerated_law(name):
+    """A chi-square test of 20,000 plays of three queries, at one false alarm in 10**9."""
+    mechanism = make_target(name)
+    teachers, plays = mechanism.teachers, 20_000
+    lead = teachers * 5 // 8
+    tree = _again(((lead, teachers - lead), (lead - 1, teachers - lead + 1)), 3)
+    law = enumerate_outcomes(release_of(mechanism, classes=2), tree)
+    rows = play(mechanism, tree, plays=plays, neighbour=False, noise=PlayNoise(11))
+    seen = {}
+    for row in rows.tolist():
+        history = tuple(outcome for outcome in row if outcome != STOPPED)
+        seen[history] = seen.get(history, 0) + 1
+    assert set(seen) <= set(law.histories)
+    expected = plays * law.whole
+    rare = expected < 8
+    counts = np.array([seen.get(history, 0) for history in law.histories])
+    groups = [(counts[~rare], expected[~rare]), ([counts[rare].sum()], [expected[rare].sum()])]
+    found = sum(
+        ((np.asarray(c) - e) ** 2 / np.maximum(e, 1e-9)).sum()
+        for c, e in groups[: 1 if expected[rare].sum() < 8 else 2]
+    )
+    assert found < stats.chi2.isf(1e-9, max(1, int((~rare).sum())))
+
+
+def test_a_cutoff_closes_as_enumerated():
+    from quorate.audit.cutoffs import _closings
+
+    cutoff, arrivals, plays = NoisyCutoff(epsilon=0.5, allowed=2, spread=4), [True, False, True, True, False], 20_000
+    law = closing_law(cutoff, arrivals)
+    assert law.sum() == pytest.approx(1.0)
+    counts = np.bincount(_closings(cutoff, arrivals, plays, PlayNoise(5)), minlength=law.size)
+    assert ((counts - plays * law) ** 2 / (plays * law)).sum() < stats.chi2.isf(1e-9, law.size - 1)
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_sound_claims_stand(name):
+    verdict = quorate.audit(make_target(name), plays=20_000, confidence=CONFIDENCE, seed=3)
+    assert not verdict.violated
+    assert verdict.lower_bound <= verdict.claim[0]
+    assert verdict.not_tested
+    assert verdict.exact is None or verdict.lower_bound <= verdict.exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("target", "least"),
+    [
+        (NoisyCount(epsilon=0.5), 0.95),
+        (NoisyCount(epsilon=2.0), 0.95),
+        (NoisyMax(teachers=20, classes=2, scale=2.0), 0.85),
+        (SharpMajority.calibrate(epsilon=1.0, delta=1e-2, teachers=20, queries=1), 0.85),
+    ],
+)
+def test_tight_claims_are_shown_tight(target, least):
+    assert least <= quorate.audit(target, plays=1_000_000, confidence=CONFIDENCE).ratio <= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
+def test_a_soft_majority_is_shown_tight(epsilon):
+    assert 0.85 <= quorate.audit(SoftMajority(teachers=20, epsilon=epsilon), plays=1_000_000).ratio <= 1
+
+
+def test_a_noisy_sum_is_shown_to_need_what_enumeration_says():
+    """Of the epsilon that its law has, at least 95% is shown; the rest of the gap is the conversion from one order."""
+    verdict = quorate.audit(NoisySum(sensitivity=1, scale=0.7), plays=1_000_000, deltas=(1e-1, 1e-2))
+    assert all(0.95 * attempt.exact <= attempt.lower_bound <= attempt.exact for attempt in verdict.attempts)
+    assert all(attempt.exact <= attempt.claim[0] for attempt in verdict.attempts)
+
+
+class HalfTheNoise(NoisyMax):
+    """Draws with half of the scale that it claims."""
+
+    def _labels(self, counts, noise):
+        return NoisyMax(teachers=self.teachers, classes=self.classes, scale=self.scale / 2)._labels(counts, noise)
+
+
+class ForgetsTheThreshold(StabilityTest):
+    """Leaves out the noise on the threshold."""
+
+    def _threshold_noise(self, noise):
+        return 0
+
+
+def test_a_false_claim_falls():
+    verdict = quorate.audit(HalfTheNoise(teachers=20, classes=2, scale=2.0), plays=100_000, confidence=CONFIDENCE)
+    assert verdict.lower_bound > verdict.claim[0]
+
+
+def test_a_run_without_threshold_noise_falls():
+    sound = make_target("stability")
+    broken = ForgetsTheThreshold(**{name: getattr(sound, name) for name in sound.__dataclass_fields__})
+    assert not audit_votes(sound, plays=100_000).violated
+    verdict = audit_votes(broken, plays=100_000)
+    assert verdict.lower_bound > verdict.claim[0]
+
+
+def test_the_worst_attack_is_no_better_than_the_claim_and_is_found():
+    soft = SoftMajority(teachers=9, epsilon=1.0)
+    release = release_of(soft, classes=2)
+    attacks = list(attacks_on(release, queries=2, epsilon=2.0))
+    _, exact = best_attack(release, attacks, delta=0.0, confidence=0.9, plays=10**6)
+    assert 1.5 < exact <= 2.0
+
+
+def test_epsilon_of_a_law_is_where_delta_is_met():
+    law = enumerate_outcomes(release_of(NoisyMax(teachers=9, classes=2, scale=2.0), classes=2), Query((5, 4), (4, 5)))
+    for delta in (0.0, 0.01, 0.1):
+        epsilon = exact_epsilon(law, delta)
+        assert max(law.delta(epsilon), turned(law).delta(epsilon)) == pytest.approx(delta, abs=1e-9)
+
+
+def test_epsilon_is_infinite_where_the_neighbour_cannot_follow():
+    from quorate.audit import Outcomes
+
+    law = Outcomes([(0,), (1,)], np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([1.0, 0.0]))
+    assert law.epsilon(0.05) == float("inf")
+    assert law.epsilon(0.1) == 0
+
+
+def test_attacks_can_be_named():
+    soft = SoftMajority(teachers=9, epsilon=1.0)
+    assert audit_votes(soft, plays=1000, attacks=["worst tree"]).attack.startswith("worst tree of 1 query")
+    with pytest.raises(InvalidInput, match="no attack"):
+        audit_votes(soft, plays=1000, attacks=["psychic"])
+
+
+def test_what_no_attack_is_known_for_is_said():
+    with pytest.raises(InvalidInput, match="no attack is known for dict"):
+        quorate.audit({})
+
+
+def test_a_verdict_can_be_had_again():
+    verdicts = [quorate.audit(make_target("noisy_max"), plays=5000, seed=4) for _ in range(2)]
+    assert verdicts[0] == verdicts[1]
+
+
+def _random_targets(random):
+    """One sound instance of every kind, with parameters drawn at random."""
+    epsilon, delta = float(random.uniform(0.5, 5.0)), float(10 ** random.uniform(-4, -1.5))
+    teachers = int(random.integers(20, 45))
+    run = {"epsilon": max(2.0, epsilon), "delta": delta, "teachers": 80, "no_quorums": int(random.integers(1, 3))}
+    yield NoisyCount(epsilon=epsilon)
+    yield NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=int(random.integers(1, 20)))
+    yield NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(int(random.integers(1, 6)),))
+    yield SoftMajority(teachers=teachers, epsilon=epsilon)
+    yield SharpMajority.calibrate(epsilon=epsilon, delta=delta, teachers=teachers, queries=1)
+    yield NoisyMax(teachers=teachers, classes=int(random.integers(2, 4)), scale=float(random.uniform(1.0, 6.0)))
+    yield ConfidentMax(
+        teachers=teachers,
+        classes=2,
+        threshold=teachers * 2 // 3,
+        test_scale=float(random.uniform(2, 8)),
+        winner_scale=float(random.uniform(1, 4)),
+    )
+    yield Quorum.calibrate(**run)
+    yield StabilityTest.calibrate(**run | {"epsilon": max(4.0, epsilon)})
+    yield BetweenThresholds.calibrate(**run)
+    yield Dissent.calibrate(**{("dissents" if name == "no_quorums" else name): value for name, value in run.items()})
+    yield ExponentialChoice(epsilon=epsilon, sensitivity=int(random.integers(1, 4)))
+    yield NoisyCutoff(epsilon=epsilon, allowed=int(random.integers(1, 6)), spread=int(random.integers(2, 12)))
+    yield Relabel(concept=Thresholds(), kappa=float(random.uniform(0.2, 2.0)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("repeat", range(43))
+def test_sound_mechanisms_stand_in_602_audits(repeat):
+    """14 mechanisms, 43 repeats, parameters at random: one false alarm in 10**6 runs at most."""
+    for target in _random_targets(np.random.default_rng(repeat)):
+        plays = 5000 if isinstance(target, Relabel | ExponentialChoice) else 100_000
+        verdict = quorate.audit(target, plays=plays, confidence=CONFIDENCE, seed=repeat)
+        assert not verdict.violated, verdict

@@ -1,0 +1,133 @@
+"""Plans of everlasting prediction, and teachers that are directions."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from quorate import Infeasible, InvalidInput
+from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.everlasting import EverlastingClassifier
+from quorate.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
+from quorate.everlasting.planning import plan_everlasting, simulated_points
+from quorate.everlasting.teaching import teach
+from quorate.learners import Deal
+
+
+def sphere(rows, features=3, seed=0):
+    X = np.random.default_rng(seed).normal(size=(rows, features))
+    return X, (X[:, 0] >= 0).astype(np.int64)
+
+
+def test_small_chunks_are_best_and_what_is_promised_comes():
+    plan = plan_everlasting(Thresholds(), epsilon=4.0, delta=1e-6, records=20_000, phases=2)
+    assert plan.chunk in (1, 2, 3, 4)
+    assert plan.feasible
+    assert plan.no_quorum_rate < 0.02
+    assert max(one.no_quorum_rate for one in plan.phases) < 2 * plan.no_quorum_rate + 0.002
+    assert [one.refused for one in plan.phases] == [0, 0]
+    rates = [one.no_quorum_rate for one in plan.candidates if one.chunk >= 3]
+    assert len(rates) > 3
+    assert {one.chunk: one.no_quorum_rate for one in plan.candidates}[10] > plan.no_quorum_rate
+    assert json.loads(json.dumps(plan.as_dict()))["teachers"] == 20_000 // plan.chunk
+    assert "Records and queries both keep epsilon = 4" in plan.summary()
+    EverlastingClassifier(Thresholds(), **plan.settings())
+
+
+def test_the_smallest_number_of_records_grows_as_epsilon_falls():
+    sizes = [plan_everlasting(Thresholds(), epsilon=e, no_quorum_rate=0.1, phases=0).records for e in (1.0, 2.0, 4.0)]
+    assert sizes[0] > 2 * sizes[1] > 4 * sizes[2]
+    assert sizes[2] < 10_000
+
+
+def test_a_public_sample_stands_for_any_learner():
+    X, y = sphere(20_000)
+    batched = plan_everlasting(
+        LogisticRegression(), epsilon=8.0, records=20_000, sample=(X, y), chunks=(5, 10), phases=0, no_quorum_rate=0.2
+    )
+    assert batched.candidates[0].no_quorum_rate < 0.2
+    named = np.where(y == 1, "yes", "no")
+    tree = plan_everlasting(
+        DecisionTreeClassifier(max_depth=2), epsilon=8.0, records=20_000, sample=(X, named), chunks=(20,), phases=0
+    )
+    assert tree.chunk == 20
+    pointing = plan_everlasting(MeanDirection(), epsilon=8.0, records=20_000, sample=(X, y), phases=1)
+    assert pointing.chunk == 1
+    assert pointing.no_quorum_rate < batched.no_quorum_rate
+    assert pointing.phases[0].error < 0.05
+
+
+@pytest.mark.parametrize("concept", [Stumps(3), Intervals(), Halfspaces(2), Thresholds()])
+def test_points_of_a_class_have_labels_of_one_hypothesis(concept):
+    X, y = simulated_points(concept)(500)
+    assert X.shape == (500, concept.features)
+    assert 0.3 < y.mean() < 0.7
+
+
+def test_what_cannot_be_planned_is_said():
+    with pytest.raises(InvalidInput, match=r"sample=\(X, y\), public rows"):
+        plan_everlasting(Boxes(2))
+    with pytest.raises(InvalidInput, match="at least 100 public rows"):
+        plan_everlasting(LogisticRegression(), sample=([[1.0]], [1]))
+    with pytest.raises(InvalidInput, match="too large for a sample"):
+        plan_everlasting(LogisticRegression(), sample=sphere(200), chunks=(50,))
+    with pytest.raises(Infeasible, match=r"half of all queries would find no quorum .* it takes about"):
+        plan_everlasting(Thresholds(), epsilon=0.5, records=500)
+    noise = np.random.default_rng(0).integers(0, 2, size=400)
+    with pytest.raises(Infeasible, match="no number of records"):
+        plan_everlasting(LogisticRegression(), sample=(sphere(400)[0], noise), chunks=(3,), no_quorum_rate=1e-4)
+    short = plan_everlasting(Thresholds(), epsilon=4.0, records=3000, no_quorum_rate=0.001, phases=0)
+    assert not short.feasible
+    assert "falls short" in short.summary()
+
+
+def test_directions_are_counted_as_they_vote_and_depend_on_their_own_rows():
+    X, y = sphere(3000)
+    y[::7] = -1
+    owner = np.random.default_rng(1).integers(-1, 900, size=3000)
+    deal = Deal.by_assignment(owner, teachers=1000)
+    teachers = fit_directions(MeanDirection(), X, y, deal)
+    queries = sphere(700, seed=2)[0]
+    ballots = teachers.ballots(queries)
+    assert (teachers.votes(queries)[:, 1] == ballots.sum(axis=1)).mean() > 0.99  # ties to within rounding
+    assert np.abs(teachers.votes(queries)[:, 1] - ballots.sum(axis=1)).max() <= 1
+    assert (teachers.votes(1e20 * queries) == teachers.votes(queries)).mean() > 0.99
+    assert (ballots[:, 900:] == np.arange(900, 1000) % 2).all()  # without rows
+    moved = X.copy()
+    moved[owner == 5] = 9.0
+    changed = (fit_directions(MeanDirection(), moved, y, deal).ballots(queries) != ballots).any(axis=0)
+    assert set(np.flatnonzero(changed)) <= {5}
+    again = DirectionTeachers.from_arrays(teachers.arrays())
+    assert (again.votes(queries) == teachers.votes(queries)).all()
+    ensemble = teach(MeanDirection(), X, y, deal, classes=2, first=False)
+    assert ensemble.count(queries).put_to(lambda votes: (votes.sum(axis=1) == 1000).all())
+
+
+def test_a_direction_is_what_the_classifier_of_that_name_learns():
+    X, y = sphere(41)
+    teachers = fit_directions(MeanDirection(centre=[0.1, 0.2, 0.3]), X, y, Deal.of([range(41)]))
+    alone = MeanDirection(centre=[0.1, 0.2, 0.3]).fit(X, y)
+    queries = sphere(200, seed=3)[0]
+    assert (teachers.ballots(queries)[:, 0] == alone.predict(queries)).all()
+    with pytest.raises(InvalidInput, match="two classes apart, not 3"):
+        MeanDirection().fit(X, np.arange(41) % 3)
+    with pytest.raises(InvalidInput, match="centre must be 3 finite numbers"):
+        MeanDirection(centre=[1.0]).fit(X, y)
+    with pytest.raises(InvalidInput, match="normals must be a matrix"):
+        DirectionTeachers([1.0], centre=[0.0])
+    with pytest.raises(InvalidInput, match="finite"):
+        DirectionTeachers([[np.nan]], centre=[0.0])
+
+
+def test_teachers_of_one_row_answer_through_phases():
+    X, y = sphere(20_000)
+    made = EverlastingClassifier(MeanDirection(), epsilon=8.0, delta=1e-5, chunk=1, no_quorums=800, classes=[0, 1])
+    made.fit(X, y)
+    for seed in (1, 2, 3):
+        queries, right = sphere(20_000, seed=seed)
+        answers = made.predict(queries)
+        assert answers.refused == 0
+        assert answers.answered.mean() > 0.9
+        assert (answers.labels == right)[answers.answered].mean() > 0.98

@@ -1,0 +1,314 @@
+"""An everlasting model behind HTTP: phases on the page, the owner's feed, and a count that no client can see."""
+
+import asyncio
+import io
+import json
+import re
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn", reason="the server's packages are not installed")
+
+from everlasting_kills import SEATS, small
+from quorate import InvalidInput
+from quorate.ensemble import Ensemble
+from quorate.everlasting import load, save
+from quorate.learners import Teachers
+from quorate.service import Settings, reading, serve
+from quorate.service.app import make_app
+from quorate.service.infer import Infer
+from quorate.service.logs import Log
+from quorate.service.model import Model
+from quorate.service.worker import open_models
+from service_client import call, features, running, serving
+
+INFER = "/v2/models/m/infer"
+CANARY = 7.123456789123456
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+
+
+def saved(folder, probe=None, **changes):
+    """Save a model and return tokens: of one who asks, of one who also reads the budget, and of the owner."""
+    X = np.random.default_rng(0).normal(size=(120, 1))
+    classifier = small(**changes).fit(X, (X[:, 0] >= 0).astype(int), probe=probe)
+    save(classifier, folder)
+    scopes = {"asker": ["ask"], "reader": ["ask", "budget"], "owner": ["admin"]}
+    tokens = {name: classifier.session_.ledger.add_key(name, scopes=may) for name, may in scopes.items()}
+    classifier.session_.close()
+    return tokens
+
+
+def bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
+def served(folder, work, **told):
+    """Serve the model in this process, and return what `work` got from it."""
+    settings = Settings(models={"m": str(folder)}, **({"pace_ms": 0} | told))
+    log = io.StringIO()
+
+    async def run():
+        app = make_app(open_models(settings), settings, log=Log(log))
+        async with running(app):
+            return await work(app)
+
+    return asyncio.run(run()), log.getvalue()
+
+
+# --- What clients see ------------------------------------------------------------------------------------------------
+
+
+class Split(Teachers):
+    """Teachers who are split about points near 0, and agree on all others."""
+
+    teachers, classes, features = 20, 2, 1
+
+    def votes(self, X, **options):
+        ones = np.where(np.abs(X[:, 0]) < 1, 10, np.where(X[:, 0] > 0, 20, 0))
+        return np.stack([20 - ones, ones], axis=1)
+
+    def ballots(self, X, **options):
+        raise NotImplementedError
+
+    def arrays(self):
+        raise NotImplementedError
+
+
+async def _world(app, tokens, point):
+    """One client asks about his point. Another asks, and looks at everything that she may see."""
+    model = app.models["m"]
+    model.session.classifier._phase._ensemble = Ensemble(Split())
+    own = await call(app, "POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"]))
+    assert own.status == 200
+    seen = []
+    for path in ("/budget/m", "/metrics", "/", "/v2/models/m", "/v2", "/v2/models/m/ready", "/feed/m", "/nowhere"):
+        seen.append(await call(app, "GET", path, headers=bearer(tokens["reader"])))
+    for body in (features([2.0], id="x"), features([2.0], id="x"), features([3.0], id="x"), b"{", features([2.0] * 2)):
+        seen.append(await call(app, "POST", INFER, body, bearer(tokens["reader"])))
+    seen.append(await call(app, "POST", "/feed/m", features([2.0]), bearer(tokens["reader"])))
+    seen.append(await call(app, "GET", "/metrics", headers=bearer(tokens["reader"])))
+    hers = [_untimed(got.body.decode()) for got in seen], [(got.status, _timeless(got.headers)) for got in seen]
+    owner = [await call(app, "GET", path, headers=bearer(tokens["owner"])) for path in ("/budget/m", "/")]
+    return hers, [got.body.decode() for got in owner], model.session.no_quorums
+
+
+def _timeless(headers):
+    return sorted(pair for pair in headers.items() if pair[0] != "content-length")  # times in metrics are longer or not
+
+
+def _untimed(text):
+    """Return what was said without the time of day and how long it took."""
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\+00:00)?", "now", text)
+    timed = ("quorate_seconds", "quorate_requests_created", "quorate_queries_created")
+    return "\n".join(line for line in text.splitlines() if not line.startswith(timed))
+
+
+def _two_worlds(folder, home):
+    """Play two worlds that differ in one client's queries: 8 no-quorums, or none."""
+    tokens = saved(folder)
+    shutil.copytree(folder, home / "kept")
+    shutil.copytree(home / "state", home / "kept state")
+    for point in (0.0, 2.0):
+        for path, kept in ((folder, "kept"), (home / "state", "kept state")):
+            shutil.rmtree(path)
+            shutil.copytree(home / kept, path)
+        yield served(folder, lambda app, point=point: _world(app, tokens, point))[0]
+
+
+def test_nothing_a_client_sees_moves_with_the_number_of_no_quorums(tmp_path):
+    """All bytes that another client may see are the same in both worlds; the owner sees the count."""
+    (first, first_owner, met), (second, second_owner, unmet) = _two_worlds(tmp_path / "model", tmp_path)
+    assert (met, unmet) == (8, 0)
+    for one, other in zip(*(zip(*world, strict=True) for world in (first, second)), strict=True):
+        assert one == other
+    assert json.loads(first_owner[0])["no_quorums"] == 8
+    assert json.loads(second_owner[0])["no_quorums"] == 0
+    for text, count in ((first_owner[1], 8), (second_owner[1], 0)):
+        assert f"<dt>no quorums in this phase (yours alone)</dt><dd>{count}</dd>" in text
+
+
+def _counts_outcomes(patch):
+    patch.setattr(Model, "progress", None)
+
+
+def _tells_everybody(patch):
+    patch.setattr(reading, "owns", lambda caller: True)
+
+
+def _tells_in_a_header(patch):
+    right = Infer._written
+
+    def wrong(self, model, id, result, chosen):
+        answer = right(self, model, id, result, chosen)
+        answer.headers.append((b"x-left", b"%d" % (100 - model.session.no_quorums)))
+        return answer
+
+    patch.setattr(Infer, "_written", wrong)
+
+
+@pytest.mark.parametrize("plant", [_counts_outcomes, _tells_everybody, _tells_in_a_header])
+def test_a_service_that_tells_the_count_is_caught(tmp_path, monkeypatch, plant):
+    plant(monkeypatch)
+    try:
+        (first, *_), (second, *_) = _two_worlds(tmp_path / "model", tmp_path)
+    except KeyError:  # the page cannot even be made
+        return
+    assert first != second
+
+
+def test_without_keys_nobody_is_the_owner(tmp_path):
+    saved(tmp_path / "model")
+
+    async def work(app):
+        await call(app, "POST", INFER, features([0.0], [2.0]))
+        return [await call(app, "GET", path) for path in ("/budget/m", "/", "/metrics")] + [
+            await call(app, "POST", "/feed/m", features([2.0]))
+        ]
+
+    (budget, page, metrics, feed), _ = served(tmp_path / "model", work, keys=False)
+    assert "no_quorums" not in budget.json
+    assert "ledger" not in budget.json
+    assert (budget.json["phase"], budget.json["seats_taken"]) == (1, 2)
+    assert "yours alone" not in page.body.decode()
+    assert b'outcome="asked"} 2.0' in metrics.body
+    assert not re.search(rb'outcome="(no_quorum|answered|refused)"', metrics.body)
+    assert b"quorate_budget_left{" not in metrics.body
+    assert b'quorate_seats_taken{model="m"} 2.0' in metrics.body
+    assert (feed.status, feed.code) == (403, "forbidden")
+
+
+def test_the_page_shows_the_phase_the_seats_and_the_drift(tmp_path):
+    tokens = saved(tmp_path / "model", probe=[[-3.0], [-2.0], [2.0], [3.0]])
+
+    async def work(app):
+        pages = []
+        for rows in ([[2.0]] * 10, [[2.0]] * 15 + [[-2.0]] * (SEATS - 20)):
+            await call(app, "POST", INFER, features(*rows), bearer(tokens["asker"]))
+            pages.append((await call(app, "GET", "/", headers=bearer(tokens["reader"]))).body.decode())
+        return pages
+
+    (first, second), log = served(tmp_path / "model", work)
+    assert "25.0%</strong> <span>of the seats of this phase taken" in first
+    assert f"<dt>seats taken</dt><dd>10 of {SEATS}</dd>" in first
+    assert "<dt>answered otherwise than in phase 1</dt><dd>0.00% of 4 probe points</dd>" in first
+    assert "<dt>phase</dt><dd>2</dd>" in second
+    assert f"<dt>seats taken</dt><dd>5 of {SEATS}</dd>" in second
+    for page in (first, second):
+        assert "budget left" not in page.lower()
+        assert "budget spent" not in page
+        assert "All answers are (60, 0.01)-differentially private" in page
+        assert "Leases" not in page
+    assert '"code":""' in log
+
+
+# --- Requests --------------------------------------------------------------------------------------------------------
+
+
+def test_ids_over_http_and_an_id_of_an_earlier_phase(tmp_path):
+    tokens = saved(tmp_path / "model")
+
+    async def work(app):
+        ask = lambda body: call(app, "POST", INFER, body, bearer(tokens["asker"]))  # noqa: E731
+        told = [await ask(features([2.0], id="a")), await ask(features([2.0], id="a"))]
+        await ask(features(*[[2.0]] * SEATS))
+        return [*told, await ask(features([2.0], id="a")), app.models["m"].progress]
+
+    (first, again, late, progress), _ = served(tmp_path / "model", work)
+    assert first.body == again.body
+    assert (late.status, late.code) == (409, "id_reused")
+    assert "earlier phase" in late.json["error"]
+    assert (progress["phase"], progress["seats_taken"]) == (2, 1)
+
+
+def test_the_owner_feeds_a_pool(tmp_path):
+    tokens = saved(tmp_path / "model", refresh="pool")
+
+    async def work(app):
+        told = []
+        for name, body in (("asker", features([2.0])), ("owner", features([2.0], [3.0], id="f"))):
+            told.append(await call(app, "POST", "/feed/m", body, bearer(tokens[name])))
+        told.append(await call(app, "POST", "/feed/m", features([2.0], [3.0], id="f"), bearer(tokens["owner"])))
+        await call(app, "POST", INFER, features([2.0]), bearer(tokens["owner"]))
+        return [*told, app.models["m"].progress["seats_taken"]]
+
+    (refused, fed, again, taken), _ = served(tmp_path / "model", work)
+    assert (refused.status, refused.code) == (403, "forbidden")
+    assert (fed.status, fed.json, again.json) == (200, {"fed": 2}, {"fed": 2})
+    assert taken == 2
+    tokens = saved(tmp_path / "other")
+
+    async def wrong(app):
+        return await call(app, "POST", "/feed/m", features([2.0]), bearer(tokens["owner"]))
+
+    got, _ = served(tmp_path / "other", wrong)
+    assert (got.status, got.code) == (400, "invalid_input")
+    assert "refresh='pool'" in got.json["error"]
+
+
+def test_quotas_count_refused_rows_too(tmp_path):
+    """A refused query has taken its seat. What a key has left does not tell who was refused."""
+    tokens = saved(tmp_path / "model")
+    classifier = load(tmp_path / "model")
+    token = classifier.session_.ledger.add_key("few", quota=4)
+    classifier._phase._cutoff._closed = True
+    classifier.predict([[2.0]])
+    classifier.session_.close()
+
+    async def work(app):
+        return [await call(app, "POST", INFER, features([2.0], [2.0]), bearer(token)) for _ in range(3)]
+
+    (first, second, third), _ = served(tmp_path / "model", work)
+    assert first.json["outputs"][2]["data"] == second.json["outputs"][2]["data"] == ["refused", "refused"]
+    assert (third.status, third.code) == (403, "quota_spent")
+    assert tokens
+
+
+def test_no_point_is_in_a_log(tmp_path):
+    tokens = saved(tmp_path / "model")
+
+    async def work(app):
+        got = [await call(app, "POST", INFER, features([CANARY], id="c"), bearer(tokens["asker"]))]
+        app.models["m"].session._file.path.unlink()
+        got.append(await call(app, "POST", INFER, features([CANARY]), bearer(tokens["asker"])))
+        got.append(await call(app, "POST", INFER, features([CANARY] * 2), bearer(tokens["asker"])))
+        return got
+
+    got, log = served(tmp_path / "model", work)
+    assert [one.status for one in got] == [200, 503, 400]
+    assert str(CANARY)[:6] not in log + "".join(one.body.decode() for one in got)
+
+
+# --- Serving ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_worker_serves(tmp_path):
+    saved(tmp_path / "model")
+    with pytest.raises(InvalidInput, match="one process asks at a time; serve it with 1 worker"):
+        serve(Settings(models={"m": str(tmp_path / "model")}, workers=2))
+
+
+def test_a_model_in_memory_has_no_session_to_serve():
+    with pytest.raises(AttributeError):
+        Model.of("m", small())
+
+
+def test_a_server_that_was_killed_goes_on(tmp_path):
+    tokens = saved(tmp_path / "model")
+    told = Settings(models={"m": str(tmp_path / "model")}, port=0, pace_ms=5)
+    with serving(told, tmp_path / "log") as server:
+        first = server.request("POST", INFER, features([2.0], [-2.0], id="a"), bearer(tokens["asker"]))
+        assert first.status == 200
+        server.stop(signal.SIGKILL)
+    with serving(told, tmp_path / "log") as server:
+        again = server.request("POST", INFER, features([2.0], [-2.0], id="a"), bearer(tokens["asker"]))
+        assert again.body == first.body
+        budget = server.request("GET", "/budget/m", headers=bearer(tokens["reader"])).json
+        assert (budget["phase"], budget["seats_taken"]) == (1, 2)
+        assert server.stop() == 0

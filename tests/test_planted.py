@@ -1,0 +1,142 @@
+"""Every planted bug is caught, its sound twin is not, and nothing that serves can reach either.
+
+Plays are seeded, and everything else here is exact or a state: nothing in this file fails by chance, but for two forked
+workers that draw the same 32 numbers (below 1e-90).
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from enumeration_instances import INSTANCES, quorum
+from quorate.audit import all_votes
+from quorate.audit.planted import PLANTED
+from quorate.audit.planted.attacks import search
+from quorate.audit.planted.bug import PlantedBug
+from quorate.audit.planted.choices import WeightsOfWholeEpsilon
+from quorate.audit.planted.exact import law_of_code
+from quorate.audit.planted.peers import epsilon_of_choice, epsilon_of_distance
+from quorate.audit.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum
+from quorate.errors import InvalidInput
+from quorate.mechanisms import NoisyMax, SoftMajority, StabilityTest
+
+# Each way in which this field has gone wrong, as the audit's charter lists them, and the bug that stands for it.
+WAYS = {
+    "sensitivity off by 2": "sensitivity_half",
+    "sensitivity off by 1.2": "sensitivity_off_by_1.2",
+    "sensitivity off by 1.05": "sensitivity_off_by_1.05",
+    "sensitivity off by 1.05, seen by plays alone": "count_off_by_1.05",
+    "gap counted as sensitivity 1": "gap_for_distance",
+    "missing 1/2 in the exponential mechanism": "exponential_without_half",
+    "weights exp(eps * count)": "weights_of_whole_epsilon",
+    "a record in two teachers": "record_in_two_teachers",
+    "noise reused": "noise_reused",
+    "seed repeated after fork": "seed_repeated_after_fork",
+    "threshold redrawn per query": "threshold_redrawn_each_query",
+    "no threshold noise": "no_threshold_noise",
+    "noise not scaled with the cutoff": "noise_not_scaled_with_cutoff",
+    "no cutoff": "no_cutoff",
+    "noisy value released": "noisy_value_released",
+    "data-dependent exception": "exception_on_tie",
+    "NaN path": "nan_passes",
+    "classes inferred": "classes_inferred",
+    "scaler fitted on all data": "scaler_of_all_records",
+    "budget reset on restart": "budget_reset_on_restart",
+    "double spend": "double_spend",
+    "cache shared between tenants": "cache_shared_between_callers",
+    "class 0 without noise when no neighbour votes": "zero_when_nobody_votes",
+}
+GAMES = [bug for bug in PLANTED if bug.by == "game"]
+
+
+def name(bug: PlantedBug) -> str:
+    return bug.name
+
+
+def test_every_way_is_planted():
+    names = [bug.name for bug in PLANTED]
+    assert len(names) == len(set(names))
+    assert set(WAYS.values()) <= set(names)
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=name)
+def test_bug_is_caught_and_twin_is_not(bug):
+    caught = bug.catch(1_000_000)
+    assert caught.found, caught
+    assert caught.attack
+    assert caught.evidence
+    cleared = bug.clear(1_000_000)
+    assert not cleared.found, cleared
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", GAMES, ids=name)
+def test_game_catches_twenty_times_of_twenty(bug):
+    assert all(bug.catch(1_000_000, seed=seed).found for seed in range(20))
+    assert not any(bug.clear(1_000_000, seed=seed).found for seed in range(20))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", [bug for bug in PLANTED if bug.by == "state"], ids=name)
+def test_attack_on_state_catches_twenty_times_of_twenty(bug):
+    assert all(bug.catch().found for _ in range(20))
+    assert not any(bug.clear().found for _ in range(20))
+
+
+def test_one_threshold_noise_for_the_whole_run_is_sound():
+    """It looks like a bug, a noise that several no-quorums share, and is none."""
+    three = quorum(15, 3, order=2.0, price=3.0, margin=3, scale=1.5)
+    assert not three.redraws
+    for sound, orders in ((three, [2.0, 8.0]), (small_quorum(), [4.0, 8.0])):
+        assert not search(sound, classes=2, queries=5, orders=orders).found
+    assert search(small_quorum(RedrawnEachQuery), classes=2, queries=4, orders=[4.0]).found
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_published_mistakes_need_twice_their_epsilon(epsilon):
+    for sound, mistakes, needed in (
+        (SoftMajority, [WeightsOfWholeEpsilon], epsilon_of_choice),
+        (StabilityTest, [GapForDistance, RawGap], epsilon_of_distance),
+    ):
+        assert 0.99 < needed(sound, epsilon=epsilon).ratio <= 1 + 1e-6
+        for mistake in mistakes:
+            assert needed(mistake, epsilon=epsilon).ratio == pytest.approx(2, abs=0.01)
+
+
+TOO_LARGE = {"noisy max, four classes", *(name for name in INSTANCES if name.startswith("confident max"))}
+
+
+@pytest.mark.parametrize("name", [name for name in INSTANCES if name not in TOO_LARGE])
+def test_code_run_on_all_noise_has_the_law_that_is_written_down(name):
+    """The law that the enumeration searches was written from the definition: the code itself has the same one."""
+    instance = INSTANCES[name]
+    ran, written = law_of_code(instance.mechanism, classes=instance.classes), instance.release()
+    assert ran.law == pytest.approx(written.law, rel=1e-12, abs=0)
+    votes = all_votes(instance.mechanism.teachers, instance.classes)
+    for place in np.unique(np.linspace(0, len(votes) - 1, 7).astype(int)):
+        rows, expected = ran.outcomes(votes[place]), written.outcomes(votes[place])
+        assert rows == pytest.approx(expected, rel=1e-9, abs=1e-250)
+
+
+def test_too_much_noise_to_enumerate_is_refused():
+    with pytest.raises(InvalidInput, match="too many to enumerate"):
+        law_of_code(NoisyMax(teachers=5, classes=6, scale=5.0), classes=6).outcomes((5, 0, 0, 0, 0, 0))
+
+
+def test_a_wrong_line_of_code_is_in_its_law():
+    class Upside(NoisyMax):
+        def _labels(self, counts, noise):
+            return super()._labels(counts[:, ::-1], noise)
+
+    right, wrong = (law_of_code(kind(teachers=4, classes=2, scale=1.0), classes=2) for kind in (NoisyMax, Upside))
+    assert right.outcomes((4, 0))[0, 0] > 0.9 > 0.1 > wrong.outcomes((4, 0))[0, 0]
+
+
+def test_nothing_that_serves_imports_a_planted_bug():
+    look = (
+        "import sys, quorate, quorate.service, quorate.report, quorate.cli.app\n"
+        "sys.exit(any(name.startswith('quorate.audit.planted') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", look], check=False, timeout=120).returncode == 0

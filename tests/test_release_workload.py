@@ -1,0 +1,407 @@
+"""Workloads on tables: columns, names, expressions, and values that must not raise."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
+from quorate.release.tables import OTHER, BoundWorkload, Categories, Columns, Cuts, Workload
+from quorate.release.tables.expressions import LONGEST, parse_expression
+from quorate.release.tables.values import read_columns
+
+COLUMNS = Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}, "ill": ["no", "yes"]})
+RECORDS = {
+    "age": [5, 18, 64.5, 65, None, 1e308, 30, -2],
+    "sex": ["f", "m", "m", "f", "m", "x", None, "f"],
+    "ill": ["no", "yes", "no", "no", "yes", "no", "maybe", "yes"],
+}
+
+
+def counted(bound, table):
+    return bound.read(bound.queries.answers(bound.count(table)), np.arange(bound.count_queries))
+
+
+def test_the_same_records_in_any_frame_have_the_same_codes():
+    expected = COLUMNS.encode(RECORDS).codes
+    frames = [pd.DataFrame(RECORDS), pl.DataFrame(RECORDS, strict=False), pa.table(RECORDS)]
+    frames.append(pd.DataFrame(RECORDS).astype({"sex": "category"}))
+    frames.append(pd.DataFrame(RECORDS).astype({"age": object}))
+    frames.append(pd.DataFrame({name: [None if v is None else str(v) for v in vs] for name, vs in RECORDS.items()}))
+    for frame in frames:
+        np.testing.assert_array_equal(COLUMNS.encode(frame).codes, expected)
+    matrix = np.array([[5.0, 1.0], [np.nan, 7.0]])
+    plain = Columns({"age": Cuts([18]), "kind": Categories([1, 2])})
+    np.testing.assert_array_equal(plain.encode(matrix).codes, [[0, 0], [2, 2]])
+    np.testing.assert_array_equal(expected[:3], [[0, 0, 0], [1, 1, 1], [1, 1, 0]])
+
+
+NASTY = st.one_of(
+    st.none(),
+    st.text(max_size=5),
+    st.floats(),
+    st.integers(-(10**30), 10**30),
+    st.booleans(),
+    st.sampled_from(["f", " m ", "18", "1e5", "+3", "1_000", "inf", "nan", "other", "½", "１２", b"f", object()]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(NASTY, NASTY, NASTY), min_size=1, max_size=6), st.integers(0, 5))
+def test_no_private_value_raises_and_none_changes_the_code_of_another(records, place):
+    def frame(rows):
+        return pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate("abc")})
+
+    columns = Columns({"a": Categories(["f", "m"]), "b": Cuts([18, 65]), "c": Cuts([])})
+    codes = columns.encode(frame(records)).codes
+    assert (codes < columns.sizes).all()
+    changed = list(records)
+    changed[place % len(records)] = ("no number", "no number", None)
+    others = [row for row in range(len(records)) if row != place % len(records)]
+    np.testing.assert_array_equal(columns.encode(frame(changed)).codes[others], codes[others])
+
+
+def test_a_record_that_is_no_number_is_in_the_last_cell_whatever_the_column_is():
+    cuts = Cuts([0.0])
+    assert cuts.codes(pa.array(["1", "x", None, "-inf", "NaN"])).tolist() == [1, 2, 2, 0, 2]
+    assert cuts.codes(pa.array([True, None])).tolist() == [1, 2]
+    assert cuts.codes(pa.array([None, None], type=pa.null())).tolist() == [2, 2]
+    assert cuts.codes(pa.array([float("inf"), float("-inf"), float("nan")])).tolist() == [1, 0, 2]
+    assert Categories(["NA"]).codes(pa.array(["NA", "null"])).tolist() == [0, 1], "a declared text is no gap"
+
+
+def test_a_value_is_written_alike_in_a_column_of_numbers_and_among_other_objects():
+    values = [1e-7, 0.1, 1e16, 2.5e300, 5.0, -0.0, 1 / 3, 2.0**53]
+    kind = Categories([*values, True])
+    plain = kind.codes(read_columns(pd.DataFrame({"a": values}), ["a"])["a"])
+    mixed = kind.codes(read_columns(pd.DataFrame({"a": [*values, "text"]}), ["a"])["a"])
+    np.testing.assert_array_equal(mixed[:-1], plain)
+    np.testing.assert_array_equal(plain, np.arange(len(values)))
+    truths = read_columns(pd.DataFrame({"a": pd.Series([True, False, None], dtype=object)}), ["a"])["a"]
+    np.testing.assert_array_equal(Cuts([0.5]).codes(truths), [1, 0, 2])
+
+
+def test_columns_from_public_rows():
+    public = pd.DataFrame({"sex": ["f", "m", "f"], "age": [30.0, 50.0, np.nan], "ok": [True, False, True]})
+    columns = Columns.from_public(public)
+    assert columns.kinds == {
+        "sex": Categories(["f", "m"]),
+        "age": Cuts([40.0]),
+        "ok": Categories(["false", "true"]),
+    }
+    assert Columns.from_dict(json.loads(json.dumps(columns.to_dict()))) == columns
+    declared = Columns.from_public(public, declared={"sex": ["f", "m", "x"]})
+    assert declared.kinds["sex"].size == 4
+    binned = Columns.from_public({"age": np.arange(1000)}, bins=10).kinds["age"]
+    assert binned.size == 11
+    np.testing.assert_allclose(np.diff(binned.values), 100, atol=1)
+    few = Columns.from_public({"age": [1, 2, 2, 3]}, bins=10).kinds["age"]
+    assert few == Cuts([1.5, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("public", "text"),
+    [
+        ({"a": [None, None]}, "has no value in the public table"),
+        ({"a": [str(i) + "x" for i in range(300)]}, "300 different texts"),
+        (pa.table({"a": pa.array([0], type=pa.timestamp("s"))}), "not timestamp"),
+        ([[1, 2]], "must have names"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "stands twice"),
+    ],
+)
+def test_bad_public_tables_are_refused(public, text):
+    with pytest.raises(InvalidInput, match=text):
+        Columns.from_public(public)
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({}, "at least one column"),
+        ({"a": []}, "column 'a': categories must be a list of at least one"),
+        ({"a": ["x", "x "]}, "'x' stands twice"),
+        ({"a": {"cuts": [2, 1]}}, "each larger than the one before"),
+        ({"a": {"cuts": [1, float("nan")]}}, "finite numbers"),
+        ({"a": {"cuts": ["1"]}}, "rising numbers"),
+        ({"a": {"cats": []}}, "expected"),
+        ({"a": 3}, "expected"),
+    ],
+)
+def test_bad_declarations_are_refused(document, text):
+    with pytest.raises(InvalidInput, match=text):
+        Columns.from_dict(document)
+
+
+def test_marginals_count_what_their_names_say():
+    bound = Workload.marginals(2).bind(columns=COLUMNS)
+    assert isinstance(bound.queries, Marginals)
+    answers, codes = counted(bound, RECORDS), COLUMNS.encode(RECORDS).codes
+    for number, (name, answer) in enumerate(zip(bound.describe(), answers, strict=True)):
+        expected = np.ones(len(codes), dtype=bool)
+        for place, column in enumerate(COLUMNS.names):
+            if name[column]:
+                expected &= [COLUMNS.kinds[column].name(code) == name[column] for code in codes[:, place]]
+        assert answer == expected.sum()
+        asked = {column: name[column] for column in COLUMNS.names if name[column]}
+        assert bound.find(asked) == number
+    assert bound.find({"age": 30, "sex": "f"}) == bound.find({"sex": "f", "age": "18 to below 65"})
+    assert set(bound.describe()[0]) == {"query", *COLUMNS.names}
+    with pytest.raises(InvalidInput, match="a value for each of 2 columns"):
+        bound.find({"sex": "f"})
+    with pytest.raises(InvalidInput, match="number from 0 to"):
+        bound.describe([10**6])
+
+
+def test_age_thresholds_by_sex():
+    bound = Workload.thresholds("age", by="sex").bind(columns=COLUMNS)
+    assert isinstance(bound.queries, Prefixes)
+    answers = counted(bound, RECORDS)
+    for name, answer in zip(bound.describe(), answers, strict=True):
+        limit = {"below 18": 18, "below 65": 65, "any number": math.inf}[name["age"]]
+        group = [sex if sex in ("f", "m") else OTHER for sex in RECORDS["sex"]]
+        inside = [age is not None and age < limit for age in RECORDS["age"]]
+        assert answer == sum(i and g == name["sex"] for i, g in zip(inside, group, strict=True)), name
+    assert bound.describe([bound.find({"age": 60, "sex": "m"})])[0]["query"] == "age < 65 and sex = m"
+    assert bound.find({"age": -math.inf, "sex": "m"}) == -1
+    with pytest.raises(InvalidInput, match="'x' is not among the declared"):
+        bound.find({"age": 60, "sex": "x"})
+    with pytest.raises(InvalidInput, match="says sex, age"):
+        bound.find({"age": 60})
+
+
+@pytest.mark.parametrize("by", [(), ("sex",), ("sex", "ill")])
+def test_ranges_by_groups(by):
+    bound = Workload.ranges("age", by=by).bind(columns=COLUMNS)
+    assert isinstance(bound.queries, Ranges)
+    codes = {name: COLUMNS.select([name]).encode(RECORDS).codes[:, 0] for name in COLUMNS.names}
+    answers = counted(bound, RECORDS)
+    ends = [-math.inf, 18, 65, math.inf]
+    for number, (name, answer) in enumerate(zip(bound.describe(), answers, strict=True)):
+        match = np.ones(8, dtype=bool)
+        for group in by:
+            match &= [COLUMNS.kinds[group].name(code) == name[group] for code in codes[group]]
+        found = [
+            (low, high)
+            for low in ends
+            for high in ends
+            if low < high and bound.find({**{g: name[g] for g in by}, "age": (low, high)}) == number
+        ]
+        assert len(found) == 1
+        low, high = found[0]
+        match &= [age is not None and low <= age < high for age in RECORDS["age"]]
+        assert answer == match.sum()
+    with pytest.raises(InvalidInput, match="two ends"):
+        bound.find({**dict.fromkeys(by, "other"), "age": 3})
+    with pytest.raises(InvalidInput, match="no cut of the column lies between"):
+        bound.find({**dict.fromkeys(by, "other"), "age": (17, 19)})
+
+
+def test_thresholds_of_a_real_column_are_cut_between_all_public_values():
+    public = {"age": np.random.default_rng(0).normal(size=500), "sex": ["f", "m"] * 250}
+    bound = Workload.thresholds("age", by="sex").bind(public=public)
+    assert bound.sizes == (3, 501)
+    assert Workload.thresholds("age", bins=20).bind(public=public).sizes == (21,)
+    assert Workload.thresholds("age").bind(public=public, columns={"age": {"cuts": [0]}}).sizes == (3,)
+
+
+@pytest.mark.parametrize("workload", ["marginals:2", "thresholds:age:sex", "ranges:age"])
+def test_what_is_written_down_comes_back(workload, tmp_path):
+    bound = Workload.parse(workload).bind(columns=COLUMNS)
+    again = BoundWorkload.from_dict(json.loads(json.dumps(bound.to_dict())))
+    assert again.describe() == bound.describe()
+    np.testing.assert_array_equal(counted(again, RECORDS), counted(bound, RECORDS))
+    path = tmp_path / "queries.txt"
+    path.write_text("# comment\nage > 3\n\nsex = 'f'\n", encoding="utf-8")
+    assert Workload.parse(f"expressions:{path}").texts == ("age > 3", "sex = 'f'")
+    assert Workload.from_dict(Workload.parse(workload).to_dict()) == Workload.parse(workload)
+
+
+@pytest.mark.parametrize(
+    "text", ["marginals", "marginals:x", "thresholds:", "means:age", "expressions:", "expressions:/nowhere/at/all"]
+)
+def test_words_that_are_no_workload_are_refused(text):
+    with pytest.raises(InvalidInput, match=r"a workload is marginals:ORDER|no such file"):
+        Workload.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"kind": "means"}, "one of marginals"),
+        ({"kind": "marginals"}, "has order"),
+        ({"kind": "marginals", "order": 2, "seed": 1}, "not order, seed"),
+        ({"kind": "marginals", "order": 0}, "at least 1"),
+        ([], "one of marginals"),
+    ],
+)
+def test_bad_documents_are_refused(document, text):
+    with pytest.raises(InvalidInput, match=text):
+        Workload.from_dict(document)
+
+
+def test_expressions_say_what_python_would():
+    table = {"age": [1, 18, 18.5, 30, 65, 66, None, math.inf], "sex": ["f", "m", "x", None, "f", "m", "f", "it's"]}
+    cases = {
+        "age < 18": lambda a, s: a is not None and a < 18,
+        "age <= 18": lambda a, s: a is not None and a <= 18,
+        "18 < age": lambda a, s: a is not None and a > 18,
+        "AGE > 1 or age >= 65": None,
+        "age = 18": lambda a, s: a == 18,
+        "age != 18": lambda a, s: a != 18,
+        "age <> 18 and sex == 'f'": lambda a, s: a != 18 and s == "f",
+        "age between 18 and 65": lambda a, s: a is not None and 18 <= a <= 65,
+        "age not between 18 and 65": lambda a, s: not (a is not None and 18 <= a <= 65),
+        "sex in ('f', 'it''s')": lambda a, s: s in ("f", "it's"),
+        "sex NOT IN ('f')": lambda a, s: s != "f",
+        "not (age > 1 and (sex = 'f' or sex = 'm'))": lambda a, s: not (a is not None and a > 1 and s in ("f", "m")),
+        "age in (1, 30, 7)": lambda a, s: a in (1, 30, 7),
+        "\"age\" > -1e3 and `sex` = 'm'": lambda a, s: a is not None and s == "m",
+        "sex = 'f' and age > 1 or age < 2": lambda a, s: a is not None and ((s == "f" and a > 1) or a < 2),
+    }
+    cases.pop("AGE > 1 or age >= 65")
+    bound = Workload.expressions(list(cases)).bind()
+    assert isinstance(bound.queries, Matrix)
+    for (text, expected), answer in zip(cases.items(), counted(bound, table), strict=True):
+        assert answer == sum(bool(expected(a, s)) for a, s in zip(table["age"], table["sex"], strict=True)), text
+    assert [row["query"] for row in bound.describe()] == list(cases)
+    assert bound.find("(AGE<18)".lower()) == 0
+    with pytest.raises(InvalidInput, match="not among those"):
+        bound.find("age < 19")
+
+
+PARTS = st.deferred(
+    lambda: st.one_of(
+        st.tuples(
+            st.sampled_from(["x", "y"]), st.sampled_from(["<", "<=", ">", ">=", "=", "!="]), st.integers(-2, 2)
+        ).map(lambda t: f"{t[0]} {t[1]} {t[2]}"),
+        st.tuples(PARTS, st.sampled_from(["and", "or"]), PARTS).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        PARTS.map(lambda part: f"not {part}"),
+    )
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(PARTS, min_size=1, max_size=4), st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), max_size=5))
+def test_random_expressions_against_python(texts, records):
+    table = {"x": np.array([x for x, _ in records], dtype=float), "y": np.array([y for _, y in records], dtype=float)}
+    bound = Workload.expressions(texts).bind(columns={"x": {"cuts": []}, "y": {"cuts": []}})
+    for text, answer in zip(texts, counted(bound, table), strict=True):
+        code = text.replace("!=", "~").replace("=", "==").replace("<==", "<=").replace(">==", ">=").replace("~", "!=")
+        assert answer == sum(bool(eval(code, {}, {"x": x, "y": y})) for x, y in records), text
+        parse_expression(text)
+
+
+def test_expressions_over_too_many_cells_become_columns(monkeypatch):
+    texts = [f"c{i} > {i} and c{(i + 1) % 12} <= 3" for i in range(12)]
+    table = {f"c{i}": np.random.default_rng(i).normal(scale=6, size=200) for i in range(12)}
+    bound = Workload.expressions(texts).bind()
+    assert isinstance(bound.queries, Marginals)
+    assert isinstance(bound.count(table), Rows)
+    expected = [((table[f"c{i}"] > i) & (table[f"c{(i + 1) % 12}"] <= 3)).sum() for i in range(12)]
+    np.testing.assert_array_equal(counted(bound, table), expected)
+    assert bound.decode(np.eye(12, dtype=int)[:1])[texts[0]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "at character 1: a column, a bracket or not is expected, not the end"),
+        ("age", "at character 4: a comparison such as"),
+        ("age < ", "at character 7: a number or a text in single quotes is expected"),
+        ("age < 'x'", "texts are compared by =, != and in, not by <"),
+        ("age = female", "at character 7: a number or a text in single quotes is expected, not 'female'"),
+        ("age < 3 age > 2", "at character 9: and, or, or the end is expected, not 'age'"),
+        ("(age < 3", "at character 9: a closing bracket is expected"),
+        ("age in 3", "an opening bracket is expected after in"),
+        ("age in (3", "a comma or a closing bracket is expected"),
+        ("age between 3 or 5", "and is expected between the two ends"),
+        ("age between 'a' and 'b'", "a number is expected"),
+        ("age not < 3", "in or between is expected after not"),
+        ("3 < 4", "a column is expected"),
+        ("age < 3; import os", "at character 8: ';' cannot be read here"),
+        ("__import__('os').system('true')", "'.' cannot be read"),
+        ("age.real < 3", "'.' cannot be read"),
+        ("age < 1e999", "must be finite"),
+        ("age < 3x", "cannot be read|is expected"),
+        ("(" * 60 + "a<1" + ")" * 60, "at most 50 brackets"),
+        ("not " * 60 + "a<1", "at most 50 brackets"),
+        (" or ".join(["a<1"] * 1001), "at most 1000 comparisons"),
+        ("a<1 or " * LONGEST, "may have 10000 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(text, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        parse_expression(text)
+    with pytest.raises(InvalidInput, match="expression 2"):
+        Workload.expressions(["a < 1", text]).bind()
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (["sex = 'x'"], "expression 1: 'x' is not among the declared categories 'f', 'm'"),
+        (["age < 3", "height < 2"], "expression 2: column 'height' is not declared"),
+        (["sex < 3"], "holds categories: compare it by"),
+        (["age = 'old'"], "holds numbers, and a text is none"),
+    ],
+)
+def test_expressions_must_fit_what_is_declared(texts, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        Workload.expressions(texts).bind(columns=COLUMNS)
+
+
+def test_an_expression_that_mixes_numbers_and_texts_needs_a_declaration():
+    with pytest.raises(InvalidInput, match="with numbers and with texts"):
+        Workload.expressions(["a = 1 or a = 'x'"]).bind()
+    bound = Workload.expressions(["a = 1 or a = 'x'"]).bind(columns={"a": ["1", "x", "y"]})
+    np.testing.assert_array_equal(counted(bound, {"a": ["1", "x", "y", 1.0]}), [3])
+
+
+def test_what_is_refused_before_anything_is_counted():
+    with pytest.raises(InvalidInput, match="must have the columns 'age', 'ill'; its columns are 'sex'"):
+        Workload.marginals(1).bind(columns=COLUMNS).count(
+            pd.DataFrame({"sex": ["secret"], "ill": ["no"]}).drop(columns="ill")
+        )
+    with pytest.raises(InvalidInput, match="columns must be declared or read off public rows"):
+        Workload.marginals(1).bind()
+    with pytest.raises(InvalidInput, match="marginals of 4 columns need as many columns, not 3"):
+        Workload.marginals(4).bind(columns=COLUMNS)
+    with pytest.raises(InvalidInput, match="of a column of numbers, which 'sex' is not"):
+        Workload.thresholds("sex").bind(columns=COLUMNS)
+    with pytest.raises(InvalidInput, match="'height' is not declared"):
+        Workload.thresholds("height").bind(columns=COLUMNS)
+    wide = Columns({"age": Cuts(range(100_000)), "by": Categories(range(1000))})
+    with pytest.raises(Infeasible, match=r"have 1\d+ cells, above"):
+        Workload.ranges("age", by="by").bind(columns=wide)
+    with pytest.raises(InvalidInput, match="one column for each of 'sex', 'age', 'ill'"):
+        COLUMNS.encode(np.zeros((3, 2)))
+
+
+def test_an_error_about_private_rows_repeats_no_value():
+    frame = pd.DataFrame({"age": [pd.Timestamp("2020-01-01")], "sex": ["a secret"], "ill": ["no"]})
+    with pytest.raises(InvalidInput) as caught:
+        COLUMNS.encode(frame)
+    assert "2020" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_decoded_values_lie_in_their_cells():
+    columns = Columns({"sex": Categories(["f", "m"]), "age": Cuts([18, 65]), "one": Cuts([1e300]), "any": Cuts([])})
+    codes = np.array([[0, 0, 0, 0], [1, 1, 1, 0], [0, 2, 1, 0], [2, 3, 2, 1]])
+    np.testing.assert_array_equal(columns.encode(columns.decode(codes)).codes, codes)
+    bound = Workload.marginals(1).bind(columns=columns)
+    np.testing.assert_array_equal(bound.cell_codes([0, 1]), [[0, 0, 0, 0], [0, 0, 0, 1]])
+
+
+def test_a_million_rows_are_read_in_seconds():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": generator.normal(size=10**6), "sex": generator.choice(["f", "m"], size=10**6)})
+    columns = Columns({"age": Cuts(np.linspace(-3, 3, 1000).tolist()), "sex": Categories(["f", "m"])})
+    assert columns.encode(frame).records == 10**6
