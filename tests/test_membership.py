@@ -76,12 +76,30 @@ def test_poison_adds_wrong_copies_and_targets_are_replaced():
     assert (y[2000:2002] != made.y[0]).all()
 
 
-def test_scores_use_the_other_models_alone():
-    """A model's own confidence is no evidence about itself: with two models of each kind the density is unknown."""
-    member = np.array([[True], [False], [True], [False]])
-    scores = scores_of(np.array([[3.5], [-3.5], [3.0], [-3.0]]), member)
-    assert (scores.members == 0).all()
-    assert (scores.others == 0).all()
+def test_scores_use_the_other_half_alone():
+    """A model's own confidence is no evidence about itself: what one half says moves the other half's scores only."""
+    generator = np.random.default_rng(0)
+    member = generator.random((40, 5)) < 0.5
+    confidence = generator.normal(size=(40, 5))
+    moved = confidence.copy()
+    moved[20:] += 7.0
+    before, after = (scores_of(one, member) for one in (confidence, moved))
+    own = np.cumsum(member.sum(axis=1))[19]
+    assert (before.members[:own] != after.members[:own]).all()  # judged by shadows that moved
+    assert (before.members[own:] != after.members[own:]).all()  # moved, and judged by shadows that did not
+    alone = scores_of(np.array([[3.5], [-3.5], [3.0], [-3.0]]), np.array([[True], [False], [True], [False]]))
+    assert (alone.members == 0).all()  # one shadow of a kind says nothing
+    assert (alone.others == 0).all()
+
+
+def test_without_a_leak_members_score_like_others():
+    generator = np.random.default_rng(0)
+    member = generator.random((200, 100)) < 0.5
+    for confidence in (
+        generator.normal(size=member.shape),
+        generator.choice([-1.0, 1.0], p=[0.9, 0.1], size=member.shape),
+    ):
+        assert abs(scores_of(confidence, member).area - 0.5) < 0.02  # seeded: always the same
 
 
 def test_curve_runs_from_nothing_to_all():

@@ -153,14 +153,14 @@ def test_large_scales_keep_their_share():
 @pytest.mark.parametrize(("classes", "queries"), [(2, 1000), (10, 1000)])
 def test_calibrated_margins(classes, queries):
     made = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, classes=classes, queries=queries)
-    assert made.distance() <= BARS["noisy_max.distance.queries1000"][1]
+    assert made.distance() <= BARS["mechanisms"]["noisy_max.distance.queries1000"][1]
     assert 0.99 <= made.epsilon(delta=1e-6, queries=queries) <= 1.0
 
 
 @pytest.mark.long
 def test_calibrated_margin_for_a_hundred_thousand_queries():
     made = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=10, queries=100_000)
-    assert made.distance() <= BARS["noisy_max.distance.queries100000"][1]
+    assert made.distance() <= BARS["mechanisms"]["noisy_max.distance.queries100000"][1]
     assert made.epsilon(delta=1e-6, queries=100_000) <= 1.0
 
 
@@ -225,7 +225,7 @@ def test_pate_votes_cost_what_is_stated(pate_votes, name, classes, threshold, te
     made = ConfidentMax(teachers=250, classes=classes, threshold=threshold, test_scale=test_scale, winner_scale=40.0)
     answered = sum(made.answer_probability(int(largest)) for largest in votes.max(axis=1))
     assert answered == pytest.approx(published, abs=2.0)  # published for continuous noise
-    bar = BARS[f"confident_max.epsilon.{name}"][1]
+    bar = BARS["mechanisms"][f"confident_max.epsilon.{name}"][1]
     assert made.epsilon(delta=1e-5, queries=queries, answered=answered) <= bar
     assert made.epsilon(delta=1e-5, queries=queries, answered=published) <= bar
 

@@ -91,7 +91,7 @@ FIGURES = {"c5": 5, "c20": 20, "c100": 100, "c1000": 1000}
 @pytest.mark.parametrize("name", FIGURES)
 def test_calibration_reaches_the_stated_distances(name):
     made = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, no_quorums=FIGURES[name])
-    assert made.distance() <= BARS[f"quorum.distance.{name}"][1]
+    assert made.distance() <= BARS["mechanisms"][f"quorum.distance.{name}"][1]
     assert made.epsilon(delta=1e-6) <= 1.0
     assert made.slack >= gaussian_tail(made.threshold_scale, made.margin)
     assert made.answer_probability(made.distance()) >= 0.99 > made.answer_probability(made.distance() - 1)

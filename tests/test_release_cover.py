@@ -28,6 +28,7 @@ from quorate.concepts import (
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.cover import NOTHING, make_cover
 from quorate.release.cover.arrangement import Lines, find_faces
+from quorate.release.cover.shares import gap_share, pair_share
 from quorate.release.engines import ENGINES
 from quorate.release.queries import Matrix, Queries, Rows
 
@@ -319,6 +320,15 @@ def test_shares_hold_on_samples():
     assert make_cover(Intervals(), np.arange(100.0)).share(0.01) < 2 * make_cover(Thresholds(), np.arange(100.0)).share(
         0.004
     )
+
+
+@pytest.mark.parametrize("points", [1, 10, 100])
+def test_the_share_by_the_growth_function_is_above_what_samples_show(points):
+    """For thresholds the largest gap is known: its 95% point is `gap_share` at most, and the rougher bound is above."""
+    gaps = np.diff(np.sort(np.random.default_rng(7).uniform(size=(4000, points)), axis=1), prepend=0.0, append=1.0)
+    seen = float(np.quantile(gaps.max(axis=1), 0.95))
+    assert seen - 0.03 < gap_share(points, 0.05) <= pair_share(Thresholds(), points, 0.05)
+    assert pair_share(Thresholds(), points, 0.05) <= pair_share(Halfspaces(2), points, 0.05)
 
 
 def test_what_is_refused_names_no_record():

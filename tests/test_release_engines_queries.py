@@ -1,5 +1,6 @@
 """Lists of queries by their structure: each says the same as the matrix of truth values that it stands for."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -28,7 +29,7 @@ def by_hand(queries):
         return np.array([(first <= place) & (place <= last) for first in place for last in place if first <= last])
     if isinstance(queries, BoxRanges):
         sides = [by_hand(Ranges(size)) for size in queries.shape]
-        return np.array([np.multiply.reduce(np.ix_(*rows)).ravel() for rows in itertools.product(*sides)], dtype=bool)
+        return np.array([functools.reduce(np.kron, rows) for rows in itertools.product(*sides)])
     codes = np.array(list(itertools.product(*map(range, queries.sizes))))
     found = []
     for clique in queries.cliques:
@@ -56,7 +57,8 @@ CASES = [
 def test_structure_equals_the_matrix(queries):
     assert isinstance(queries, Queries)
     table = by_hand(queries)
-    assert (dense(queries) == table).all() and queries.count == len(table)
+    assert (dense(queries) == table).all()
+    assert queries.count == len(table)
     generator = np.random.default_rng(1)
     weights, values = generator.normal(size=queries.cells), generator.normal(size=queries.count)
     written = Matrix(table)
@@ -95,7 +97,7 @@ def test_ranges_are_numbered_back_and_forth(cells, numbers):
     queries = Ranges(cells)
     which = np.array([int(number * queries.count) for number in numbers])
     first, last = queries.pair(which)
-    assert (first <= last).all() and (first >= 0).all() and (last < cells).all()
+    assert ((first >= 0) & (first <= last) & (last < cells)).all()
     assert (queries.number(first, last) == which).all()
 
 

@@ -380,6 +380,9 @@ def test_what_is_refused_before_anything_is_counted():
     wide = Columns({"age": Cuts(range(100_000)), "by": Categories(range(1000))})
     with pytest.raises(Infeasible, match=r"have 1\d+ cells, above"):
         Workload.ranges("age", by="by").bind(columns=wide)
+    many = Columns({f"c{i}": Categories(range(20)) for i in range(100)})
+    with pytest.raises(Infeasible, match=r"all marginals of 6 of these 100 columns are \d+ queries"):
+        Workload.marginals(6).bind(columns=many)
     with pytest.raises(InvalidInput, match="one column for each of 'sex', 'age', 'ill'"):
         COLUMNS.encode(np.zeros((3, 2)))
 

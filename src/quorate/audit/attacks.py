@@ -116,9 +116,7 @@ def best_attack(
 def _pairs(release: Release) -> list[Pair]:
     """Return neighbours at every lead (or many), all but two classes being empty: a ballot moves from 0 to 1."""
     teachers, rest = release.teachers, (0,) * (release.classes - 2)
-    leads = range(1, teachers + 1)
-    if teachers > _LEADS:
-        leads = sorted({round(lead) for lead in np.linspace(1, teachers, _LEADS)})
+    leads = sorted({round(lead) for lead in np.linspace(1, teachers, min(teachers, _LEADS))})
     return [((lead, teachers - lead, *rest), (lead - 1, teachers - lead + 1, *rest)) for lead in leads]
 
 
@@ -159,11 +157,11 @@ def _patient(release: Release, pairs: list[Pair], epsilon: float) -> Iterator[At
 
 
 def _until_missed(queries: Sequence[Pair]) -> Query:
-    """Return a tree that asks these one after the other and stops at the first no-quorum."""
+    """Return a tree that asks these while they are answered as most ballots say: it has as many ends as queries."""
     *before, last = queries
     node = Query(*last)
-    for pair in reversed(before):
-        node = Query(*pair, dict.fromkeys(range(len(pair[0])), node))
+    for votes, neighbour in reversed(before):
+        node = Query(votes, neighbour, {votes.index(max(votes)): node})
     return node
 
 

@@ -25,34 +25,37 @@ from quorate.mechanisms.laws import gaussian_tail
 from quorate.mechanisms.quorum.table import build_table, table_price
 from quorate.memory import REFUSED
 
-__all__ = ["MISTAKES", "EverlastingGame", "Rules", "agree", "majority", "small_quorum"]
+__all__ = ["KEY", "MISTAKES", "EverlastingGame", "Rules", "keyed", "majority", "small_quorum"]
 
 Floats = NDArray[np.float64]
 Challenge = Literal["record", "query"]
 Votes = tuple[int, int]  # for class 1, in the two worlds
 
+KEY = (0, 0, 1, 1, 0, 0, 1)
 _ONE = 2.0**64
 _UNSEEN = -3  # the view of a challenged query
 _TINY = 1e-13
 
 
-def majority(labels: Sequence[int]) -> int:
-    """Return the label of most seats, 0 among equals and without any.
+def majority(labels: Sequence[int], number: int) -> int:
+    """Return the label of most seats of a teacher, 0 among equals and without any.
 
-    >>> majority([1, 1, 0]), majority([NO_QUORUM])
+    >>> majority([1, 1, 0], 0), majority([NO_QUORUM], 1)
     (1, 0)
     """
     told = [label for label in labels if label >= 0]
     return int(2 * sum(told) > len(told))
 
 
-def agree(labels: Sequence[int]) -> int:
-    """Return whether all seats of a teacher are taken, and by one label: a learner that minds who sits together.
+def keyed(labels: Sequence[int], number: int) -> int:
+    """Return whether the first label is that of a key, by the teacher's number: a learner that minds who sits where.
 
-    >>> agree([1, 1]), agree([1, 0]), agree([1, NO_QUORUM])
-    (1, 0, 0)
+    Labels that follow the key are learnt by all teachers; moved up by a seat or more, by 3 of 7 at most.
+
+    >>> [keyed([label], number) for number, label in enumerate(KEY)]
+    [1, 1, 1, 1, 1, 1, 1]
     """
-    return int(min(labels) >= 0 and len(set(labels)) == 1)
+    return int(labels[0] == KEY[number % len(KEY)])
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class EverlastingGame:
         *,
         seats: int,
         later: int = 2,
-        rule: Callable[[Sequence[int]], int] = majority,
+        rule: Callable[[Sequence[int], int], int] = majority,
         rules: Rules | None = None,
     ) -> None:
         teachers = quorum.teachers
@@ -207,7 +210,8 @@ class EverlastingGame:
         each = self.seats // self.teachers
         for hidden, weights in world.items():
             filled = (*hidden.seats, *[NO_QUORUM] * (self.seats - len(hidden.seats)))
-            votes = sum(self.rule(filled[start : start + each]) for start in range(0, self.seats, each))
+            chunks = [filled[start : start + each] for start in range(0, self.seats, each)]
+            votes = sum(self.rule(chunk, number) for number, chunk in enumerate(chunks))
             for fresh, noises in self._opened(votes, hidden.kept).items():
                 opened[fresh] = opened.get(fresh, 0.0) + float(weights.sum()) * noises
         return opened
@@ -238,10 +242,10 @@ class EverlastingGame:
         whose votes differ.
 
         >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)
-        >>> game = EverlastingGame(small_quorum(3, no_quorums=4), cutoff, seats=3)
-        >>> bare = game.with_rules(Rules(bare_cutoff=True))
-        >>> bare.worst("query", epsilon=9.0, queries=[], script=[(3, 1), (3, 3), (3, 3)]) > game.cutoff.delta
-        True
+        >>> game = EverlastingGame(small_quorum(3, no_quorums=4, price=12.0), cutoff, seats=3, later=0)
+        >>> bare, script = game.with_rules(Rules(bare_cutoff=True)), [(3, 1), (3, 3), (3, 3)]
+        >>> [one.worst("query", epsilon=1.0, queries=[], script=script) > cutoff.delta for one in (game, bare)]
+        [False, True]
         """
         factor = math.exp(check_positive("epsilon", epsilon))
         if script is not None and len(script) != self.seats:
@@ -249,6 +253,23 @@ class EverlastingGame:
         start = self._opened(-1)
         menu = _Menu(challenge, tuple(queries), None if script is None else tuple(script))
         return max(self._best((start, start), turn, factor, menu, place=0, named=False) for turn in ((0, 1), (1, 0)))
+
+    def exact_epsilon(self, challenge: Challenge, *, delta: float, queries: Sequence[int]) -> float:
+        """Return the epsilon that the worst way to ask needs at this delta, to two digits and rounded down.
+
+        >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)
+        >>> game = EverlastingGame(small_quorum(3, no_quorums=4), cutoff, seats=3, later=0)
+        >>> game.exact_epsilon("query", delta=cutoff.delta, queries=[3, 1]) <= cutoff.epsilon
+        True
+        """
+        low, high = 0.0, 2 * self.claim(challenge, delta=delta)
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            if self.worst(challenge, epsilon=middle, queries=queries) > delta:
+                low = middle
+            else:
+                high = middle
+        return low
 
     def _actions(self, menu: "_Menu", *, place: int, named: bool) -> list[_Action]:
         if place >= self.seats:

@@ -8,6 +8,7 @@ again. The tests hold this against real runs, draw for draw.
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ class PlayNoise(SeededNoise):
             self._uniforms = self._generator.random(_BLOCK).tolist()
         return min(bisect_right(sums, self._uniforms.pop() * sums[-1]), len(sums) - 1)
 
-    def _few(self, law: str, scale: float, size: int) -> NDArray:
+    def _few(self, law: str, scale: float, size: int) -> NDArray[Any]:
         block, place = self._blocks.get((law, scale), (np.empty(0), 0))
         if place + size > block.size:
             draw = {"laplace": super().laplace, "gaussian": super().gaussian}
@@ -129,7 +130,8 @@ class _Plays:
                         following.setdefault(id(then), (then, []))[1].append(going)
             columns.append(column)
             here = [(then, np.concatenate(groups)) for then, groups in following.values()]
-        return np.stack(columns, axis=1)
+        unasked = [np.full(self._plays, STOPPED, dtype=np.int64)] * (_depth(query, {}) - len(columns))
+        return np.stack([*columns, *unasked], axis=1)
 
     def _answer(self, votes: tuple[int, ...], who: Integers) -> Integers:
         return self._mechanism._answers(_repeat(votes, who.size), None, self._noise).labels  # type: ignore[union-attr]
@@ -165,6 +167,13 @@ class _Runs(_Plays):
 
     def _open(self, who: Integers) -> NDArray[np.bool_]:
         return self._left[who] > 0
+
+
+def _depth(query: Query, known: dict[int, int]) -> int:
+    """Return the most queries that are asked in a row; a query that is reached on several ways is looked at once."""
+    if id(query) not in known:
+        known[id(query)] = 1 + max((_depth(then, known) for then in query.then.values()), default=0)
+    return known[id(query)]
 
 
 def _repeat(votes: tuple[int, ...], times: int) -> Integers:

@@ -18,13 +18,14 @@ from sklearn.base import clone
 
 from quorate.audit.plays import PlayNoise
 from quorate.errors import InvalidInput, QuorateError
-from quorate.mechanisms.query import system_noise
+from quorate.mechanisms import query
 
 __all__ = ["Replay", "entropy_tape", "fitted_ensemble", "replay"]
 
 _PUBLIC = ("classes_", "teachers_", "claim_", "mechanism_", "n_features_in_", "plan_", "terms_", "phase_", "progress_")
 _LAWS = ("laplace", "gaussian", "words", "bernoulli_exp", "choice")
 _alone = threading.Lock()
+_system_noise: Any = vars(query)["system_noise"]  # the one object that all mechanisms draw from
 
 Data = tuple[Any, Any]
 Draw = tuple[str, int]
@@ -66,12 +67,12 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
     try:
         os.urandom = urandom
         for law in _LAWS:
-            setattr(system_noise, law, taped(law))  # an attribute of the object hides the method of its class
+            setattr(_system_noise, law, taped(law))  # an attribute of the object hides the method of its class
         yield drawn
     finally:
         os.urandom = true_urandom
         for law in _LAWS:
-            vars(system_noise).pop(law, None)
+            vars(_system_noise).pop(law, None)
         _alone.release()
 
 
@@ -164,9 +165,9 @@ def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
         public = {name: repr(getattr(made, name)) for name in _PUBLIC if hasattr(made, name)}
         ballots = np.asarray(fitted_ensemble(made).fitted.ballots(queries))
         answers = []
-        for query in queries:
+        for row in queries:
             try:
-                seen = repr(made.predict(query[np.newaxis]).tolist())
+                seen = repr(made.predict(row[np.newaxis]).tolist())
             except QuorateError as error:
                 seen = f"{type(error).__name__}: {error}"
             spent = repr(made.budget_.spent()) if hasattr(made, "budget_") else ""

@@ -109,7 +109,7 @@ def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np
     parts = [np.full(plays * entries, moved) for entries in target.squared_sensitivities]
     released = target._release(parts, None, noise)
     pairs = zip(released, target.scales, strict=True)
-    return np.sum([part.reshape(plays, -1).sum(axis=1) / scale**2 for part, scale in pairs], axis=0)
+    return np.asarray(np.sum([part.reshape(plays, -1).sum(axis=1) / scale**2 for part, scale in pairs], axis=0))
 
 
 def _vector_law(target: NoisyVector) -> Outcomes | None:

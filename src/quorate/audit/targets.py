@@ -34,7 +34,7 @@ _ASK: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-2, "teachers": 60}
 
 
 def _classifier(aggregator: str, **settings: Any) -> PrivateClassifier:
-    chosen = {"epsilon": 2.0, "delta": 1e-3, "teachers": 60, "queries": 1, "classes": [0, 1]} | settings
+    chosen: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "teachers": 60, "queries": 1, "classes": [0, 1]} | settings
     return PrivateClassifier(aggregator=aggregator, **chosen)
 
 

@@ -1,6 +1,7 @@
 """The games on votes: one ballot moved, for every mechanism that counts ballots."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from quorate.audit.plays import PlayNoise, play
 from quorate.audit.releases import release_of
 from quorate.audit.verdict import CONFIDENCE, Attacks, Attempt, Verdict, audit, settled
 from quorate.errors import InvalidInput
+from quorate.mechanisms import SoftMajority
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import ThresholdMechanism
 
@@ -45,10 +47,10 @@ def audit_votes(
     """
     classes = target._columns() or 2
     release = release_of(target, classes=classes)
-    runs = isinstance(target, ThresholdMechanism)
-    queries = (min(6, target.no_quorums + 3) if runs else 1) if queries is None else queries
-    pure = "delta" in target.epsilon.__kwdefaults__ if target.epsilon.__kwdefaults__ else False
-    deltas = ((0.0,) if pure else DELTAS) if deltas is None else tuple(deltas)
+    if queries is None:
+        queries = min(6, target.no_quorums + 3) if isinstance(target, ThresholdMechanism) else 1
+    if deltas is None:
+        deltas = (0.0,) if isinstance(target, SoftMajority) else DELTAS
     claims = _claims(target, queries, deltas)
     error = (1 - confidence) / len(claims)
     noise = PlayNoise(seed)
@@ -80,11 +82,15 @@ def _claims(
 ) -> list[tuple[float, float]]:
     """Return the claims that say something: at a delta below a run's own slack there is none, and 0 is no epsilon."""
     least = target.run_cost(target.order).slack if isinstance(target, ThresholdMechanism) else -1.0
-    made = [(target.epsilon(delta=delta, queries=queries), delta) for delta in deltas if delta > least]
+    made = [(_epsilon(target, delta, queries), delta) for delta in deltas if delta > least]
     made = [(epsilon, delta) for epsilon, delta in made if 0 < epsilon < np.inf]
     if not made:
         raise InvalidInput(f"{type(target).__name__} claims nothing at any delta of {', '.join(map(str, deltas))}")
     return made
+
+
+def _epsilon(target: Any, delta: float, queries: int) -> float:
+    return float(target.epsilon(delta=delta, queries=queries))
 
 
 def _wanted(attack: Attack, attacks: Attacks) -> bool:

@@ -109,10 +109,9 @@ def _as_dict(verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[
 
 
 def _show(console: Console, verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[str, Any]]) -> None:
-    number = {"justify": "right", "no_wrap": True}
     table = Table(
         Column("claim of", no_wrap=True),
-        *(Column(head, **number) for head in ("epsilon", "at delta", "shown", "exact", "ratio")),
+        *(Column(head, justify="right", no_wrap=True) for head in ("epsilon", "at delta", "shown", "exact", "ratio")),
         Column("the attack that came closest"),
         title="Claims, and what attacks showed",
     )

@@ -15,9 +15,13 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from quorate.cli.bars import BARS
+from quorate.cli.bench_audit import audit_figures
 from quorate.cli.bench_auto import auto_figures
 from quorate.cli.bench_classifier import overhead_figures
 from quorate.cli.bench_concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
+from quorate.cli.bench_cover import cover_figures
+from quorate.cli.bench_everlasting import everlasting_figures
+from quorate.cli.bench_release import adult_figures
 from quorate.cli.bench_service import service_figures
 from quorate.cli.bench_students import student_figures
 from quorate.learners.speed import counting_figures, fitting_figures
@@ -125,12 +129,15 @@ _PARTS = {
     "classifier": (_learner_figures, overhead_figures, auto_figures, student_figures),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "service": (service_figures,),
+    "everlasting": (everlasting_figures,),
+    "release": (adult_figures, cover_figures),
+    "audit": (audit_figures,),
 }
 
 
-def _judge(figure: Figure) -> dict[str, Any]:
+def _judge(bench: str, figure: Figure) -> dict[str, Any]:
     name, value, unit = figure
-    bar = BARS[name]
+    bar = BARS[bench][name]
     holds: bool | None = None
     if value is not None and bar is not None:
         holds = value <= bar[1] if bar[0] == "<=" else value >= bar[1]
@@ -152,14 +159,14 @@ def run_bench(name: str, *, quick: bool, as_json: bool) -> int:
     """Measure, print, and return 1 if a figure misses its bar. A figure whose data is absent is reported as missing.
 
     >>> sorted(_PARTS)
-    ['classifier', 'concepts', 'mechanisms', 'service']
+    ['audit', 'classifier', 'concepts', 'everlasting', 'mechanisms', 'release', 'service']
     """
     figures = []
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
         task = progress.add_task(name, total=len(_PARTS[name]))
         for part in _PARTS[name]:
-            figures += [_judge(figure) for figure in part(quick)]
+            figures += [_judge(name, figure) for figure in part(quick)]
             progress.advance(task)
     if as_json:
         print(json.dumps({"figures": figures, "machine": _machine()}, indent=2))

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.audit.timing import area_under_curve
 from quorate.cli.load import binary_request, json_request
 
 __all__ = ["main", "service_figures"]
@@ -74,16 +75,8 @@ def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
                     json_request("bench", _queries(1, clear=bool(one)), _id(number)) for number, one in enumerate(clear)
                 ]
                 _, seconds = _ask(port, requests, 8 if pace else 1)
-            distance = abs(_area(seconds[clear], seconds[~clear]) - 0.5)
+            distance = abs(area_under_curve(seconds[clear], seconds[~clear]) - 0.5)
             yield f"service.timing.{kind}.{'paced' if pace else 'not_paced'}.auc_from_half", distance, "share"
-
-
-def _area(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the probability that one of the first is below one of the second, ties counted half."""
-    _, inverse, counts = np.unique(np.concatenate([first, second]), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    above = ranks[first.size :].sum() - second.size * (second.size + 1) / 2
-    return float(above / (first.size * second.size))
 
 
 def _model(folder: Path, *, queries: int) -> Path:

@@ -12,7 +12,8 @@ session      what a folder keeps, and how a restart goes on; files: saving and l
 
 from quorate.everlasting.classifier import EverlastingClassifier
 from quorate.everlasting.files import load, reopen, save
-from quorate.everlasting.planning import EverlastingPlan, plan_everlasting
+from quorate.everlasting.outlook import EverlastingPlan
+from quorate.everlasting.planning import plan_everlasting
 from quorate.everlasting.session import EverlastingSession, Feed
 from quorate.everlasting.terms import Guarantee, Terms
 

@@ -235,7 +235,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         """Go on with a phase that has just opened: nobody sits yet, and the probe is asked."""
         self._phase, self._number, self._size, self._seats = phase, number, size, Seats(size)
         if self._probe is not None:
-            answers = self._phase.ask(self._probe)  # proof: step 21
+            answers = self._phase.ask(self._probe)  # proof: step 22
             self._probed = (answers if self._probed is None else self._probed[0]), answers
 
     def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers) -> None:

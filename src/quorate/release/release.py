@@ -26,6 +26,7 @@ from quorate.session import put_to_count
 __all__ = ["QueryRelease"]
 
 _TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
+_LISTED = 200_000  # cells of a table that are weighted one by one
 _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 _MOST_ROWS = 20_000_000  # of synthetic data
 
@@ -187,10 +188,15 @@ class QueryRelease(BaseEstimator):  # type: ignore[misc]
         if released.answers is None:
             raise InvalidInput("this release has neither answers nor weights")
         queries, known = self.domain_.queries, self.domain_.public()
-        support = known.merged() if isinstance(known, Rows) else None
-        if support is None and isinstance(queries, Marginals) and known is None:
+        start, support = known if isinstance(known, np.ndarray) else None, None
+        if isinstance(queries, Marginals) and (queries.cells or math.inf) > _LISTED:
             support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * self.records_))
-        start = support.weights if support is not None else None if isinstance(known, Rows) else known
+            if isinstance(known, Rows):  # public rows first, and some for what they lack
+                support = Rows(np.concatenate([known.codes, support.codes]), known.sizes)
+            support = support.merged()
+            start = support.weights
+        elif isinstance(known, Rows):
+            start = np.bincount(known.cell(range(len(known.sizes))), known.weights, minlength=queries.cells)
         fitted = fit_weights(queries, released.answers, errors=released.errors, start=start, support=support)
         return fitted, support
 

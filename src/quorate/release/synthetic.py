@@ -16,6 +16,7 @@ from quorate.release.queries import BoxRanges, Floats, Marginals, Prefixes, Quer
 __all__ = ["fit_weights", "product_support", "round_weights"]
 
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
+_FEW = 50  # times as many cells as queries: then multipliers are fitted in place of weights
 _STEPS = 60  # of the fit of weights to answers
 _MOVES = 4000  # of rows from one cell to another, at most
 _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
@@ -114,7 +115,7 @@ def fit_weights(
     flat = np.full(size, 1.0 / size)
     prior = flat if start is None or start.sum() <= 0 else 0.95 * start / start.sum() + 0.05 * flat
     deviations = np.full(len(answers), 1e-3) if errors is None else np.maximum(errors, 1e-7)
-    if queries.count < size:
+    if _FEW * queries.count < size:
         return _fit_dual(queries, answers, deviations, prior, support)
     found, _ = fit_entropy(
         lambda weights: _answers(queries, weights, support),

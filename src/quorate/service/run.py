@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.models import kind_of
 from quorate.service.logs import Log, log_config
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 
@@ -30,13 +29,6 @@ def serve(settings: Settings) -> int:
     ...
     quorate.errors.InvalidInput: 256.0.0.1:8000 cannot be listened on: ...
     """
-    if settings.workers > 1:
-        for folder in settings.models.values():
-            if kind_of(folder) == "everlasting":
-                raise InvalidInput(
-                    f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and "
-                    "others from a server of their own"
-                )
     listening = _listen(settings)
     try:
         with _environment(settings):

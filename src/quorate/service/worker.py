@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from quorate.errors import InvalidInput, QuorateError
-from quorate.models import load
+from quorate.models import kind_of, load
 from quorate.service.app import Service, make_app
 from quorate.service.logs import Log
 from quorate.service.model import Model
@@ -71,6 +71,11 @@ def open_models(settings: Settings) -> list[Model]:
 
 
 def _open(name: str, folder: Path, settings: Settings) -> Model:
+    if settings.workers > 1 and kind_of(folder) == "everlasting":
+        raise InvalidInput(
+            f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and others "
+            "from a server of their own"
+        )
     classifier = load(folder, lease=settings.lease)
     schema = folder / _SCHEMA_FILE
     try:

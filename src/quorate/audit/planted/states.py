@@ -22,7 +22,7 @@ from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import BudgetSpent, QuorateError
 from quorate.ledger import Ledger
 from quorate.mechanisms import NoisySum, SoftMajority
-from quorate.memory import Admitted, Asked, KeptAnswers, Outcome, Query
+from quorate.memory import Admitted, Asked, KeptAnswers
 from quorate.privacy import Budget, Cost
 from quorate.session import Session
 from quorate.simulation import SeededNoise
@@ -232,14 +232,6 @@ class SharedAnswers(KeptAnswers):
         """
         everybody = {query: label for (_, query), label in self._answers.items()}  # the mistake
         return [Admitted({query: everybody[query] for query in one.queries if query in everybody}) for one in asked]
-
-    def keep(self, fresh: Any, known: dict[Query, int], asked: Sequence[Asked]) -> list[Outcome | QuorateError]:
-        """Keep answers.
-
-        >>> SharedAnswers().keep({}, {("a", b"query"): 1}, [Asked("a", [b"query"])])
-        [[1]]
-        """
-        return super().keep(fresh, known, asked)
 
 
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:

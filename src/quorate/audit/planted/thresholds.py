@@ -248,7 +248,7 @@ THRESHOLDS = (
         "three no-quorums allowed, with the noise for one",
         "enumeration",
         lambda: small_stability(NotScaledWithCutoff, no_quorums=3),
-        small_stability,
+        lambda: small_stability(no_quorums=3),
         lambda target, plays, seed: search(target, classes=2, queries=5, orders=[16.0, 4.0]),
     ),
     PlantedBug(

@@ -76,11 +76,12 @@ class NoisyVector:
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         squares = _squares(squared_sensitivities)
         parts = _shares(shares, len(squares))
-        length = largest_length(epsilon=epsilon, delta=delta, entries=sum(squares))  # proof: step 3
-        if length <= 0:
-            raise Infeasible(f"no noise of this kind keeps epsilon={epsilon}, delta={delta}; raise either")
         pairs = list(zip(squares, parts, strict=True))
-        scales = [math.sqrt(square / share / length**2 + ROUNDING_VARIANCE) * _UP for square, share in pairs]
+        length = largest_length(epsilon=epsilon, delta=delta, entries=sum(squares))  # proof: step 3
+        if length > 0:
+            scales = [math.sqrt(square / share / length**2 + ROUNDING_VARIANCE) * _UP for square, share in pairs]
+        else:
+            scales = [math.inf] * len(pairs)
         order = best_order(epsilon=epsilon, delta=delta)
         capacity = to_capacity(epsilon, delta=delta, order=order) - 2 / RENYI_QUANTA
         if capacity > 0:  # where the noise is small, less of it is needed by the one-order cost

@@ -127,9 +127,8 @@ class _Table:
             self.place[line, vertices] = places
             self.through[line, vertices] = others
         found = self.place[np.isfinite(self.place)]
-        low, high = (float(found.min()), float(found.max())) if found.size else (1.0, 1.0)
-        width = max(high - low, 1e-6 * max(abs(low), abs(high)))
-        self.step = width if 0 < width < math.inf else 1.0
+        width = float(np.median(np.abs(found - np.median(found)))) if found.size else 0.0
+        self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
 
 
 def find_faces(lines: Lines, *, exact: bool = False) -> Faces:
@@ -177,11 +176,11 @@ def _bits_right_of(table: _Table, line: int, vertices: Whole) -> Bits:
 
 
 def _between(table: _Table, line: int, vertices: Whole, steeper: Whole) -> Points:
-    """Return a point of each face: halfway to the next vertex on either line, and halfway between the lines."""
+    """Return a point of each face: before the next vertex on either line, and halfway between the lines."""
     lines, here = table.lines, table.place[line, vertices]
     beyond = np.minimum(table.place[line, vertices + 1], table.place[steeper, table.vertex[steeper, line] + 1])
     with np.errstate(all="ignore"):
-        x = np.where(np.isfinite(beyond), here / 2 + beyond / 2, here + table.step)
+        x = here + np.minimum(beyond / 2 - here / 2, table.step)
         below = lines._slope[line] * x + lines._intercept[line]
         above = lines._slope[steeper] * x + lines._intercept[steeper]
         return np.stack([x, below / 2 + above / 2], axis=1)
@@ -195,7 +194,7 @@ def _exactly_between(table: _Table, line: int, vertex: int, steeper: int) -> tup
         (steeper, table.through[steeper, table.vertex[steeper, line] + 1]),
     ]
     beyond = [lines.crossing(one, int(other)) for one, other in following if other >= 0]
-    x = (here + min(beyond)) / 2 if beyond else here + Fraction(table.step)
+    x = here + min([(place - here) / 2 for place in beyond] + [Fraction(table.step)])
     heights = [lines.slopes[each] * x + lines.intercepts[each] for each in (line, steeper)]
     return x, (heights[0] + heights[1]) / 2
 
@@ -208,19 +207,19 @@ def _far_left(table: _Table) -> Faces:
     above = np.zeros((count + 1, count), dtype=np.bool_)
     for place, line in enumerate(upwards):
         above[place + 1 :, line] = True
-    x = _left_of_all(table)
-    heights = [lines.slopes[line] * x + lines.intercepts[line] for line in upwards]
-    step = max(heights[-1] - heights[0], abs(heights[0]) / 2**20) or Fraction(1)
-    between = [(low + high) / 2 for low, high in itertools.pairwise(heights)]
-    inside = [(x, height) for height in (heights[0] - step, *between, heights[-1] + step)]
-    return Faces(np.packbits(above, axis=1), np.array([[nearest(a), nearest(b)] for a, b in inside]), inside)
+    inside = [_left_between(table, pair) for pair in itertools.pairwise([None, *upwards, None])]
+    return Faces(np.packbits(above, axis=1), np.array([[nearest(x), nearest(y)] for x, y in inside]), inside)
 
 
-def _left_of_all(table: _Table) -> Fraction:
-    """Return a place on the left of all vertices, 0 where there are none."""
-    lines, first = table.lines, table.through[:, 0]
-    crossings = [lines.crossing(line, int(first[line])) for line in range(len(lines)) if first[line] >= 0]
-    return min(crossings) - Fraction(table.step) if crossings else Fraction(0)
+def _left_between(table: _Table, pair: tuple[int | None, int | None]) -> tuple[Fraction, Fraction]:
+    """Return a point between two neighbours on the far left, or beyond the last: before the first vertex on them."""
+    lines, step = table.lines, Fraction(table.step)
+    met = [(line, int(table.through[line, 0])) for line in pair if line is not None]
+    x = min((lines.crossing(line, other) for line, other in met if other >= 0), default=step) - step
+    below, above = (None if line is None else lines.slopes[line] * x + lines.intercepts[line] for line in pair)
+    if below is not None and above is not None:
+        return x, (below + above) / 2
+    return x, above - step if above is not None else (below or Fraction(0)) + step
 
 
 def _rounded(values: Sequence[Fraction]) -> tuple[Values, Values]:

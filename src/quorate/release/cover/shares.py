@@ -43,14 +43,39 @@ def list_share(members: int, points: int, beta: float) -> float:
 def pair_share(concept: Concept, points: int, beta: float) -> float:
     """Return on how much two hypotheses of a class differ at most if they agree on all points, by its growth function.
 
-    By a ghost sample as large as the first (Haussler and Welzl 1987), for pairs of hypotheses: such a pair exists with
-    probability 2 growth(2 points)**2 2**(-share points / 2) at most. It says something from some hundred points on.
+    By a ghost sample (Haussler and Welzl 1987) of a size g of our choice (Komlos, Pach and Woeginger 1992): if a pair
+    differs on a share k/g and agrees on the points, then with probability 1/2 at least k points of the ghost lie where
+    it differs, and none of the sample. Given both samples together, that has probability (g choose k) over (points + g
+    choose k) at most for one pair, and there are no more kinds of pairs than pairs of dichotomies.
 
     >>> from quorate.concepts import Halfspaces
-    >>> pair_share(Halfspaces(2), 40, 0.05), round(pair_share(Halfspaces(2), 10_000, 0.05), 3)
-    (1.0, 0.012)
+    >>> [round(pair_share(Halfspaces(2), points, 0.05), 3) for points in (10, 40, 1000)]
+    [0.933, 0.512, 0.041]
     """
     points, beta = check_count("points", points, least=0), check_rate("beta", beta)
-    if points == 0:
-        return 1.0
-    return min(1.0, 2 / points * (1 + 2 * math.log2(concept.growth(2 * points)) - math.log2(beta)))
+    return min([1.0, *(_ghost_share(concept, points, beta, max(1, points * eighths // 8)) for eighths in _GHOSTS)])
+
+
+_GHOSTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)  # sizes of the ghost sample, in eighths of the sample
+
+
+def _ghost_share(concept: Concept, points: int, beta: float, ghost: int) -> float:
+    """Return k/g for the least k that makes the probability of a bad pair at most beta, 1 where there is none."""
+    pairs = math.comb(concept.growth(points + ghost), 2) + 1
+    allowed = math.log(beta) - math.log(2) - _log(pairs)
+    low, high = 0, ghost + 1  # the probability falls with k: `low` is too few
+    while high - low > 1:
+        middle = (low + high) // 2
+        chance = _log_falling(ghost, middle) - _log_falling(points + ghost, middle)
+        low, high = (low, middle) if chance <= allowed else (middle, high)
+    return high / ghost if high <= ghost else 1.0
+
+
+def _log_falling(size: int, factors: int) -> float:
+    """Return the logarithm of size (size - 1) ... of so many factors."""
+    return math.lgamma(size + 1) - math.lgamma(size - factors + 1)
+
+
+def _log(value: int) -> float:
+    """Return the logarithm of a whole number of any length, rounded up."""
+    return math.log(value) * (1 + 1e-12)

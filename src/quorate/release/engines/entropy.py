@@ -1,15 +1,35 @@
 """Weights of maximum entropy: as near to a public distribution as noisy answers allow. Post-processing alone."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy import optimize
+from threadpoolctl import ThreadpoolController
 
 from quorate.release.queries import Floats
 
-__all__ = ["fit_entropy"]
+__all__ = ["descend", "fit_entropy"]
 
 _STEPS = 200
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def descend(objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, steps: int) -> Floats:
+    """Return where L-BFGS comes from `start` in so many steps; the objective returns a value and its gradient.
+
+    Its vectors are short: threads of the linear algebra would wait for each other longer than they work.
+
+    >>> descend(lambda x: (float(x @ x), 2 * x), np.ones(2), steps=10).round(6)
+    array([0., 0.])
+    """
+    with _threads().limit(limits=1, user_api="blas"):
+        options = {"maxiter": steps, "maxcor": 20}
+        return np.asarray(optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def fit_entropy(
@@ -47,7 +67,5 @@ def fit_entropy(
         return value / strength, weights * (slope - weights @ slope) / strength
 
     first = np.zeros(prior.size) if start is None else start
-    found = optimize.minimize(
-        objective, first, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS, "maxcor": 20}
-    ).x
-    return weigh(found), np.asarray(found)
+    found = descend(objective, first, steps=_STEPS)
+    return weigh(found), found

@@ -43,7 +43,7 @@ def start_weights(queries: Queries, public: Public) -> Floats:
         return np.full(queries.cells, 1.0 / queries.cells)
     if isinstance(public, Rows):
         numbers = public.cell(range(len(public.sizes)))
-        counts = np.bincount(numbers, public.weights, minlength=queries.cells)
+        counts = np.bincount(numbers, public.weights, minlength=queries.cells).astype(np.float64)
     else:
         counts = np.asarray(public, dtype=np.float64)
     amount = float(counts.sum()) if counts.shape == (queries.cells,) else 0.0

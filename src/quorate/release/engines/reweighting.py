@@ -130,7 +130,7 @@ def posterior_errors(answers: Floats, errors: Floats, strength: float, amount: f
     """
     share = np.clip(answers, 1.0 / (amount + 1), 1.0 - 1.0 / (amount + 1))
     prior = share * (1.0 - share) / strength
-    return np.asarray(np.sqrt(errors**2 * prior / (errors**2 + prior)))
+    return np.asarray(errors * np.sqrt(prior / (errors**2 + prior)))
 
 
 def _trust(records: int, amount: float) -> float:
@@ -183,7 +183,8 @@ def _ladder(
     sizes = [table.size for table in measured.tables]
     targets = np.concatenate(measured.tables)
     precisions = np.repeat(1.0 / np.array(measured.deviations) ** 2, sizes)
-    large = measured.answers > _LARGE * measured.errors
+    # what is known exactly (a marginal of one cell) has no noise to be compared with
+    large = (measured.errors > 0) & (measured.answers > _LARGE * measured.errors)
     start: Floats | None = None
     for step in range(_LADDER):
         strength = trust / 2.0**step
@@ -196,8 +197,8 @@ def _ladder(
             strength=strength,
             start=start,
         )
-        residuals = (measured.answers - queries.answers(support.weighted(weights))) / measured.errors
-        if _within_noise(residuals[large]):
+        differences = measured.answers - queries.answers(support.weighted(weights))
+        if _within_noise(differences[large] / measured.errors[large]):
             return strength, weights
     return 0.0, None
 

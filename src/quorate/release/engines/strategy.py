@@ -10,10 +10,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
-from scipy import optimize, sparse
+from scipy import sparse
 
+from quorate.release.engines.entropy import descend
 from quorate.release.queries import Floats, Marginals
 
 __all__ = ["Clique", "MarginalStrategy", "plan_marginals"]
@@ -55,11 +57,15 @@ def plan_marginals(queries: Marginals) -> MarginalStrategy:
     >>> float(plan.variances.max()) < 3.0  # equal noise on the three marginals, each used alone
     True
     """
-    wanted = [tuple(sorted(clique)) for clique in queries.cliques]
+    return _plan(queries.sizes, tuple(tuple(sorted(clique)) for clique in queries.cliques))
+
+
+@lru_cache(maxsize=32)  # a prediction and the run that follows it ask for the same
+def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrategy:
     known = sorted({part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique))
     place = {clique: number for number, clique in enumerate(known)}
-    precision = _precisions(queries.sizes, known, place)
-    variance = _variances(queries.sizes, wanted, place)
+    precision = _precisions(sizes, known, place)
+    variance = _variances(sizes, wanted, place)
     start = np.array([0.0 if clique in set(wanted) else -4.0 for clique in known])
     shares = _search(precision, variance, start)
     kept = shares > _LEAST_SHARE / len(known)
@@ -97,7 +103,7 @@ def _variances(sizes: Sequence[int], wanted: Sequence[Clique], place: dict[Cliqu
 def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floats) -> Floats:
     """Return shares that nearly minimise the largest variance: L-BFGS on power means of growing sharpness."""
 
-    def objective(logits: Floats, sharpness: float) -> tuple[float, Floats]:
+    def objective(sharpness: float, logits: Floats) -> tuple[float, Floats]:
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
         told = precision @ shares
@@ -111,8 +117,6 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
 
     logits = start
     for sharpness in _SHARPNESS:
-        logits = optimize.minimize(
-            objective, logits, args=(sharpness,), jac=True, method="L-BFGS-B", options={"maxiter": 300}
-        ).x
+        logits = descend(partial(objective, sharpness), logits, steps=300)
     shares = np.exp(logits - logits.max())
     return np.asarray(shares / shares.sum())

@@ -25,6 +25,7 @@ __all__ = ["PublicWeightsEngine", "Rounds", "WeightsEngine", "plan_rounds"]
 _MOST_ROUNDS = 512
 _REPLAYED = 400  # corrections gone through again after each measurement, the whole list as often as that allows
 _FINAL_PASSES = 20
+_FEW_CELLS, _BATCH = 20_000, 4  # with more cells, so many rounds share one pass over all of them
 _PROGRESS, _NOISE = 0.035, 0.35  # of the worst case, as seen on simulated thresholds, boxes and random halfspaces
 
 
@@ -52,6 +53,8 @@ def plan_rounds(capacity: float, *, order: float, entropy: float, count: int, re
     >>> plan_rounds(1.0, order=22.0, entropy=7.0, count=1000, records=10**6).error < 0.1
     True
     """
+    if order == math.inf:
+        raise Infeasible("multiplicative weights are charged at a finite order; allow a delta above 0")
     best: Rounds | None = None
     for step in range(2 * int(math.log2(_MOST_ROUNDS)) + 1):
         rounds = max(1, round(2 ** (step / 2)))
@@ -147,10 +150,13 @@ class WeightsEngine:
         counts = private.counts(queries)
         measured: dict[int, list[float]] = {}
         steps = _Steps(counts, private.records, plan, budget, noise)
-        for _ in range(plan.rounds):
-            query = steps.choose(table.answers())
-            share = steps.measure(query)
-            measured.setdefault(query, []).append(share)
+        batch = 1 if queries.cells is not None and queries.cells <= _FEW_CELLS else _BATCH
+        for first in range(0, plan.rounds, batch):
+            answers = table.answers()
+            for _ in range(min(batch, plan.rounds - first)):
+                query = steps.choose(answers)
+                answers[query] = share = steps.measure(query)
+                measured.setdefault(query, []).append(share)
             _replay(table, query, measured, private.records)
         _settle(table, measured, private.records)
         return Released(

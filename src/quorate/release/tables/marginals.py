@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from quorate.checks import check_count
-from quorate.errors import InvalidInput
-from quorate.release.queries import Marginals, Rows
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.queries import MOST_LISTED, Marginals, Rows
 from quorate.release.tables.bound import BoundWorkload
 from quorate.release.tables.columns import Columns
 
@@ -26,6 +26,7 @@ class MarginalWorkload(BoundWorkload):
         self.order = check_count("order", order)
         if self.order > len(columns.names):
             raise InvalidInput(f"marginals of {order} columns need as many columns, not {len(columns.names)}")
+        _check_size(columns.sizes, self.order)
         queries = Marginals.of_order(columns.sizes, self.order)
         super().__init__(columns, queries, queries.count)
 
@@ -68,3 +69,16 @@ class MarginalWorkload(BoundWorkload):
 
     def _settings(self) -> dict[str, Any]:
         return {"kind": "marginals", "order": self.order}
+
+
+def _check_size(sizes: tuple[int, ...], order: int) -> None:
+    """Refuse more queries than can be listed, before any is: their number is a symmetric polynomial of the sizes."""
+    sums = [1] + [0] * order
+    for size in sizes:
+        for degree in range(order, 0, -1):
+            sums[degree] += size * sums[degree - 1]
+    if sums[order] > MOST_LISTED:
+        raise Infeasible(
+            f"all marginals of {order} of these {len(sizes)} columns are {sums[order]} queries, above {MOST_LISTED}; "
+            "take a lower order, fewer columns or fewer cells of each"
+        )

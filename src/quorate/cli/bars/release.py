@@ -1,0 +1,44 @@
+"""Bars of `quorate bench release`: every query of a class, answered with public data."""
+
+from quorate.cli.bars.bar import Bar
+
+__all__ = ["RELEASE"]
+
+RELEASE: dict[str, Bar | None] = {
+    # Covers: 10^6 records and 10,000 public points on a line without bounds; the largest error over all thresholds or
+    # intervals, and its two shares. 10^5 records in the plane, m public points. epsilon 1, delta 1e-6.
+    "release.thresholds.largest_error": ("<=", 0.002),
+    "release.thresholds.engine_error": None,
+    "release.thresholds.cover_error": None,
+    "release.thresholds.cover_error_bound": None,
+    "release.thresholds.seconds": None,
+    "release.intervals.largest_error": ("<=", 0.004),
+    "release.intervals.engine_error": None,
+    "release.intervals.cover_error": None,
+    "release.intervals.cover_error_bound": None,
+    "release.intervals.seconds": None,
+    **{
+        f"release.{name}.points{points}.{what}": ("<=", 0.01) if (points, what) == (40, "engine_error") else None
+        for name, sizes in (("boxes", (10, 20, 40, 80, 160)), ("halfspaces", (10, 20, 40, 56)))
+        for points in sizes
+        for what in ("engine_error", "cover_error", "cells")
+    },
+    "release.boxes.cover_error_exponent": None,
+    "release.boxes.most_public_points": None,
+    "release.halfspaces.cover_error_exponent": None,
+    "release.halfspaces.most_public_points": None,
+    # Multiplicative weights over 10^7 cells and 105,000 marginal queries.
+    "release.weights_many_cells.seconds": ("<=", 120.0),
+    "release.weights_many_cells.peak_bytes": ("<=", 2.0**32),
+    "release.weights_many_cells.largest_error": None,
+    # Theorem 10 of Bassily et al. 2020: n**(-1/2) and about m**(-1). Bars leave room for the scatter of --quick.
+    "release.exponent_of_records.weights": ("<=", -0.4),
+    "release.exponent_of_records.auto": ("<=", -0.4),
+    "release.exponent_of_public_points": ("<=", -0.6),
+    # Theorem 13's stumps: public records needed to do as well as the private ones, times that error squared (a
+    # constant), and what both together gain before it.
+    "release.stumps.private_alone_error": None,
+    "release.stumps.crossover_public_points": None,
+    "release.stumps.crossover_times_error_squared": None,
+    "release.stumps.gain_before_crossover": None,
+}
