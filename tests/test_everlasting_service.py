@@ -131,7 +131,7 @@ def test_nothing_a_client_sees_moves_with_the_number_of_no_quorums(tmp_path):
     assert json.loads(first_owner[0])["no_quorums"] == 8
     assert json.loads(second_owner[0])["no_quorums"] == 0
     for text, count in ((first_owner[1], 8), (second_owner[1], 0)):
-        assert f"<dt>no quorums in this phase (yours alone)</dt><dd>{count}</dd>" in text
+        assert f"<dt>no quorums in this phase, for you alone</dt><dd>{count}</dd>" in text
 
 
 def _counts_outcomes(patch):
@@ -176,7 +176,7 @@ def test_without_keys_nobody_is_the_owner(tmp_path):
     assert "no_quorums" not in budget.json
     assert "ledger" not in budget.json
     assert (budget.json["phase"], budget.json["seats_taken"]) == (1, 2)
-    assert "yours alone" not in page.body.decode()
+    assert "for you alone" not in page.body.decode()
     assert b'outcome="asked"} 2.0' in metrics.body
     assert not re.search(rb'outcome="(no_quorum|answered|refused)"', metrics.body)
     assert b"quorate_budget_left{" not in metrics.body
@@ -197,7 +197,7 @@ def test_the_page_shows_the_phase_the_seats_and_the_drift(tmp_path):
     (first, second), log = served(tmp_path / "model", work)
     assert "25.0%</strong> <span>of the seats of this phase taken" in first
     assert f"<dt>seats taken</dt><dd>10 of {SEATS}</dd>" in first
-    assert "<dt>answered otherwise than in phase 1</dt><dd>0.00% of 4 probe points</dd>" in first
+    assert "<dt>drift since phase 1, on 4 probe points</dt><dd>0.00%</dd>" in first
     assert "<dt>phase</dt><dd>2</dd>" in second
     assert f"<dt>seats taken</dt><dd>5 of {SEATS}</dd>" in second
     for page in (first, second):

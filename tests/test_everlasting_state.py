@@ -287,6 +287,7 @@ def test_an_error_while_writing_leaves_nothing_behind(folder, monkeypatch):
         patch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(LedgerRefused, match=r"cannot be written|No space"):
             classifier.predict([[1.0]] * 5)
+    assert classifier.session_.progress["seats_taken"] == 1  # what was undone is not shown
     assert classifier.predict([[2.0]]).tolist() == [1]
     assert classifier.seats_taken_ == 2
     assert closed(load(closed(classifier).session_._folder)).seats_taken_ == 2

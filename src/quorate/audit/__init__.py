@@ -30,6 +30,7 @@ from quorate.audit.cutoffs import audit_cutoff
 from quorate.audit.enumeration import Outcomes, Query, enumerate_outcomes
 from quorate.audit.game import Game
 from quorate.audit.predictors import audit_classifier
+from quorate.audit.release import audit_release
 from quorate.audit.releases import Release, all_votes, neighbours, release_of
 from quorate.audit.replay import Replay, entropy_tape, replay
 from quorate.audit.sums import audit_sum, audit_vector, sum_outcomes
@@ -61,6 +62,7 @@ __all__ = [
     "audit_count",
     "audit_cutoff",
     "audit_relabel",
+    "audit_release",
     "audit_sum",
     "audit_vector",
     "audit_votes",

@@ -27,6 +27,7 @@ from quorate.mechanisms.above_threshold import AboveThreshold
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.predictors import PrivateClassifier
+from quorate.release import QueryRelease
 
 __all__ = ["REPLAYS", "TARGETS", "make_target", "run_replay"]
 
@@ -56,6 +57,7 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "noisy_cutoff": lambda: NoisyCutoff(epsilon=0.5, allowed=4, spread=12),
     "classifier_soft_majority": lambda: _classifier("soft_majority"),
     "classifier_quorum": lambda: _classifier("quorum", queries=4, no_quorums=1),
+    "query_release": lambda: QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain"),
 }
 
 

@@ -172,7 +172,15 @@ def run_release(
     subject = Subject.parse(workload)
     declared = None if columns is None else Columns.load(columns)
     if plan:
-        return _plan(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha, as_json=as_json)
+        if report is not None:
+            check_new_file(report, inputs=[public, columns])
+            check_installed()
+        made = _planned(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha)
+        if report is not None:
+            from quorate.cli.release_plan import write_plan_report
+
+            write_plan_report(made, report)
+        return _show_planned(made, as_json=as_json)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     queries = parse_queries(asked, subject.about)
@@ -311,7 +319,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _plan(
+def _planned(
     subject: Subject,
     public: Path | None,
     columns: Columns | None,
@@ -320,15 +328,18 @@ def _plan(
     epsilon: float,
     delta: float,
     alpha: float,
-    as_json: bool,
-) -> int:
-    """Plan from public numbers; exit code 1 where alpha is out of reach."""
+) -> ReleasePlan:
+    """Plan from public numbers."""
     if records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
     known = 0 if public is None else subject.public(read_table(public, role="public"))
-    made = plan_release(
+    return plan_release(
         subject.about, records=records, public=known, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns
     )
+
+
+def _show_planned(made: ReleasePlan, *, as_json: bool) -> int:
+    """Print a plan; exit code 1 where alpha is out of reach."""
     if as_json:
         print(json.dumps(made.as_dict()))
     else:

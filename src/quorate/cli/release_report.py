@@ -4,14 +4,12 @@ The simulated records are synthetic ones, made of what was released: their true 
 so that the engine can be run on them again, at several epsilons, and held against the truth. Nothing is spent.
 """
 
-import math
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from quorate.concepts import Concept, Stumps
 from quorate.errors import QuorateError
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, predict_errors
@@ -19,14 +17,13 @@ from quorate.release.queries import Floats
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
 
-__all__ = ["simulate_release", "stumps_crossover", "write_report_of"]
+__all__ = ["simulate_release", "write_report_of"]
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0)
 _MOST_ROWS = 200_000  # simulated
 _MOST_POINTS = 1500  # of the plot of answers against the truth
 _SHOWN = 20  # answers on the page
 _PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilon
-_PUBLIC = (10, 30, 100, 300, 1000, 3000, 10_000)
 _PROOFS = {
     "quorate/release/PROOF.md": "cells are public, counts are taken once, the engine pays, the rest is post-processing",
     "quorate/release/engines/PROOF.md": "what each engine measures, and what that costs",
@@ -109,8 +106,6 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         engine=release.engine_,
         truth=truth,
         errors=errors,
-        crossover=stumps_crossover(release) if _is_stumps(release) else (),
-        crossover_words="expected, by public numbers",
         source="synthetic records, made of what was released",
         answers=answers,
         more=more,
@@ -157,26 +152,3 @@ def _answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:
     table = release.answer(every[:_SHOWN])
     shown = table.select(["query", "answer", "error", "low", "high"]).to_pylist()
     return shown, max(0, len(every) - len(shown))
-
-
-def _is_stumps(release: QueryRelease) -> bool:
-    return isinstance(release.subject, Concept) and isinstance(release.subject, Stumps)
-
-
-def stumps_crossover(release: QueryRelease) -> list[tuple[float, float, float, float]]:
-    """Return the expected error of stumps against the number of public records: private alone, both, public alone.
-
-    What both give is the better of the two: public data do not help to release stumps (Bassily et al. 2020, Theorem
-    13), unless they are so many that they answer alone.
-
-    >>> from quorate.concepts import Stumps
-    >>> release = QueryRelease(Stumps(features=3, binary=True)).fit([[0, 1, 0], [1, 0, 1]] * 500, [[0, 1, 1]])
-    >>> len(stumps_crossover(release))
-    7
-    """
-    private = release.expected_error_
-    points = []
-    for size in _PUBLIC:
-        public = min(1.0, math.sqrt(math.log(2 * release.domain_.queries.count / 0.05) / (2 * size)))
-        points.append((float(size), private, min(private, public), public))
-    return points

@@ -111,7 +111,7 @@ def save(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         for name, content in contents.items():
-            write_new(folder / name, content)
+            write_new(folder / name, content, synced=True)
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
     with classifier._lock:
@@ -178,7 +178,11 @@ def _session(folder: Path, trusted: list[str] | None) -> EverlastingSession:
         **manifest["settings"],
     )
     _restore(classifier, manifest, contents)
-    return EverlastingSession(classifier, folder, ledger, trusted=trusted)
+    try:
+        return EverlastingSession(classifier, folder, ledger, trusted=trusted)
+    except BaseException:
+        ledger.close_store()
+        raise
 
 
 def _account(terms: Terms, account: Guarantee | None) -> Budget:

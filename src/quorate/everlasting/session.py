@@ -74,6 +74,7 @@ class EverlastingSession:
         self._let_go = weakref.finalize(self, os.close, _hold(self._folder))
         self._kept: KeptPhase | None = None  # None: what is in memory is not what is kept
         self._file: SeatsFile | None = None
+        self.progress: dict[str, Any] = {}  # of what is kept: everybody may know, and nobody sees what is undone
 
     # --- Asking ------------------------------------------------------------------------------------------------------
 
@@ -153,15 +154,6 @@ class EverlastingSession:
         """
         return self.classifier.refresh == "pool"
 
-    @property
-    def progress(self) -> dict[str, Any]:
-        """How far the phase has come, and the drift: everybody may know.
-
-        >>> EverlastingSession.progress.fget.__name__
-        'progress'
-        """
-        return self.classifier.progress_
-
     def _sealed(self, body: bytes) -> bytes:
         """Return a digest of a request as the ledger may keep it: without the ledger's key it tells nothing."""
         made = self.ledger.sealer()
@@ -173,6 +165,7 @@ class EverlastingSession:
         try:
             outcomes = self._arrived(requests)
             self._keep(asked, outcomes)
+            self.progress = self.classifier.progress_
         except OSError as error:
             self._kept = None
             raise LedgerRefused(f"{self._folder} cannot be written: {error.strerror}; nothing is answered") from None
@@ -297,6 +290,7 @@ class EverlastingSession:
             classifier._begin(1, kept.seats, Phase(ensemble, run, terms.cutoff.open()))
             self._kept = self._open(kept, [], [])
             self._clean(self._kept)
+            self.progress = classifier.progress_
 
     # --- Coming back -------------------------------------------------------------------------------------------------
 
@@ -348,7 +342,7 @@ class EverlastingSession:
         if probed is not None:
             arrays = arrays_from(probed)
             classifier._probed = arrays["first"], arrays["now"]
-        self._kept, self._file = kept, file
+        self._kept, self._file, self.progress = kept, file, classifier.progress_
 
     def _contents(self, kept: KeptPhase) -> dict[str, bytes]:
         return {name.split(".", 1)[1]: checked_file(self._folder / name, digest) for name, digest in kept.files.items()}

@@ -59,7 +59,7 @@ class OnlineAnswer:
     paid: bool
 
 
-class OnlineRelease(BaseEstimator):  # type: ignore[misc]
+class OnlineRelease(BaseEstimator):
     """Answers one query at a time within alpha, and pays only for those that public data and earlier answers miss.
 
     Parameters

@@ -31,7 +31,7 @@ _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 _MOST_ROWS = 20_000_000  # of synthetic data
 
 
-class QueryRelease(BaseEstimator):  # type: ignore[misc]
+class QueryRelease(BaseEstimator):
     """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
 
     Public data define the cells, the private records are counted by them, and an engine releases the counts with noise.
@@ -196,7 +196,8 @@ class QueryRelease(BaseEstimator):  # type: ignore[misc]
             support = support.merged()
             start = support.weights
         elif isinstance(known, Rows):
-            start = np.bincount(known.cell(range(len(known.sizes))), known.weights, minlength=queries.cells)
+            cells = known.cell(range(len(known.sizes)))
+            start = np.bincount(cells, known.weights, minlength=queries.cells or 0).astype(np.float64)
         fitted = fit_weights(queries, released.answers, errors=released.errors, start=start, support=support)
         return fitted, support
 

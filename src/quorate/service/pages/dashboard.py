@@ -52,16 +52,16 @@ def _guarantee(model: ModelView) -> str:
 def _phase(progress: Mapping[str, Any], no_quorums: int | None) -> dict[str, Any]:
     """Return the section of an everlasting model. What is in it for everybody does not move with the no-quorums."""
     share = progress["seats_taken"] / progress["seats"]
-    drift = "no probe was given" if not progress["probe"] else "nothing to compare yet"
-    if progress["drift"] is not None:
-        drift = f"{100 * progress['drift']:.2f}% of {figure(progress['probe'])} probe points"
     cards = {
         "phase": figure(progress["phase"]),
         "seats taken": f"{figure(progress['seats_taken'])} of {figure(progress['seats'])}",
-        "answered otherwise than in phase 1": drift,
     }
+    if progress["probe"]:
+        drift = progress["drift"]
+        shown = "nothing to compare" if drift is None else f"{100 * drift:.2f}%"
+        cards[f"drift since phase 1, on {figure(progress['probe'])} probe points"] = shown
     if no_quorums is not None:
-        cards["no quorums in this phase (yours alone)"] = figure(no_quorums)
+        cards["no quorums in this phase, for you alone"] = figure(no_quorums)
     return {
         "share": share,
         "percent": f"{100 * share:.1f}",
