@@ -20,13 +20,16 @@ from quorate.concepts import Thresholds
 from quorate.everlasting import EverlastingClassifier
 
 CALLS = ("open", "fsync", "pwrite", "ftruncate", "replace", "unlink", "write", "close")
-SEATS = 40
-BATCHES = (25, 10, 30, 41, 7)  # the third opens a phase within, the fourth fills one
+SEATS = 60
+BATCHES = (40, 15, 45, 62, 10)  # the third and the fourth open a phase within
 
 
 def small(refresh="queries", relabel="votes", **changes):
-    """Return a classifier that is fitted in no time: 20 teachers, 40 seats, and an epsilon that protects nobody."""
-    X = np.random.default_rng(0).normal(size=(120, 1))
+    """Return a classifier that is fitted in no time: 60 teachers, 60 seats, and an epsilon that protects nobody.
+
+    In phase 1 it answers a point 2 away from the boundary, and rightly, but for one in 10**12.
+    """
+    X = np.random.default_rng(0).normal(size=(360, 1))
     settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "seats": SEATS, "classes": [0, 1]}
     made = EverlastingClassifier(Thresholds(), refresh=refresh, relabel=relabel, **(settings | changes))
     return made.fit(X, (X[:, 0] >= 0).astype(int))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quorate import Infeasible, InvalidInput
+from quorate.audit import choice_law
 from quorate.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.ensemble import deal_units
 from quorate.mechanisms import SoftMajority
@@ -53,9 +54,7 @@ def chosen_from(ask, *, factor=1.0):
             ask()
     choice, tally = caught.value.args
     rate = float(choice.rate) * factor
-    listed = [(m, tally.pick(m, rank)) for m, count in enumerate(tally.counts.tolist()) for rank in range(count)]
-    total = sum(math.exp(-rate * m) for m, _ in listed)
-    return [(hypothesis, math.exp(-rate * m) / total) for m, hypothesis in listed]
+    return list(choice_law(tally, rate).items())
 
 
 def every_row(points=LINE):

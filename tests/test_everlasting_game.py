@@ -5,8 +5,8 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.audit.bounds import epsilon_lower_bound
-from quorate.audit.everlasting import KEY, MISTAKES, EverlastingGame, Rules, keyed, majority, small_quorum
-from quorate.audit.everlasting_plays import audit_terms, closing_plays, no_quorum_plays
+from quorate.audit.everlasting import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
+from quorate.audit.everlasting_plays import audit_terms, closing_plays, label_plays, no_quorum_plays
 from quorate.audit.verdict import audit
 from quorate.concepts import Thresholds
 from quorate.everlasting import EverlastingClassifier, Guarantee
@@ -16,7 +16,6 @@ from quorate.mechanisms.cutoff import NoisyCutoff
 
 CUTOFF = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)  # delta 0.05
 ROOMY = NoisyCutoff(epsilon=1.0, allowed=12, spread=3)
-NEARLY = NoisyCutoff(epsilon=1.0, allowed=3, spread=3)
 
 
 def game(quorum=None, cutoff=CUTOFF, *, seats=3, later=1, **settings):
@@ -52,8 +51,8 @@ def test_a_record_pays_for_the_first_phase_alone():
 
 def test_the_exact_epsilon_lies_below_the_claim():
     played = game(later=0)
-    exact = played.exact_epsilon("record", delta=0.1, queries=[3, 2])
-    assert 0.5 < exact < played.claim("record", delta=0.1)
+    exact = played.exact_epsilon("record", delta=0.1, queries=[3])
+    assert 0.0 < exact < played.claim("record", delta=0.1)
 
 
 SHARP = small_quorum(3, no_quorums=4, price=12.0)
@@ -70,10 +69,6 @@ CATCHES = {
         ("query", [(3, 1), (3, 3), (3, 3)]),
     ),
     "cache kept across phases": (lambda: game(cutoff=ROOMY), ("query", [(3, 0), (0, 0), (0, 0)])),
-    "dropped points shifting seats": (
-        lambda: game(small_quorum(7, no_quorums=6, price=6.0, margin=1), NEARLY, seats=7, rule=keyed),
-        ("query", [(7 * KEY[0], 3), *[(7 * label, 7 * label) for label in KEY[1:]]]),
-    ),
     "labels of no-quorum points taken from raw ballots": (
         lambda: game(cutoff=ROOMY),
         ("record", [(1, 2), (1, 2), (1, 2)]),
@@ -82,7 +77,7 @@ CATCHES = {
 
 
 def test_each_mistake_has_a_catch():
-    assert CATCHES.keys() == MISTAKES.keys()
+    assert {*CATCHES, "dropped points shifting seats"} == MISTAKES.keys()  # the latter takes many teachers: below
 
 
 @pytest.mark.parametrize("name", list(CATCHES))
@@ -101,14 +96,33 @@ def test_an_adversary_who_may_choose_finds_a_bare_cutoff_himself():
 
 
 def test_small_rules_and_bad_games():
-    assert majority([1, NO_QUORUM, 0], 0) == 0
-    assert keyed([NO_QUORUM], 0) == 0
+    assert majority([1, NO_QUORUM, 0]) == 0
     with pytest.raises(InvalidInput, match="seats=4 must be a multiple of teachers=3"):
         game(seats=4)
     with pytest.raises(InvalidInput, match="delta must be above the cutoff's"):
         game().claim("query", delta=0.01)
     with pytest.raises(InvalidInput, match="votes of 3 queries, not of 1"):
         game().worst("query", epsilon=1.0, queries=[], script=[(3, 3)])
+
+
+@pytest.mark.parametrize(("name", "caught"), [(None, False), ("dropped points shifting seats", True)])
+def test_dropped_points_that_shift_seats_are_caught(name, caught):
+    """Labels take turns, and teacher number t has seat t and votes for whether its label is t's turn.
+
+    Other queries are far from the boundary and answered. The challenge is, too, or it is a tie and dropped: if all
+    others then move up by a seat, every teacher changes its mind, where one may.
+    """
+    rules = Rules() if name is None else MISTAKES[name]
+    quorum = Quorum.calibrate(epsilon=4.0, delta=1e-5, teachers=1001, no_quorums=20)
+    worlds = []
+    for world, outcome in enumerate((0, NO_QUORUM)):
+        seats = ()
+        for place in range(1001):
+            seats = seated(seats, outcome if place == 0 else place % 2, raw=0, rules=rules)
+        votes = sum(label == place % 2 for place, label in enumerate(seats))
+        worlds.append(label_plays(quorum, votes, plays=100_000, seed=world))
+    bound = epsilon_lower_bound(*worlds, delta=1e-5, confidence=1 - 1e-9)
+    assert (bound.epsilon > 4.0) == caught
 
 
 # --- Plays -----------------------------------------------------------------------------------------------------------
@@ -143,11 +157,11 @@ def test_plays_catch_a_claim_that_is_too_small():
 def test_closing_as_played_has_the_law_of_the_cutoff():
     cutoff = NoisyCutoff(epsilon=0.7, allowed=3, spread=4)
     outcomes = np.array([True] * 3 + [True] + [False] * 6)
-    drawn = np.array([cutoff.open().admit(outcomes) for _ in range(20_000)])
+    drawn = np.array([cutoff.open().admit(outcomes) for _ in range(10_000)])
     real = np.where(drawn < 4, -1, drawn - 4)
     played = closing_plays(cutoff, before=3, hidden=1, after=6, plays=200_000, seed=5)
     for value in range(-1, 7):
-        assert abs(np.mean(real == value) - np.mean(played == value)) < 0.03  # more than six standard deviations
+        assert abs(np.mean(real == value) - np.mean(played == value)) < 0.04  # more than six standard deviations
 
 
 def test_no_quorums_as_played_have_the_law_of_a_run():

@@ -14,9 +14,8 @@ pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from everlasting_kills import SEATS, small
 from quorate import InvalidInput
-from quorate.ensemble import Ensemble
 from quorate.everlasting import load, save
-from quorate.learners import Teachers
+from quorate.mechanisms import NO_QUORUM
 from quorate.service import Settings, reading
 from quorate.service.app import make_app
 from quorate.service.infer import Infer
@@ -36,7 +35,7 @@ def _state(tmp_path, monkeypatch):
 
 def saved(folder, probe=None, **changes):
     """Save a model and return tokens: of one who asks, of one who also reads the budget, and of the owner."""
-    X = np.random.default_rng(0).normal(size=(120, 1))
+    X = np.random.default_rng(0).normal(size=(360, 1))
     classifier = small(**changes).fit(X, (X[:, 0] >= 0).astype(int), probe=probe)
     save(classifier, folder)
     scopes = {"asker": ["ask"], "reader": ["ask", "budget"], "owner": ["admin"]}
@@ -65,26 +64,15 @@ def served(folder, work, **told):
 # --- What clients see ------------------------------------------------------------------------------------------------
 
 
-class Split(Teachers):
-    """Teachers who are split about points near 0, and agree on all others."""
-
-    teachers, classes, features = 20, 2, 1
-
-    def votes(self, X, **options):
-        ones = np.where(np.abs(X[:, 0]) < 1, 10, np.where(X[:, 0] > 0, 20, 0))
-        return np.stack([20 - ones, ones], axis=1)
-
-    def ballots(self, X, **options):
-        raise NotImplementedError
-
-    def arrays(self):
-        raise NotImplementedError
+def _drawn(X):
+    """Find no quorum for points near 0, and agree on all others."""
+    return np.where(np.abs(X[:, 0]) < 1, NO_QUORUM, X[:, 0] > 0)
 
 
 async def _world(app, tokens, point):
     """One client asks about his point. Another asks, and looks at everything that she may see."""
     model = app.models["m"]
-    model.session.classifier._phase._ensemble = Ensemble(Split())
+    model.session.classifier._phase._drawn = _drawn
     own = await call(app, "POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"]))
     assert own.status == 200
     seen = []
@@ -189,14 +177,14 @@ def test_the_page_shows_the_phase_the_seats_and_the_drift(tmp_path):
 
     async def work(app):
         pages = []
-        for rows in ([[2.0]] * 10, [[2.0]] * 15 + [[-2.0]] * (SEATS - 20)):
+        for rows in ([[2.0]] * 15, [[2.0]] * 15 + [[-2.0]] * (SEATS - 25)):
             await call(app, "POST", INFER, features(*rows), bearer(tokens["asker"]))
             pages.append((await call(app, "GET", "/", headers=bearer(tokens["reader"]))).body.decode())
         return pages
 
     (first, second), log = served(tmp_path / "model", work)
     assert "25.0%</strong> <span>of the seats of this phase taken" in first
-    assert f"<dt>seats taken</dt><dd>10 of {SEATS}</dd>" in first
+    assert f"<dt>seats taken</dt><dd>15 of {SEATS}</dd>" in first
     assert "<dt>drift since phase 1, on 4 probe points</dt><dd>0.00%</dd>" in first
     assert "<dt>phase</dt><dd>2</dd>" in second
     assert f"<dt>seats taken</dt><dd>5 of {SEATS}</dd>" in second

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from quorate import Budget, BudgetSpent, InvalidInput
+from quorate.audit import choice_law
 from quorate.concepts import Intervals, Stumps, Thresholds
 from quorate.concepts.tally import ListedTally
 from quorate.mechanisms.exponential import ExponentialChoice
@@ -75,21 +76,11 @@ def test_choices_follow_the_law_over_intervals(false_alarm):
     assert stats.chisquare(drawn, wrong / wrong.sum() * DRAWS).pvalue < false_alarm
 
 
-def law(tally, rate):
-    """The law over candidates that follows from a tally: each of a level alike, levels by count and rate."""
-    weights = {}
-    for mistakes, count in enumerate(tally.counts.tolist()):
-        for rank in range(count):
-            weights[tally.pick(mistakes, rank)] = math.exp(-float(rate) * mistakes)
-    total = sum(weights.values())
-    return {candidate: weight / total for candidate, weight in weights.items()}
-
-
 def worst_loss(cover, rate, rows=3):
     points = [0.5, 1.5, 2.5]
     worst = 0.0
     laws = {
-        row: law(cover.tally([x for x, _ in row], [y for _, y in row]), rate)
+        row: choice_law(cover.tally([x for x, _ in row], [y for _, y in row]), rate)
         for row in itertools.product(itertools.product(points, (0, 1)), repeat=rows)
     }
     for row, here in laws.items():
@@ -115,16 +106,16 @@ def test_planted_weights_without_the_half_are_caught():
 
 def test_planted_candidates_of_the_private_points_are_caught():
     """Without a public cover a neighbour has other candidates: the loss of a release would have no bound."""
-    here = law(Thresholds().dichotomies([0.5, 1.5]).tally([0.5, 1.5], [0, 1]), Fraction(1, 2))
-    there = law(Thresholds().dichotomies([0.5, 2.5]).tally([0.5, 2.5], [0, 1]), Fraction(1, 2))
+    here = choice_law(Thresholds().dichotomies([0.5, 1.5]).tally([0.5, 1.5], [0, 1]), Fraction(1, 2))
+    there = choice_law(Thresholds().dichotomies([0.5, 2.5]).tally([0.5, 2.5], [0, 1]), Fraction(1, 2))
     assert here.keys() != there.keys()
 
 
 def test_a_unit_of_several_rows():
     assert ExponentialChoice(epsilon=1.0, sensitivity=4).rate == Fraction(1, 8)
     cover = Thresholds().dichotomies([0.0, 1.0])
-    here = law(cover.tally([0.5] * 4, [1] * 4), ExponentialChoice(epsilon=1.0, sensitivity=4).rate)
-    there = law(cover.tally([0.5] * 4, [0] * 4), ExponentialChoice(epsilon=1.0, sensitivity=4).rate)
+    here = choice_law(cover.tally([0.5] * 4, [1] * 4), ExponentialChoice(epsilon=1.0, sensitivity=4).rate)
+    there = choice_law(cover.tally([0.5] * 4, [0] * 4), ExponentialChoice(epsilon=1.0, sensitivity=4).rate)
     assert max(abs(math.log(here[h] / there[h])) for h in here) <= 1.0
 
 

@@ -63,11 +63,12 @@ def test_every_way_is_planted():
 
 @pytest.mark.parametrize("bug", PLANTED, ids=name)
 def test_bug_is_caught_and_twin_is_not(bug):
-    caught = bug.catch(1_000_000)
+    plays = 1_000_000 if bug.name == "count_off_by_1.05" else 400_000
+    caught = bug.catch(plays)
     assert caught.found, caught
     assert caught.attack
     assert caught.evidence
-    cleared = bug.clear(1_000_000)
+    cleared = bug.clear(plays)
     assert not cleared.found, cleared
 
 

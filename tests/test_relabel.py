@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
+from quorate.audit import choice_law
 from quorate.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.relabel import Relabel, mechanism
@@ -24,14 +25,11 @@ def law(relabel, labelled, unlabelled, rate=None):
     T = np.array(unlabelled, dtype=float).reshape(len(unlabelled), X.shape[1])
     tally = relabel._tally(X, y, T)
     rate = float(ExponentialChoice(epsilon=relabel.kappa).rate) if rate is None else rate
-    weights = {}
-    for mistakes, count in enumerate(tally.counts.tolist()):
-        for rank in range(count):
-            chosen = tally.pick(mistakes, rank)
-            shown = (*chosen.predict(X).tolist(), *chosen.predict(T).tolist())
-            weights[shown] = weights.get(shown, 0.0) + math.exp(-rate * mistakes)
-    total = sum(weights.values())
-    return {labels: weight / total for labels, weight in weights.items()}
+    shown = {}
+    for chosen, probability in choice_law(tally, rate).items():
+        labels = (*chosen.predict(X).tolist(), *chosen.predict(T).tolist())
+        shown[labels] = shown.get(labels, 0.0) + probability
+    return shown
 
 
 def loss(here, there, place):

@@ -27,7 +27,7 @@ from quorate.concepts import (
 )
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.cover import NOTHING, make_cover
-from quorate.release.cover.arrangement import Lines, find_faces
+from quorate.release.cover.arrangement import Lines, find_exact_points
 from quorate.release.cover.shares import gap_share, pair_share
 from quorate.release.engines import ENGINES
 from quorate.release.queries import Matrix, Queries, Rows
@@ -146,16 +146,17 @@ def test_halfspaces(public, records, planes):
 def test_faces_are_as_many_as_euler_says_and_all_different(pairs, fine):
     unit = Fraction(1, 3) if fine else Fraction(1)  # thirds are no floats
     lines = Lines([slope * unit for slope, _ in pairs], [intercept * unit for _, intercept in pairs])
-    faces = find_faces(lines, exact=True)
+    faces, inside = find_exact_points(lines)
+    rows = faces.bits()
     vertices: dict[tuple[Fraction, Fraction], set[int]] = {}
     for one in range(len(lines)):
         for other in range(one):
             if lines.slopes[one] != lines.slopes[other]:
                 x = lines.crossing(one, other)
                 vertices.setdefault((x, lines.slopes[one] * x + lines.intercepts[one]), set()).update((one, other))
-    assert len(faces.bits) == 1 + len(lines) + sum(len(through) - 1 for through in vertices.values())
-    assert len(np.unique(faces.bits, axis=0)) == len(faces.bits)
-    for bits, (x, y) in zip(faces.bits, faces.exact, strict=True):
+    assert len(faces) == 1 + len(lines) + sum(len(through) - 1 for through in vertices.values())
+    assert len(np.unique(rows, axis=0)) == len(rows) == len(faces)
+    for bits, (x, y) in zip(rows, inside, strict=True):
         heights = [y - slope * x - intercept for slope, intercept in zip(lines.slopes, lines.intercepts, strict=True)]
         assert all(height != 0 for height in heights)
         np.testing.assert_array_equal(np.unpackbits(bits, count=len(lines)), [height > 0 for height in heights])
@@ -253,6 +254,8 @@ def test_a_stump_does_not_count_what_has_no_value_there():
     records = [[math.nan, 1.0], [1.0, math.inf]]
     up, down = Stump(features=2, feature=0, cut=0.5), Stump(features=2, feature=0, cut=0.5, upward=False)
     np.testing.assert_array_equal(sums(cover, records, cover.project([up, down])), [1, 0])
+    other = Stump(features=2, feature=1, cut=0.5)
+    np.testing.assert_array_equal(sums(cover, records, cover.project([other])), [1])
 
 
 def test_a_finite_list_is_merged_by_its_labels_on_public_points():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.release.engines import ENGINES, choose_engine, predict_errors
 from quorate.release.engines.components import consistent_marginals, split_components
+from quorate.release.engines.grid import make_grid
 from quorate.release.engines.learning import LearningTable, start_weights
 from quorate.release.engines.released import check_private, expected_largest, project_simplex
 from quorate.release.engines.residual import measure_marginals
@@ -45,6 +46,7 @@ CASES = [
     ("plain", BoxRanges((5, 6)), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("plain", Matrix(np.eye(30, dtype=bool)), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("prefix", Prefixes(30), np.bincount(np.arange(20_000) % 30, minlength=30), None),
+    ("prefix", BoxRanges((5, 6)), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("prefix", Ranges(30), np.bincount(np.arange(20_000) % 30, minlength=30), None),
 ]
 
@@ -228,6 +230,41 @@ def test_ranges_that_are_too_many_are_answered_from_the_weights():
     assert released.some(queries, [int(queries.number(0, 1999))]) == pytest.approx([0.5], abs=0.002)
 
 
+# ---------------------------------------------------------------- boxes
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (4, 5), (3, 1, 4)])
+def test_a_grid_is_exact_and_says_its_variance(shape):
+    grid, queries = make_grid(shape), BoxRanges(shape)
+    counts = np.random.default_rng(3).integers(0, 1000, queries.cells)
+    matrix = np.array([grid.measure(row) for row in np.eye(queries.cells, dtype=np.int64)]).T
+    assert (grid.measure(counts) == matrix @ counts).all()
+    assert grid.estimate(matrix @ counts, float(counts.sum())) == pytest.approx(counts, abs=1e-6)
+    distances = [((one - two) ** 2).sum() for one in matrix.T for two in matrix.T]
+    assert grid.squared_sensitivity >= max(distances)
+    wanted = np.array([queries.answers(row) for row in np.eye(queries.cells)]).T @ np.linalg.inv(matrix)
+    assert grid.deviations() == pytest.approx(np.sqrt((wanted**2).sum(axis=1)), rel=1e-6)
+    assert grid.largest_variance == pytest.approx((grid.deviations() ** 2).max())
+    inverse = np.linalg.inv(matrix)
+    covariance = inverse @ inverse.T
+    pull = covariance.sum(axis=1) / covariance.sum()  # of a cell's error along the total's
+    noisy = matrix @ counts + 7
+    free = inverse @ noisy
+    assert grid.estimate(noisy, float(counts.sum())) == pytest.approx(free - pull * (free.sum() - counts.sum()))
+
+
+def test_boxes_that_are_too_many_are_answered_from_weights_without_bias():
+    shape = (100, 101)
+    counts = np.zeros(shape, dtype=np.int64)
+    counts[20:60, 30:50] = 125
+    queries = BoxRanges(shape)
+    released = ENGINES["prefix"].run(queries, counts.ravel(), budget=fresh())
+    assert released.answers is None
+    assert released.weights.min() >= 0
+    assert queries.largest(released.weights - counts.ravel() / 100_000) < 0.01
+    assert released.some(queries, [int(queries.number([20, 30], [59, 49]))]) == pytest.approx([1.0], abs=0.01)
+
+
 # ---------------------------------------------------------------- public data
 
 
@@ -356,7 +393,8 @@ def test_auto_looks_at_public_numbers_alone():
     assert choose_engine(queries, public=population(2, 1000), **target).name == "reweighting"
     assert choose_engine(Prefixes(1000), **target).name == "prefix"
     assert choose_engine(Ranges(20_000), **target).name == "prefix"
-    assert choose_engine(BoxRanges((41, 41)), **target).name in {"plain", "weights"}
+    assert choose_engine(BoxRanges((41, 41)), **target).name == "prefix"
+    assert choose_engine(Matrix(np.eye(40, dtype=bool)), **target).name in {"plain", "weights"}
     assert choose_engine(queries, engine="weights", **target).name == "weights"
     errors = predict_errors(queries, public=population(2, 1000), **target)
     assert list(errors.values()) == sorted(errors.values())
@@ -374,7 +412,9 @@ ROWS = population(1, 100)
     ("name", "queries", "data", "public"),
     [
         ("residual", Prefixes(3), [1, 2, 3], None),
-        ("prefix", BoxRanges((2, 2)), [1, 2, 3, 4], None),
+        ("prefix", Matrix(np.eye(4, dtype=bool)), [1, 2, 3, 4], None),
+        ("prefix", BoxRanges((3000, 2)), np.ones(6000, dtype=int), None),
+        ("plain", Ranges(20_000), np.ones(20_000, dtype=int), None),
         ("reweighting", Marginals.of_order(SIZES, 2), ROWS, None),
         ("reweighting", Marginals.of_order(SIZES, 2), ROWS, Rows([[0]], (2,))),
         ("public_weights", Marginals.of_order(SIZES, 2), ROWS, None),

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import Infeasible, InvalidInput
+from quorate.audit import choice_law
 from quorate.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.predictors.slots import Slots
@@ -41,14 +42,7 @@ def law(made, X, y, *, rate=None, **given):
         with pytest.raises(Caught) as caught:
             made.fit(X, y, **given)
     choice, tally = caught.value.args
-    rate = float(choice.rate) if rate is None else rate
-    weights = {}
-    for mistakes, count in enumerate(tally.counts.tolist()):
-        for rank in range(count):
-            chosen = tally.pick(mistakes, rank)
-            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-rate * mistakes)
-    total = sum(weights.values())
-    return {chosen: weight / total for chosen, weight in weights.items()}
+    return choice_law(tally, choice.rate if rate is None else rate)
 
 
 def loss(here, there):

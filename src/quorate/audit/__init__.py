@@ -23,11 +23,12 @@ from types import ModuleType
 from typing import Any
 
 from quorate.audit.bounds import Bound, epsilon_lower_bound, score_lower_bound
-from quorate.audit.choices import audit_choice, audit_relabel
+from quorate.audit.choices import audit_choice, audit_relabel, choice_law
 from quorate.audit.claims import Claim, DeltaClaim, Finding, Mechanism, RenyiClaim, SlackClaim, claims_of, measured
 from quorate.audit.counts import NoisyCount, audit_count
 from quorate.audit.cutoffs import audit_cutoff
 from quorate.audit.enumeration import Outcomes, Query, enumerate_outcomes
+from quorate.audit.everlasting_plays import audit_terms
 from quorate.audit.game import Game
 from quorate.audit.predictors import audit_classifier
 from quorate.audit.release import audit_release
@@ -64,8 +65,10 @@ __all__ = [
     "audit_relabel",
     "audit_release",
     "audit_sum",
+    "audit_terms",
     "audit_vector",
     "audit_votes",
+    "choice_law",
     "claims_of",
     "entropy_tape",
     "enumerate_outcomes",

@@ -1,5 +1,7 @@
 """The game on a choice among hypotheses: one record's label changed, where it moves two candidates apart."""
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -8,14 +10,32 @@ from quorate.audit.bounds import expected_lower_bound
 from quorate.audit.games import attempts_at, laws_of
 from quorate.audit.plays import PlayNoise
 from quorate.audit.verdict import CONFIDENCE, Attacks, Verdict, audit, settled
-from quorate.concepts import Tally, Thresholds
+from quorate.concepts import Hypothesis, Tally, Thresholds
 from quorate.mechanisms import ExponentialChoice, Relabel, SoftMajority
 
-__all__ = ["audit_choice", "audit_relabel"]
+__all__ = ["audit_choice", "audit_relabel", "choice_law"]
 
 _RECORDS = 40
 _MOST_CHOICES, _MOST_RELABELLED = 100_000, 10_000  # plays: each is drawn exactly, one at a time, in 50 to 300 us
 _RELABEL_ROWS, _INNER = 3, 4.0
+
+
+def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
+    """Return the probability of each candidate of a tally, its weight falling by e**-rate with each mistake.
+
+    Candidates of one level are alike; one that stands in the tally more than once has the sum.
+
+    >>> tally = Thresholds().dichotomies([1.0]).tally([1.0] * 3, [1, 1, 0])
+    >>> [round(share, 3) for share in choice_law(tally, 0.5).values()]
+    [0.622, 0.378]
+    """
+    weights: dict[Hypothesis, float] = {}
+    for mistakes, count in enumerate(tally.counts.tolist()):
+        for rank in range(count):
+            chosen = tally.pick(mistakes, rank)
+            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-float(rate) * mistakes)
+    total = math.fsum(weights.values())
+    return {chosen: weight / total for chosen, weight in weights.items()}
 
 
 @audit.register(ExponentialChoice)

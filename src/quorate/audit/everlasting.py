@@ -25,37 +25,25 @@ from quorate.mechanisms.laws import gaussian_tail
 from quorate.mechanisms.quorum.table import build_table, table_price
 from quorate.memory import REFUSED
 
-__all__ = ["KEY", "MISTAKES", "EverlastingGame", "Rules", "keyed", "majority", "small_quorum"]
+__all__ = ["MISTAKES", "EverlastingGame", "Rules", "majority", "seated", "small_quorum"]
 
 Floats = NDArray[np.float64]
 Challenge = Literal["record", "query"]
 Votes = tuple[int, int]  # for class 1, in the two worlds
 
-KEY = (0, 0, 1, 1, 0, 0, 1)
 _ONE = 2.0**64
 _UNSEEN = -3  # the view of a challenged query
 _TINY = 1e-13
 
 
-def majority(labels: Sequence[int], number: int) -> int:
+def majority(labels: Sequence[int]) -> int:
     """Return the label of most seats of a teacher, 0 among equals and without any.
 
-    >>> majority([1, 1, 0], 0), majority([NO_QUORUM], 1)
+    >>> majority([1, 1, 0]), majority([NO_QUORUM])
     (1, 0)
     """
     told = [label for label in labels if label >= 0]
     return int(2 * sum(told) > len(told))
-
-
-def keyed(labels: Sequence[int], number: int) -> int:
-    """Return whether the first label is that of a key, by the teacher's number: a learner that minds who sits where.
-
-    Labels that follow the key are learnt by all teachers; moved up by a seat or more, by 3 of 7 at most.
-
-    >>> [keyed([label], number) for number, label in enumerate(KEY)]
-    [1, 1, 1, 1, 1, 1, 1]
-    """
-    return int(labels[0] == KEY[number % len(KEY)])
 
 
 @dataclass(frozen=True)
@@ -125,7 +113,7 @@ class EverlastingGame:
         *,
         seats: int,
         later: int = 2,
-        rule: Callable[[Sequence[int], int], int] = majority,
+        rule: Callable[[Sequence[int]], int] = majority,
         rules: Rules | None = None,
     ) -> None:
         teachers = quorum.teachers
@@ -183,11 +171,7 @@ class EverlastingGame:
         yield label, told, still * (1 - missed)
 
     def _seated(self, seats: tuple[int, ...], outcome: int, votes: int) -> tuple[int, ...]:
-        if outcome == NO_QUORUM and self.rules.raw_labels:
-            return (*seats, int(2 * votes > self.teachers))
-        if outcome < 0 and self.rules.shifting_seats:
-            return seats
-        return (*seats, max(outcome, NO_QUORUM))
+        return seated(seats, outcome, raw=int(2 * votes > self.teachers), rules=self.rules)
 
     def _asked(self, world: World, action: _Action, side: int) -> dict[int, World]:
         """Return the worlds after one arrival, by what is seen of it."""
@@ -211,7 +195,7 @@ class EverlastingGame:
         for hidden, weights in world.items():
             filled = (*hidden.seats, *[NO_QUORUM] * (self.seats - len(hidden.seats)))
             chunks = [filled[start : start + each] for start in range(0, self.seats, each)]
-            votes = sum(self.rule(chunk, number) for number, chunk in enumerate(chunks))
+            votes = sum(self.rule(chunk) for chunk in chunks)
             for fresh, noises in self._opened(votes, hidden.kept).items():
                 opened[fresh] = opened.get(fresh, 0.0) + float(weights.sum()) * noises
         return opened
@@ -324,6 +308,19 @@ class EverlastingGame:
         return EverlastingGame(
             self.quorum, self.cutoff, seats=self.seats, later=self.later, rule=self.rule, rules=rules
         )
+
+
+def seated(seats: tuple[int, ...], outcome: int, *, raw: int, rules: Rules) -> tuple[int, ...]:
+    """Return the labels of all seats after one more arrival; `raw` is the label that most ballots name.
+
+    >>> seated((1,), NO_QUORUM, raw=0, rules=Rules()), seated((1,), NO_QUORUM, raw=0, rules=Rules(shifting_seats=True))
+    ((1, -1), (1,))
+    """
+    if outcome == NO_QUORUM and rules.raw_labels:
+        return (*seats, raw)
+    if outcome < 0 and rules.shifting_seats:
+        return seats
+    return (*seats, max(outcome, NO_QUORUM))
 
 
 class _Menu(NamedTuple):

@@ -23,11 +23,11 @@ from quorate.audit.bounds import Bound, epsilon_lower_bound
 from quorate.audit.verdict import CONFIDENCE, Attempt, Verdict, audit, settled
 from quorate.errors import InvalidInput
 from quorate.everlasting import EverlastingClassifier, Guarantee, Terms
-from quorate.mechanisms import Quorum
+from quorate.mechanisms import NO_QUORUM, Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.simulation import SeededNoise
 
-__all__ = ["audit_terms", "closing_plays", "no_quorum_plays"]
+__all__ = ["audit_terms", "closing_plays", "label_plays", "no_quorum_plays"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -41,7 +41,7 @@ _AFTER = 400  # clear queries after the challenge
 def no_quorum_plays(quorum: Quorum, distances: Sequence[int], *, queries: int, plays: int, seed: int) -> Integers:
     """Return how many of equal queries find no quorum, for each of the distances: one row a play.
 
-    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=50)
+    >>> quorum = Quorum.calibrate(epsilon=8.0, delta=1e-3, teachers=400, no_quorums=20)
     >>> no_quorum_plays(quorum, [0, 1], queries=9, plays=2, seed=1)
     array([[9, 9],
            [9, 9]])
@@ -80,6 +80,21 @@ def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, 
         waits = np.floor(np.log(random.random(plays)) / stays[left])
     answered = np.where(tails[left] >= 1, 0, np.minimum(np.nan_to_num(waits, nan=0.0, posinf=after), after))
     return np.where(alive, answered, -1).astype(np.int64)
+
+
+def label_plays(quorum: Quorum, votes: int, *, plays: int, seed: int) -> Integers:
+    """Return what one query with so many votes for class 1 is answered, in as many runs.
+
+    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
+    >>> label_plays(quorum, 400, plays=3, seed=1)
+    array([1, 1, 1])
+    """
+    missed = no_quorum_plays(quorum, [_distance(votes, quorum.teachers)], queries=1, plays=plays, seed=seed)[:, 0]
+    return np.where(missed == 1, NO_QUORUM, int(2 * votes > quorum.teachers))
+
+
+def _distance(votes: int, teachers: int) -> int:
+    return max(0, math.ceil(abs(2 * votes - teachers) / 2) - 1)
 
 
 def _binned(values: Sequence[Integers]) -> list[Integers]:

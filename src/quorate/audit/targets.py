@@ -39,6 +39,16 @@ def _classifier(aggregator: str, **settings: Any) -> PrivateClassifier:
     return PrivateClassifier(aggregator=aggregator, **chosen)
 
 
+def _everlasting() -> EverlastingClassifier:
+    return EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=30, classes=[0, 1])
+
+
+def _made_up(rows: int, features: int, *, seed: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, features))
+    return X, (X[:, 0] + 0.3 * random.normal(size=rows) > 0).astype(np.int64)
+
+
 TARGETS: dict[str, Callable[[], Any]] = {
     "noisy_count": lambda: NoisyCount(epsilon=0.5),
     "noisy_sum": lambda: NoisySum(sensitivity=1, scale=1.0),
@@ -57,6 +67,7 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "noisy_cutoff": lambda: NoisyCutoff(epsilon=0.5, allowed=4, spread=12),
     "classifier_soft_majority": lambda: _classifier("soft_majority"),
     "classifier_quorum": lambda: _classifier("quorum", queries=4, no_quorums=1),
+    "everlasting": lambda: _everlasting().fit(*_made_up(6000, 1, seed=0)),
     "query_release": lambda: QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain"),
 }
 
@@ -75,9 +86,7 @@ def make_target(name: str) -> Any:
 REPLAYS: dict[str, Callable[[], Any]] = {
     "classifier_noisy_max": lambda: _classifier("noisy_max", teachers=100, queries=30),
     "classifier_quorum": lambda: _classifier("quorum", teachers=200, queries=30),
-    "everlasting": lambda: EverlastingClassifier(
-        Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=30, classes=[0, 1]
-    ),
+    "everlasting": _everlasting,
 }
 
 
@@ -89,10 +98,9 @@ def run_replay(name: str, *, seed: int = 0) -> Replay:
     """
     if name not in REPLAYS:
         raise InvalidInput(f"no replay is called {name!r}; there are {', '.join(REPLAYS)}")
-    made, random = REPLAYS[name](), np.random.default_rng(seed)
+    made = REPLAYS[name]()
     rows, features = (6000, 1) if isinstance(made, EverlastingClassifier) else (2000, 2)
-    X = random.normal(size=(rows, features))
-    y = (X[:, 0] + 0.3 * random.normal(size=rows) > 0).astype(np.int64)
+    X, y = _made_up(rows, features, seed=seed)
     moved, flipped = X.copy(), y.copy()
     moved[5], flipped[5] = np.linspace(8.0, -8.0, features), 0  # far off, and mislabelled
-    return replay(made, (X, y), (moved, flipped), random.normal(size=(40, features)), seed=seed)
+    return replay(made, (X, y), (moved, flipped), _made_up(40, features, seed=seed + 1)[0], seed=seed)

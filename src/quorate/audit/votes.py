@@ -1,5 +1,6 @@
 """The games on votes: one ballot moved, for every mechanism that counts ballots."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from quorate.audit.attacks import Attack, attacks_on, best_attack
 from quorate.audit.bounds import epsilon_lower_bound
 from quorate.audit.games import DELTAS
-from quorate.audit.plays import PlayNoise, play
+from quorate.audit.plays import STOPPED, PlayNoise, play
 from quorate.audit.releases import release_of
 from quorate.audit.verdict import CONFIDENCE, Attacks, Attempt, Verdict, audit, settled
 from quorate.errors import InvalidInput
@@ -18,8 +19,9 @@ from quorate.mechanisms.run import ThresholdMechanism
 
 __all__ = ["audit_votes"]
 
+_UNASKED = re.compile(rf"(, {STOPPED})+\)")  # at the end of what was seen
 _NOT_TESTED = (
-    "votes on more classes than {classes}, more than {queries} queries in a game, several ballots moved at once, and "
+    "votes on more classes than {classes}, more queries than {queries} in a game, several ballots moved at once, and "
     "epsilon at deltas other than {deltas}"
 )
 
@@ -66,7 +68,8 @@ def audit_votes(
             play(target, attack.query, plays=plays, neighbour=neighbour, noise=noise) for neighbour in (False, True)
         )
         bound = epsilon_lower_bound(first, second, delta=delta, confidence=1 - error)
-        attempts.append(Attempt(_words(attack), bound.epsilon, bound.event, claim=(epsilon, delta), exact=exact))
+        event = _UNASKED.sub(")", bound.event)
+        attempts.append(Attempt(_words(attack), bound.epsilon, event, claim=(epsilon, delta), exact=exact))
     not_tested = _NOT_TESTED.format(
         classes=classes, queries=queries, deltas=", ".join(f"{delta:g}" for delta in deltas)
     )

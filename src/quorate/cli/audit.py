@@ -112,32 +112,34 @@ def _show(console: Console, verdicts: dict[str, Any], replays: dict[str, Any], b
     table = Table(
         Column("claim of", no_wrap=True),
         *(Column(head, justify="right", no_wrap=True) for head in ("epsilon", "at delta", "shown", "exact", "ratio")),
-        Column("the attack that came closest"),
         title="Claims, and what attacks showed",
     )
     for name, one in verdicts.items():
         exact = "-" if one.exact is None else f"{one.exact:.3f}"
         ratio = f"[bold red]{one.ratio:.3f}[/bold red]" if one.violated else f"{one.ratio:.3f}"
-        claim = f"{one.claim[0]:.3f}", f"{one.claim[1]:g}"
-        table.add_row(name, *claim, f"{one.lower_bound:.3f}", exact, ratio, one.attack)
+        table.add_row(name, f"{one.claim[0]:.3f}", f"{one.claim[1]:.3g}", f"{one.lower_bound:.3f}", exact, ratio)
     if verdicts:
         console.print(table)
+        console.print("The attacks that came closest (whole in --json and in the report):")
+    for name, one in verdicts.items():
+        console.print(f"  {name}: {one.attack}", no_wrap=True, overflow="ellipsis", markup=False, highlight=False)
     for name, one in replays.items():
         console.print(f"Replay of {name.replace('_', ' ')}: {'sound' if one.sound else 'NOT SOUND'}; {_replayed(one)}.")
     if not bugs:
         return
-    table = Table("planted bug", "caught by", "evidence", "caught", "sound twin")
+    table = Table("planted bug", "caught by", "caught", "sound twin", title="Planted bugs")
     for bug in bugs:
         caught = "yes" if bug["caught"] else "[bold red]no[/bold red]"
         twin = "cleared" if bug["twin_cleared"] else "[bold red]flagged[/bold red]"
-        table.add_row(bug["name"], bug["attack"], bug["evidence"], caught, twin)
+        table.add_row(bug["name"], bug["attack"], caught, twin)
     console.print(table)
 
 
 def _replayed(one: Any) -> str:
     if one.forbidden:
         return "; ".join(one.forbidden)
-    return f"{one.teachers_changed} teacher changed {one.ballots_changed} ballots, {one.answers_changed} answers differ"
+    teachers = "1 teacher" if one.teachers_changed == 1 else f"{one.teachers_changed} teachers"
+    return f"{teachers} changed {one.ballots_changed} ballots, {one.answers_changed} answers differ"
 
 
 def _write(report: Path, verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[str, Any]]) -> None:

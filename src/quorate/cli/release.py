@@ -172,15 +172,9 @@ def run_release(
     subject = Subject.parse(workload)
     declared = None if columns is None else Columns.load(columns)
     if plan:
-        if report is not None:
-            check_new_file(report, inputs=[public, columns])
-            check_installed()
+        _check_report(report, inputs=[public, columns])
         made = _planned(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha)
-        if report is not None:
-            from quorate.cli.release_plan import write_plan_report
-
-            write_plan_report(made, report)
-        return _show_planned(made, as_json=as_json)
+        return _show_planned(made, report, as_json=as_json)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     queries = parse_queries(asked, subject.about)
@@ -192,9 +186,7 @@ def run_release(
     if out is None:
         raise InvalidInput("--out FOLDER says where to write the release")
     _check_new_folder(out)
-    if report is not None:
-        check_new_file(report, inputs=[table, public, columns])
-        check_installed()
+    _check_report(report, inputs=[table, public, columns])
     if synthetic is not None:
         check_count("synthetic", synthetic)
     release = QueryRelease(subject.about, epsilon=epsilon, delta=delta, engine=engine, columns=declared)
@@ -338,8 +330,19 @@ def _planned(
     )
 
 
-def _show_planned(made: ReleasePlan, *, as_json: bool) -> int:
-    """Print a plan; exit code 1 where alpha is out of reach."""
+def _check_report(report: Path | None, *, inputs: Sequence[Path | None]) -> None:
+    """Refuse, before any work is done for it, a page that could not be written."""
+    if report is not None:
+        check_new_file(report, inputs=inputs)
+        check_installed()
+
+
+def _show_planned(made: ReleasePlan, report: Path | None, *, as_json: bool) -> int:
+    """Print a plan, and write its page; exit code 1 where alpha is out of reach."""
+    if report is not None:
+        from quorate.cli.release_plan import write_plan_report
+
+        write_plan_report(made, report)
     if as_json:
         print(json.dumps(made.as_dict()))
     else:

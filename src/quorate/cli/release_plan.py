@@ -3,15 +3,17 @@
 All of it is made of public numbers and of simulated records, drawn for the page: no private record is read.
 """
 
+import sys
 from pathlib import Path
 
 from quorate.cli.cover_sweeps import crossover, line_errors
 from quorate.concepts import Thresholds
-from quorate.release import ReleasePlan
+from quorate.release import ReleasePlan, plan_release
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
+from quorate.report.release_plots import plot_crossover, plot_public_size
 
-__all__ = ["FEATURES", "plan_report", "write_plan_report"]
+__all__ = ["FEATURES", "plan_report", "write_plan_report", "write_plots"]
 
 FEATURES = 100  # binary columns of the stumps
 _RECORDS = 2_000  # of the stumps
@@ -22,8 +24,6 @@ _POINTS = (10, 30, 100, 300, 1000, 3000)
 def plan_report(plan: ReleasePlan) -> ReleaseReport:
     """Return what the page of a plan shows.
 
-    >>> from quorate.concepts import Thresholds
-    >>> from quorate.release import plan_release
     >>> page = plan_report(plan_release(Thresholds(), records=10_000, public=100))
     >>> len(page.crossover), len(page.sizes)
     (6, 6)
@@ -46,6 +46,7 @@ def plan_report(plan: ReleasePlan) -> ReleaseReport:
     }
     return ReleaseReport(
         title="A plan for a private release",
+        planned=True,
         claim=Claim(
             epsilon=plan.epsilon,
             delta=plan.delta,
@@ -78,3 +79,45 @@ def write_plan_report(plan: ReleasePlan, path: Path) -> Path:
     'write_plan_report'
     """
     return write_release_report(plan_report(plan), path)
+
+
+def write_plots(folder: Path) -> list[Path]:
+    """Draw the plots of docs/release.md anew: some seconds, on simulated records.
+
+    >>> write_plots.__name__
+    'write_plots'
+    """
+    data = plan_report(plan_release(Thresholds(), records=_LINE_RECORDS, public=1000))
+    target = folder / "release"
+    target.mkdir(parents=True, exist_ok=True)
+    drawn = {
+        "stumps": plot_crossover(data.crossover, data.crossover_words),
+        "public-size": plot_public_size(data.sizes, data.source),
+    }
+    paths = []
+    for name, plot in drawn.items():
+        paths.append(target / f"{name}.svg")
+        paths[-1].write_text(_standing_alone(plot.svg), encoding="utf-8")
+    return paths
+
+
+def _standing_alone(svg: str) -> str:
+    """Return a drawing that stood in a page as a file: with its namespaces, and plain colours on white."""
+    colours = {
+        "var(--blue)": "#0072b2",
+        "var(--orange)": "#d55e00",
+        "var(--green)": "#009e73",
+        "var(--line)": "#c0c1c2",
+        "currentColor": "#111213",
+    }
+    for name, colour in colours.items():
+        svg = svg.replace(name, colour)
+    opening = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" style="background:#fff"'
+    )
+    return svg.replace("<svg", opening, 1)
+
+
+if __name__ == "__main__":
+    for path in write_plots(Path(sys.argv[1])):
+        print(path)

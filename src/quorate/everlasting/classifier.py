@@ -279,6 +279,19 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             start = stop
         return labels
 
+    def _come(self, X: Any, *, feeds: bool) -> Integers:
+        """Let queries arrive, or points that the owner gives."""
+        teach = feeds or self.refresh == "queries"
+        return self._arrive(X, seated=teach, asked=not feeds or self.relabel == "votes")  # proof: steps 7 and 11
+
+    def _answered(self, X: Any, *, feeds: bool) -> Integers:
+        with self._lock:
+            session = self.__dict__.get("session_")
+            if session is None:
+                return self._come(X, feeds=feeds)
+        labels: Integers = session.ask(X, feeds=feeds)  # and never from memory alone, once there is a folder
+        return labels
+
     @property
     def phase_(self) -> int:
         """The number of the phase, from 1: everybody may know.
@@ -368,12 +381,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         >>> made.fit(X, (X[:, 0] > 0).astype(int)).predict([[3.0]]).tolist()
         [1]
         """
-        queries = self.checked(X)
-        if "session_" in self.__dict__:
-            labels = self.session_.ask(queries)
-        else:
-            with self._lock:
-                labels = self._arrive(queries, seated=self.refresh == "queries")
+        labels = self._answered(self.checked(X), feeds=False)
         return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
     def feed(self, X: Any) -> "EverlastingClassifier":
@@ -390,11 +398,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(
                 "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"
             )
-        if "session_" in self.__dict__:
-            self.session_.ask(points, feeds=True)
-            return self
-        with self._lock:
-            self._arrive(points, seated=True, asked=self.relabel == "votes")  # proof: steps 7 and 11
+        self._answered(points, feeds=True)
         return self
 
     def stream(self, queries: Iterable[Any]) -> Iterator[Any]:

@@ -8,12 +8,14 @@ rows tell more than the same rows in fewer and better teachers (PROOF.md, step 1
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import ThreadpoolController
 
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
@@ -106,9 +108,12 @@ class DirectionTeachers(Teachers):
                [1, 0]])
         """
         queries = self._seen(X)
-        starts = range(0, len(queries), _WIDE)
-        with ThreadPoolExecutor(_threads()) as pool:
-            below = list(pool.map(lambda start: self._below(queries[start : start + _WIDE]), starts))
+        parts = [queries[start : start + _WIDE] for start in range(0, len(queries), _WIDE)]
+        if len(parts) < 2:
+            below = [self._below(part) for part in parts]
+        else:  # threads of their own would make those of a product of matrices wait for each other
+            with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(_threads()) as pool:
+                below = list(pool.map(self._below, parts))
         against = np.concatenate([np.empty(0, dtype=np.int64), *below]).astype(np.int64)
         ones = len(self._across) - against + self._ones
         return np.stack([self.teachers - ones, ones], axis=1)
@@ -158,6 +163,11 @@ class DirectionTeachers(Teachers):
         """
         check_arrays(arrays, kind="direction", axes={"normals": 2, "centre": 1})
         return cls(arrays["normals"], centre=arrays["centre"])
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all that is loaded, once
 
 
 def _threads() -> int:

@@ -13,6 +13,7 @@ When a phase ends its files are removed. The whole cost of phase 1 is charged wh
 in the account moves with what is answered.
 """
 
+import threading
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -244,3 +245,4 @@ def _restore(classifier: EverlastingClassifier, manifest: dict[str, Any], conten
     classifier.account_ = None if manifest["account"] is None else Guarantee(*manifest["account"])
     classifier._probe = arrays_from(contents["probe.npz"])["points"] if "probe.npz" in contents else None
     classifier._probed = classifier._labelled_set = None
+    classifier._lock = threading.Lock()

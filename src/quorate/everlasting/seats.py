@@ -73,13 +73,16 @@ class Seats:
         >>> seats.since(1)
         (array([[2.]]), array([-1]))
         """
-        parts, labels, start = [], [np.empty(0, dtype=np.int64)], 0
-        for X, known in zip(self._points, self._labels, strict=True):
-            if start + len(known) > taken:
-                parts.append(take_rows(X, slice(max(0, taken - start), None)))
-                labels.append(known[max(0, taken - start) :])
-            start += len(known)
-        return join_rows(parts), np.concatenate(labels)
+        parts, labels, end = list[Any](), list[Integers](), self._taken
+        for X, known in zip(
+            reversed(self._points), reversed(self._labels), strict=True
+        ):  # few are new, and many are not
+            if end <= taken:
+                break
+            end -= len(known)
+            parts.append(take_rows(X, slice(max(0, taken - end), None)))
+            labels.append(known[max(0, taken - end) :])
+        return join_rows(parts[::-1]), np.concatenate([np.empty(0, dtype=np.int64), *labels[::-1]])
 
     def empty(self) -> tuple[Any, Integers]:
         """Return points and labels by seat, and forget them.

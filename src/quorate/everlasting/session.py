@@ -181,11 +181,7 @@ class EverlastingSession:
         outcomes: list[Outcome] = []
         for feeds, some in groupby(requests, key=lambda one: isinstance(one, Feed)):
             parts = [_numbers(one.X) for one in some]
-            labels = classifier._arrive(
-                join_rows(parts),
-                seated=feeds or classifier.refresh == "queries",
-                asked=not feeds or classifier.relabel == "votes",
-            )
+            labels = classifier._come(join_rows(parts), feeds=feeds)
             if feeds:
                 labels = np.zeros_like(labels)  # nothing is told about them; proof: step 7
             ends = np.cumsum([len(part) for part in parts])

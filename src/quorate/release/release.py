@@ -113,6 +113,7 @@ class QueryRelease(BaseEstimator):
 
     def _keep(self, domain: Domain, released: Released, records: int, expected: float) -> None:
         self.domain_, self.released_ = domain, released
+        self._fitted: tuple[Floats, Rows | None] | None = None
         self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)
         self.notes_ = tuple(released.notes)
         self.claim_ = (
@@ -185,6 +186,13 @@ class QueryRelease(BaseEstimator):
         released = self.released_
         if released.weights is not None:
             return released.weights, released.support
+        if self._fitted is None:
+            self._fitted = self._fit_weights()
+        return self._fitted
+
+    def _fit_weights(self) -> tuple[Floats, Rows | None]:
+        """Return weights that answer as the release does, as near as can be to the public histogram."""
+        released = self.released_
         if released.answers is None:
             raise InvalidInput("this release has neither answers nor weights")
         queries, known = self.domain_.queries, self.domain_.public()
@@ -241,12 +249,12 @@ class QueryRelease(BaseEstimator):
         """
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
-        errors = self.released_.errors
-        if errors is None:
+        errors, count = self.released_.errors, self.domain_.queries.count
+        largest = self.released_.details.get("deviation") if errors is None else float(errors.max())
+        if largest is None:
             return min(1.0, 2 * self.expected_error_)
-        count = self.domain_.queries.count
         projected = 2 if isinstance(self.domain_.queries, Marginals) else 1  # onto the simplex: PROOF.md, step 5
-        return min(1.0, projected * math.sqrt(2 * math.log(2 * count / beta)) * float(errors.max()))
+        return min(1.0, projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
 
     def save(self, folder: str | Path) -> Path:
         """Write the release into a new folder; `load` reads it. It holds nothing private.

@@ -17,7 +17,8 @@ __all__ = ["fit_weights", "product_support", "round_weights"]
 
 _ALPHAS = tuple(math.sqrt(prime) % 1.0 for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53))
 _FEW = 50  # times as many cells as queries: then multipliers are fitted in place of weights
-_STEPS = 60  # of the fit of weights to answers
+_NEWTON, _STEPS = 25, 100  # of the fit of weights to answers
+_TABLE = 50_000_000  # queries times cells of which a table is made
 _MOVES = 4000  # of rows from one cell to another, at most
 _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
 
@@ -115,8 +116,9 @@ def fit_weights(
     flat = np.full(size, 1.0 / size)
     prior = flat if start is None or start.sum() <= 0 else 0.95 * start / start.sum() + 0.05 * flat
     deviations = np.full(len(answers), 1e-3) if errors is None else np.maximum(errors, 1e-7)
-    if _FEW * queries.count < size:
-        return _fit_dual(queries, answers, deviations, prior, support)
+    if support is None and _FEW * queries.count < size:
+        dual = _Dual(queries, answers, deviations, prior)
+        return dual.newton() if queries.count * size <= _TABLE else dual.descend()
     found, _ = fit_entropy(
         lambda weights: _answers(queries, weights, support),
         lambda residuals: queries.spread(residuals, support),
@@ -128,30 +130,66 @@ def fit_weights(
     return found
 
 
-def _fit_dual(queries: Queries, answers: Floats, deviations: Floats, prior: Floats, support: Rows | None) -> Floats:
-    """Return what `fit_entropy` looks for, by one multiplier a query: fewer unknowns where the cells are more.
+class _Dual:
+    """What `fit_entropy` looks for, by one multiplier a query: fewer unknowns where the cells are more.
 
     The weights are prior * exp(-spread(multipliers)) over their sum, and the multipliers minimise the convex function
     log of that sum + multipliers @ answers + sum (deviations * multipliers)**2 / 2.
     """
-    logs = np.log(prior)
-    sizes = np.maximum(deviations, 1e-6)  # in these units of the multipliers the function is well rounded
 
-    def weigh(scaled: Floats) -> tuple[Floats, float]:
-        logits = logs - queries.spread(scaled / sizes, support)
+    def __init__(self, queries: Queries, answers: Floats, deviations: Floats, prior: Floats) -> None:
+        self._queries, self._answers, self._logs = queries, answers, np.log(prior)
+        self._square = deviations**2
+
+    def weigh(self, multipliers: Floats) -> tuple[Floats, float]:
+        logits = self._logs - self._queries.spread(multipliers)
         top = float(logits.max())
         weights = np.exp(logits - top)
         total = float(weights.sum())
         return weights / total, top + math.log(total)
 
-    def objective(scaled: Floats) -> tuple[float, Floats]:
-        weights, logarithm = weigh(scaled)
-        value = logarithm + float((scaled / sizes) @ answers) + 0.5 * float(scaled @ scaled)
-        return value, (answers - _answers(queries, weights, support)) / sizes + scaled
+    def value(self, multipliers: Floats) -> tuple[float, Floats]:
+        weights, logarithm = self.weigh(multipliers)
+        pull = float(multipliers @ self._answers) + 0.5 * float(self._square @ multipliers**2)
+        slope = self._answers - self._queries.answers(weights) + self._square * multipliers
+        return logarithm + pull, slope
 
-    options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20}
-    found = optimize.minimize(objective, np.zeros(queries.count), jac=True, method="L-BFGS-B", options=options).x
-    return weigh(found)[0]
+    def newton(self) -> Floats:
+        """Return the weights by Newton's method, each step shortened until it helps."""
+        queries = self._queries
+        table = np.stack([_held(queries, number) for number in range(queries.count)]).astype(np.float32)
+        multipliers = np.zeros(queries.count)
+        value, slope = self.value(multipliers)
+        for _ in range(_NEWTON):
+            weights, _ = self.weigh(multipliers)
+            means = queries.answers(weights)
+            curve = (table * weights.astype(np.float32)) @ table.T - np.outer(means, means) + np.diag(self._square)
+            step = np.linalg.solve(curve + 1e-7 * np.eye(len(means)) * curve.diagonal().max(), slope)
+            size = 1.0
+            while size > 1e-4:
+                there, after = self.value(multipliers - size * step)
+                if there <= value - 1e-4 * size * float(slope @ step):
+                    break
+                size /= 2
+            else:
+                break
+            multipliers, value, slope = multipliers - size * step, there, after
+            if bool((slope**2 <= 0.0025 * self._square).all()):  # a twentieth of the noise that is in the answers
+                break
+        return self.weigh(multipliers)[0]
+
+    def descend(self) -> Floats:
+        """Return the weights by a quasi-Newton method: for so many cells that a table of them does not fit."""
+        options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20}
+        start = np.zeros(self._queries.count)
+        found = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
+        return self.weigh(found)[0]
+
+
+def _held(queries: Queries, number: int) -> NDArray[np.bool_]:
+    held = np.zeros(queries.cells or 0, dtype=np.bool_)
+    held[queries.members(number)] = True
+    return held
 
 
 def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:

@@ -31,6 +31,7 @@ class ReleaseReport:
 
     title: str
     claim: Claim
+    planned: bool = False  # or released
     cards: Mapping[str, str] = field(default_factory=dict)
     bill: Mapping[str, Any] = field(default_factory=dict)
     engines: Sequence[tuple[str, float]] = ()

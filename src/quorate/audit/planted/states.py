@@ -183,7 +183,7 @@ class CheckedThenCharged(Budget):
         """
         if self.affordable(cost) < times:
             raise BudgetSpent("the budget is spent")
-        time.sleep(0.2)  # as long as an answer takes
+        time.sleep(0.5)  # as long as an answer takes
         self._spent += int(cost.renyi * 2**40) * times  # the mistake: another may have come in between
 
 

@@ -11,18 +11,19 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.concepts.points import Points
 
-__all__ = ["Faces", "Lines", "find_faces", "nearest"]
+__all__ = ["Faces", "Lines", "find_exact_points", "find_faces", "find_points", "nearest"]
 
 Values = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Bits = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
 
 _ROUNDING = 2.0**-51
 
@@ -99,17 +100,107 @@ class Lines:
         return others, np.cumsum(new) - 1, places
 
 
-class Faces(NamedTuple):
-    """One row of bits for each face, 1 for each line that it lies above; about a point of it; and, asked for, exactly.
+class Faces:
+    """All faces, in chains: those of the far left from the bottom to the top, then for each line those found along it.
 
-    >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).bits
-    array([[  0],
-           [128]], dtype=uint8)
+    Along a chain a steeper line is crossed upwards once and a less steep one downwards once, so which lines a face lies
+    above is known from where each line is crossed: `turns`. Sums over all faces take no more steps than there are
+    faces and pairs of lines.
+
+    >>> faces = find_faces(Lines([Fraction(0), Fraction(1)], [Fraction(0), Fraction(0)]))
+    >>> len(faces), faces.above(0), faces.sums(np.array([1.0, 2.0, 4.0, 8.0]))
+    (4, array([False, False,  True,  True]), array([12.,  6.]))
     """
 
-    bits: Bits
-    centres: Points
-    exact: list[tuple[Fraction, Fraction]]
+    def __init__(self, table: "_Table") -> None:
+        lines, count = table.lines, len(table.lines)
+        self._ranks, self.lines = lines.ranks, count
+        self._upwards = np.array(sorted(range(count), key=lambda line: (-lines.ranks[line], line)), dtype=np.int64)
+        self._turns = np.zeros((count, count), dtype=np.int32)
+        self.along: list[
+            tuple[int, Whole, Whole]
+        ] = []  # of each chain the line, the vertices and the next steeper line
+        for line in range(count):
+            steeper = np.flatnonzero(lines.ranks > lines.ranks[line])  # in rising order of slope
+            vertices, first = np.unique(table.vertex[line, steeper], return_index=True)
+            self._turns[line] = np.searchsorted(vertices, table.vertex[line])
+            self.along.append((line, vertices.astype(np.int64), steeper[first]))
+        sizes = [count + 1, *(vertices.size for _, vertices, _ in self.along)]
+        self._starts = np.cumsum([0, *sizes])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def _compared(self) -> tuple[Flags, Flags, Flags]:
+        """Return for each chain which lines are steeper, less steep, and parallel and not above it."""
+        here, there = self._ranks[:, np.newaxis], self._ranks[np.newaxis, :]
+        places = np.arange(self.lines)
+        return there > here, there < here, (there == here) & (places[np.newaxis, :] <= places[:, np.newaxis])
+
+    def above(self, line: int) -> Flags:
+        """Return which faces lie above a line.
+
+        >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).above(0)
+        array([False,  True])
+        """
+        left = np.zeros(self.lines + 1, dtype=np.bool_)
+        left[int(np.flatnonzero(self._upwards == line)[0]) + 1 :] = True
+        sizes = np.diff(self._starts[1:])
+        inner = np.arange(self._starts[1], len(self)) - np.repeat(self._starts[1:-1], sizes)
+        before = inner < np.repeat(self._turns[:, line], sizes)
+        rank, places = self._ranks[line], np.arange(self.lines)
+        parallel = self._ranks == rank
+        fixed = np.repeat(parallel & (line <= places), sizes)
+        chain = np.where(np.repeat(self._ranks > rank, sizes), ~before, before)  # a chain steeper than the line
+        return np.concatenate([left, np.where(np.repeat(parallel, sizes), fixed, chain)])
+
+    def bits(self) -> Bits:
+        """Return one row of bits for each face, 1 for each line that it lies above.
+
+        >>> find_faces(Lines([Fraction(0), Fraction(1)], [Fraction(0), Fraction(0)])).bits().ravel().tolist()
+        [0, 64, 192, 128]
+        """
+        every = [self.above(line) for line in range(self.lines)]
+        return np.packbits(np.array(every, dtype=np.bool_).reshape(self.lines, len(self)).T, axis=1)
+
+    def sums(self, weights: Values) -> Values:
+        """Return for each line the sum of the weights of the faces above it.
+
+        >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).sums(np.array([1.0, 5.0]))
+        array([5.])
+        """
+        sums = np.concatenate([[0.0], np.cumsum(weights)])
+        starts, ends = sums[self._starts[1:-1]], sums[self._starts[2:]]
+        steeper, flatter, parallel = self._compared()
+        turned = sums[self._starts[1:-1, np.newaxis] + self._turns]
+        turned *= steeper.astype(np.int8) - flatter.astype(np.int8)
+        found = turned.sum(axis=0) - starts @ steeper + ends @ flatter + (ends - starts) @ parallel
+        found[self._upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
+        return np.asarray(found)
+
+    def spread(self, values: Any) -> Any:
+        """Return for each face the sum of the values of the lines that it lies above, for floats or 64-bit words.
+
+        >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).spread(np.array([7.0]))
+        array([0., 7.])
+        """
+        zero = np.zeros(1, dtype=values.dtype)
+        left = np.concatenate([zero, np.cumsum(values[self._upwards], dtype=values.dtype)])
+        steeper, flatter, parallel = self._compared()
+        sizes = np.diff(self._starts[1:])
+        slots = self._starts[1:-1] - self._starts[1] + np.arange(self.lines)  # one slot more for each chain
+        steps = np.zeros(int(sizes.sum()) + self.lines, dtype=values.dtype)
+        for line in range(self.lines):
+            np.subtract.at(steps, slots[line] + self._turns[line, steeper[line]], values[steeper[line]])
+            np.add.at(steps, slots[line] + self._turns[line, flatter[line]], values[flatter[line]])
+            part = steps[slots[line] : slots[line] + sizes[line] + 1]
+            part[:1] += values[steeper[line] | parallel[line]].sum(
+                dtype=values.dtype, keepdims=True
+            )  # words wrap around
+            np.cumsum(part, out=part)
+        kept = np.ones(steps.size, dtype=np.bool_)
+        kept[slots + sizes] = False
+        return np.concatenate([left, steps[kept]])
 
 
 class _Table:
@@ -131,48 +222,40 @@ class _Table:
         self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
 
 
-def find_faces(lines: Lines, *, exact: bool = False) -> Faces:
-    """Return all faces: those of the far left from the bottom to the top, then the others line by line.
+def find_faces(lines: Lines) -> Faces:
+    """Return all faces of these lines.
 
-    With `exact` a point inside of each is given in fractions as well.
-
-    >>> find_faces(Lines([Fraction(0), Fraction(1)], [Fraction(0), Fraction(0)])).bits.ravel().tolist()
-    [0, 64, 192, 128]
+    >>> len(find_faces(Lines([Fraction(0), Fraction(1), Fraction(2)], [Fraction(0), Fraction(0), Fraction(1)])))
+    7
     """
-    if len(lines) == 0:
-        return Faces(np.zeros((1, 0), dtype=np.uint8), np.zeros((1, 2)), [(Fraction(0), Fraction(0))])
+    return Faces(_Table(lines))
+
+
+def find_points(lines: Lines) -> tuple[Faces, Points]:
+    """Return all faces, and about a point of each.
+
+    >>> find_points(Lines([Fraction(0)], [Fraction(0)]))[1].tolist()
+    [[0.0, -1.0], [0.0, 1.0]]
+    """
     table = _Table(lines)
-    left = _far_left(table)
-    bits, centres, inside = [left.bits], [left.centres], list(left.exact)
-    for line, vertices, steeper in _right_of_vertices(table):
-        bits.append(_bits_right_of(table, line, vertices))
-        centres.append(_between(table, line, vertices, steeper))
-        if exact:
-            inside += [_exactly_between(table, line, int(v), int(b)) for v, b in zip(vertices, steeper, strict=True)]
-    return Faces(np.concatenate(bits), np.concatenate(centres), inside if exact else [])
+    faces = Faces(table)
+    left = np.array([[nearest(x), nearest(y)] for x, y in _left_points(table, faces)])
+    others = [_between(table, *chain) for chain in faces.along]
+    return faces, np.concatenate([left, *others])
 
 
-def _right_of_vertices(table: _Table) -> Iterator[tuple[int, Whole, Whole]]:
-    """Yield for each line the vertices that a steeper line passes, and the least steep of those."""
-    ranks = table.lines.ranks
-    for line in range(len(table.lines)):
-        steeper = np.flatnonzero(ranks > ranks[line])  # in rising order of slope
-        vertices, first = np.unique(table.vertex[line, steeper], return_index=True)
-        if vertices.size:
-            yield line, vertices.astype(np.int64), steeper[first]
+def find_exact_points(lines: Lines) -> tuple[Faces, list[tuple[Fraction, Fraction]]]:
+    """Return all faces, and a point inside of each.
 
-
-def _bits_right_of(table: _Table, line: int, vertices: Whole) -> Bits:
-    """Return the bits of the faces right of these vertices and above this line.
-
-    A steeper line is above from its vertex on, a less steep one below from its vertex on.
+    >>> find_exact_points(Lines([Fraction(0)], [Fraction(0)]))[1]
+    [(Fraction(0, 1), Fraction(-1, 1)), (Fraction(0, 1), Fraction(1, 1))]
     """
-    ranks, vertex = table.lines.ranks, table.vertex[line].astype(np.int32)
-    alike = ranks == ranks[line]
-    vertex[alike] = np.where(np.arange(len(ranks))[alike] <= line, len(ranks) + 1, -1)  # sorted by intercept
-    above = vertex[np.newaxis, :] > vertices.astype(np.int32)[:, np.newaxis]
-    above ^= ranks < ranks[line]
-    return np.packbits(above, axis=1)
+    table = _Table(lines)
+    faces = Faces(table)
+    points = list(_left_points(table, faces))
+    for line, vertices, steeper in faces.along:
+        points += [_exactly_between(table, line, int(v), int(b)) for v, b in zip(vertices, steeper, strict=True)]
+    return faces, points
 
 
 def _between(table: _Table, line: int, vertices: Whole, steeper: Whole) -> Points:
@@ -199,27 +282,17 @@ def _exactly_between(table: _Table, line: int, vertex: int, steeper: int) -> tup
     return x, (heights[0] + heights[1]) / 2
 
 
-def _far_left(table: _Table) -> Faces:
-    """Return the faces left of all vertices, from the bottom to the top."""
-    lines = table.lines
-    count = len(lines)
-    upwards = sorted(range(count), key=lambda line: (-lines.ranks[line], line))
-    above = np.zeros((count + 1, count), dtype=np.bool_)
-    for place, line in enumerate(upwards):
-        above[place + 1 :, line] = True
-    inside = [_left_between(table, pair) for pair in itertools.pairwise([None, *upwards, None])]
-    return Faces(np.packbits(above, axis=1), np.array([[nearest(x), nearest(y)] for x, y in inside]), inside)
-
-
-def _left_between(table: _Table, pair: tuple[int | None, int | None]) -> tuple[Fraction, Fraction]:
-    """Return a point between two neighbours on the far left, or beyond the last: before the first vertex on them."""
+def _left_points(table: _Table, faces: Faces) -> Iterator[tuple[Fraction, Fraction]]:
+    """Yield a point of each face of the far left: before the first vertex on either of the lines around it."""
     lines, step = table.lines, Fraction(table.step)
-    met = [(line, int(table.through[line, 0])) for line in pair if line is not None]
-    x = min((lines.crossing(line, other) for line, other in met if other >= 0), default=step) - step
-    below, above = (None if line is None else lines.slopes[line] * x + lines.intercepts[line] for line in pair)
-    if below is not None and above is not None:
-        return x, (below + above) / 2
-    return x, above - step if above is not None else (below or Fraction(0)) + step
+    for pair in itertools.pairwise([None, *faces._upwards.tolist(), None]):
+        met = [(line, int(table.through[line, 0])) for line in pair if line is not None]
+        x = min((lines.crossing(line, other) for line, other in met if other >= 0), default=step) - step
+        below, above = (None if line is None else lines.slopes[line] * x + lines.intercepts[line] for line in pair)
+        if below is not None and above is not None:
+            yield x, (below + above) / 2
+        else:
+            yield x, above - step if above is not None else (below or Fraction(0)) + step
 
 
 def _rounded(values: Sequence[Fraction]) -> tuple[Values, Values]:

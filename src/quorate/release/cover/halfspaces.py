@@ -17,14 +17,13 @@ from quorate.concepts import Constant, Halfspace, Halfspaces, Hypothesis
 from quorate.concepts.partitions import first_rows
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
-from quorate.release.cover.arrangement import Lines, find_faces, nearest
+from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import NOTHING, Cover, Whole, check_cells, check_public
 from quorate.release.cover.shares import pair_share
 from quorate.release.cover.sides import Sides
 
 __all__ = ["HalfspaceCover", "check_points"]
 
-_MEMORY = 2**30  # bytes for the bits of all faces
 _AT_ONCE = 2**17  # sides computed at a time: they stay in the cache
 
 Bits = NDArray[np.uint8]
@@ -51,18 +50,23 @@ class HalfspaceCover(Cover):
         self._public = np.unique(points, axis=0)
         check_points(len(self._public))
         self.lines, self._numbers = _parting_lines(self._public)
-        faces = find_faces(self.lines)
-        self._centres = faces.centres
+        faces, self._centres = find_points(self.lines)
         self._scaled, self._offsets = _scaled(self.lines)
-        self._marks = _marks(faces.bits)
-        order = np.argsort(self._marks)
-        self._sorted, self._faces = self._marks[order], order
-        assert (self._sorted[1:] != self._sorted[:-1]).all(), "two faces share a mark of 64 bits"
-        super().__init__(concept, len(points), Sides(faces.bits, len(self.lines)))
+        self._words, marks = _marked(faces)
+        self._faces = np.argsort(marks)
+        self._marks = marks[self._faces]
+        super().__init__(concept, len(points), Sides(faces))
 
     def _locate(self, points: Points) -> Any:
-        found = [self._faces[np.searchsorted(self._sorted, _marks(bits))] for bits in self._sides(points)]
+        found = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def _mark(self, bits: Bits) -> Marks:
+        """Return the sum of the words of the lines that a point lies above, eight lines at a time."""
+        marks = np.zeros(len(bits), dtype=np.uint64)
+        for column, words in zip(bits.T, self._words, strict=True):
+            marks += words[column]
+        return marks
 
     def _sides(self, points: Points) -> Iterator[Bits]:
         """Yield which lines the points lie above, block by block."""
@@ -136,32 +140,26 @@ class HalfspaceCover(Cover):
 def check_points(points: int) -> None:
     """Refuse a number of public points whose lines may have too many faces.
 
-    >>> check_points(100)
+    >>> check_points(200)
     Traceback (most recent call last):
     ...
-    quorate.errors.Infeasible: 100 public points have 4950 lines and up to 12253726 cells, which take 7.1 GiB, ...
+    quorate.errors.Infeasible: halfspaces on 200 public points have 198014951 cells, above ...
     """
     lines = points * (points - 1) // 2
-    faces = 1 + lines + lines * (lines - 1) // 2
-    check_cells(faces, f"halfspaces on {points} public points")
-    if faces * ((lines + 7) // 8) > _MEMORY:
-        raise Infeasible(
-            f"{points} public points have {lines} lines and up to {faces} cells, which take "
-            f"{faces * ((lines + 7) // 8) / 2**30:.1f} GiB, above {_MEMORY / 2**30:.1f}; pass fewer public points"
-        )
+    check_cells(1 + lines + lines * (lines - 1) // 2, f"halfspaces on {points} public points")
 
 
 def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
     """Return one line for each parting of the points, and the number of the query for each way to label them."""
     exact = [(Fraction(x), Fraction(y)) for x, y in public.tolist()]
     duals = Lines([-x for x, _ in exact], [y for _, y in exact])
-    faces = find_faces(duals, exact=True)
-    sorted_labels = 1 - np.unpackbits(faces.bits, axis=1, count=len(public))  # a dual point below is a line below
+    faces, inside = find_exact_points(duals)
+    sorted_labels = 1 - np.unpackbits(faces.bits(), axis=1, count=len(public))  # a dual point below is a line below
     labels = np.empty_like(sorted_labels)
     labels[:, duals.order] = sorted_labels
     some = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1))
     chosen = some[first_rows(np.packbits(labels[some] ^ labels[some, :1], axis=1))] if some.size else some
-    found = [_short(faces.exact[face], exact, labels[face]) for face in chosen]
+    found = [_short(inside[face], exact, labels[face]) for face in chosen]
     lines = Lines([slope for slope, _ in found], [intercept for _, intercept in found])
     numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
     for number, place in enumerate(lines.order):
@@ -197,14 +195,26 @@ def _key(labels: Any) -> bytes:
     return np.packbits(np.asarray(labels).astype(np.bool_)).tobytes()
 
 
-def _marks(bits: Bits) -> Marks:
-    """Return a mark of 64 bits for each row; that they differ for different faces is checked once."""
-    padded = np.zeros((len(bits), max(1, -(-bits.shape[1] // 8)) * 8), dtype=np.uint8)
-    padded[:, : bits.shape[1]] = bits
-    marks = np.zeros(len(bits), dtype=np.uint64)
-    for word in padded.view(np.uint64).T:
-        marks = (marks ^ word) * np.uint64(0x9E3779B97F4A7C15)
-        marks ^= marks >> np.uint64(29)
-        marks *= np.uint64(0xBF58476D1CE4E5B9)
-        marks ^= marks >> np.uint64(32)
-    return marks
+def _marked(faces: Faces) -> tuple[Marks, Marks]:
+    """Return the sums of the words of eight lines for each byte, and a mark for each face: all marks differ.
+
+    The mark of a face is the sum of the words of the lines that it lies above. Words are fixed numbers that look like
+    random ones; should two faces share a mark, other words are taken.
+    """
+    for attempt in range(64):
+        words = _mixed(np.arange(faces.lines, dtype=np.uint64) + np.uint64(attempt << 32))
+        marks = faces.spread(words)
+        if np.unique(marks).size == marks.size:
+            break
+    padded = np.zeros(-(-faces.lines // 8) * 8, dtype=np.uint64)
+    padded[: faces.lines] = words
+    bytes_ = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype(np.uint64)
+    return (bytes_[np.newaxis] * padded.reshape(-1, 1, 8)).sum(axis=2, dtype=np.uint64), marks
+
+
+def _mixed(numbers: Marks) -> Marks:
+    """Return words that look random, one for each number (Steele, Lea and Flood 2014)."""
+    mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)

@@ -17,7 +17,7 @@ from quorate.release.engines.released import (
     simplex_marginals,
     spent_since,
 )
-from quorate.release.queries import MOST_LISTED, Floats, Marginals, Queries
+from quorate.release.queries import MOST_LISTED, Marginals, Queries
 
 __all__ = ["PlainEngine"]
 
@@ -97,14 +97,13 @@ class PlainEngine:
         shares, scale = noisy / private.records, mechanism.scales[0] / private.records
         if what == "queries":
             answers, weights = np.clip(shares, 0.0, 1.0), None
-            errors: Floats | None = np.full(queries.count, scale)
+            errors = np.full(queries.count, scale)
         else:
             weights = project_simplex(shares)
             shares = shares - (shares.sum() - 1.0) / shares.size  # the number of records is public
-            listed = queries.count <= MOST_LISTED
-            answers = np.clip(queries.answers(shares), 0.0, 1.0) if listed else None
-            sizes = queries.answers(np.ones(shares.size)) if listed else np.zeros(0)
-            errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0)) if listed else None
+            answers = np.clip(queries.answers(shares), 0.0, 1.0)
+            sizes = queries.answers(np.ones(shares.size))
+            errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
         spent = spent_since(before, budget)
         return Released(answers, errors, weights, None, spent, self.name, (f"measured: {what}",))
 
@@ -116,11 +115,12 @@ def _least(deviation: float, count: int, records: int) -> float:
 
 def _factors(queries: Queries) -> dict[str, float]:
     """Return by how much the noise on a histogram is multiplied in the worst answer, for each thing to measure."""
-    listed = queries.count <= min(MOST_LISTED, _MOST_DRAWS)
+    drawn = queries.count <= _MOST_DRAWS
     if isinstance(queries, Marginals):
-        return {"queries": math.sqrt(queries.sensitivity / 2) if listed else math.inf}
+        return {"queries": math.sqrt(queries.sensitivity / 2) if drawn else math.inf}
     cells = queries.cells
+    held = cells is not None and cells <= _MOST_DRAWS and queries.count <= MOST_LISTED
     return {
-        "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if listed else math.inf,
-        "cells": math.sqrt(cells) / 2 if cells is not None and cells <= _MOST_DRAWS else math.inf,
+        "queries": math.sqrt(max(queries.sensitivity, 1) / 2) if drawn else math.inf,
+        "cells": math.sqrt(cells or 1) / 2 if held else math.inf,
     }

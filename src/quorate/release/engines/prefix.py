@@ -1,4 +1,4 @@
-"""Thresholds and intervals through a factorisation of the prefix sums: errors grow with the logarithm of the cells."""
+"""Thresholds, intervals and boxes by a factorisation of the prefix sums: errors grow with logarithms of the cells."""
 
 import math
 from typing import Any
@@ -9,9 +9,17 @@ from scipy import optimize
 from quorate.errors import InvalidInput, QuorateError
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
-from quorate.release.engines.released import Public, Released, check_private, expected_largest, spent_since
+from quorate.release.engines.grid import make_grid
+from quorate.release.engines.released import (
+    Private,
+    Public,
+    Released,
+    check_private,
+    expected_largest,
+    spent_since,
+)
 from quorate.release.engines.series import best_factor
-from quorate.release.queries import Floats, Prefixes, Queries, Ranges
+from quorate.release.queries import BoxRanges, Floats, Prefixes, Queries, Ranges
 
 __all__ = ["PrefixEngine"]
 
@@ -36,6 +44,8 @@ class PrefixEngine:
         >>> PrefixEngine().predict(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6) < 0.002
         True
         """
+        if isinstance(queries, BoxRanges):
+            return _predict_boxes(queries, records, epsilon, delta)
         if not isinstance(queries, Prefixes | Ranges):
             return math.inf
         try:
@@ -58,9 +68,13 @@ class PrefixEngine:
         return self._run(queries, data, budget, None)
 
     def _run(self, queries: Queries, data: Any, budget: Budget, noise: Any) -> Released:
-        if not isinstance(queries, Prefixes | Ranges):
-            raise InvalidInput(f"the prefix engine answers Prefixes and Ranges, not {type(queries).__name__}")
+        if not isinstance(queries, Prefixes | Ranges | BoxRanges):
+            raise InvalidInput(
+                f"the prefix engine answers Prefixes, Ranges and BoxRanges, not {type(queries).__name__}"
+            )
         private = check_private(queries, data)
+        if isinstance(queries, BoxRanges):
+            return self._boxes(queries, private, budget, noise)
         factor = best_factor(queries.cells)
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(factor.squared_sensitivity,))
         before = budget.spent()
@@ -79,6 +93,36 @@ class PrefixEngine:
             () if listed else ("answers are read off the weights",),
             {"deviation": float(deviations.max()) * (1.0 if isinstance(queries, Prefixes) else math.sqrt(2.0))},
         )
+
+    def _boxes(self, queries: BoxRanges, private: Private, budget: Budget, noise: Any) -> Released:
+        grid = make_grid(queries.shape)
+        mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(grid.squared_sensitivity,))
+        before = budget.spent()
+        [measured] = mechanism._release([grid.measure(private.cells(queries))], budget, noise)
+        estimates = grid.estimate(measured, float(private.records)) / private.records
+        weights = grid.nearest_weights(estimates)
+        scale, listed = mechanism.scales[0] / private.records, queries.count <= _MOST_ANSWERS
+        return Released(
+            np.clip(queries.answers(weights), 0.0, 1.0) if listed else None,
+            scale * grid.deviations() if listed else None,
+            weights,
+            None,
+            spent_since(before, budget),
+            self.name,
+            () if listed else ("answers are read off the weights",),
+            {"deviation": scale * math.sqrt(grid.largest_variance)},
+        )
+
+
+def _predict_boxes(queries: BoxRanges, records: int, epsilon: float, delta: float) -> float:
+    """Return the expected largest error over all boxes; infinity where the grid is too large to be measured."""
+    try:
+        grid = make_grid(queries.shape)
+        square = grid.squared_sensitivity
+        scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square,)).scales[0]
+    except QuorateError:
+        return math.inf
+    return min(1.0, expected_largest(scale * math.sqrt(grid.largest_variance), queries.cells) / records)
 
 
 def _monotone(sums: Floats) -> Floats:

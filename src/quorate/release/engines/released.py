@@ -1,6 +1,7 @@
 """What an engine is given, what it gives, and what all of them share."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -73,10 +74,12 @@ class Engine(Protocol):
 
     name: str
 
+    @abstractmethod
     def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
         """Return the expected largest error, from public numbers alone; infinity where it does not apply."""
         ...
 
+    @abstractmethod
     def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
         """Return the released answers, charged to the budget."""
         ...

@@ -28,7 +28,7 @@ from quorate.release.engines.residual import MeasuredMarginals, measure_marginal
 from quorate.release.engines.strategy import plan_marginals
 from quorate.release.queries import Floats, Marginals, Queries, Rows
 
-__all__ = ["ReweightingEngine", "Verdict", "reweight"]
+__all__ = ["ReweightingEngine", "Verdict", "posterior_errors", "reweight"]
 
 _LADDER = 12  # halvings of the trust in the public data
 _LARGE = 5.0  # deviations above which a cell is large: its noisy answer is more signal than noise

@@ -18,7 +18,7 @@ from scipy import sparse
 from quorate.release.engines.entropy import descend
 from quorate.release.queries import Floats, Marginals
 
-__all__ = ["Clique", "MarginalStrategy", "plan_marginals"]
+__all__ = ["Clique", "MarginalStrategy", "plan_marginals", "subsets"]
 
 Clique = tuple[int, ...]
 _SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance

@@ -1,5 +1,6 @@
 """What every list of queries can do."""
 
+from abc import abstractmethod
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -29,36 +30,44 @@ class Queries(Protocol):
     """
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """How many queries there are."""
         ...
 
     @property
+    @abstractmethod
     def cells(self) -> int | None:
         """How many cells there are, None where they are too many to list."""
         ...
 
     @property
+    @abstractmethod
     def sensitivity(self) -> int:
         """The squared L2 change of all counts together when one record is replaced."""
         ...
 
+    @abstractmethod
     def answers(self, weights: "ArrayLike | Rows") -> Floats:
         """Return the sum of the weights of each query's cells."""
         ...
 
+    @abstractmethod
     def some(self, which: ArrayLike, weights: "ArrayLike | Rows") -> Floats:
         """Return the answers of the queries of these numbers alone."""
         ...
 
+    @abstractmethod
     def members(self, query: int) -> Members:
         """Return the cells of one query."""
         ...
 
+    @abstractmethod
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell (or row of the support) the sum of the values of the queries that contain it."""
         ...
 
+    @abstractmethod
     def largest(self, weights: "ArrayLike | Rows") -> float:
         """Return the largest absolute answer of signed weights, without listing where the structure allows."""
         ...

@@ -1,0 +1,279 @@
+"""`quorate release`, end to end: what it writes, what it answers, and what it refuses before anything is spent."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from quorate.cli import main
+from quorate.cli.release import Subject, parse_queries
+from quorate.concepts import Boxes, Halfspaces
+from quorate.errors import InvalidInput
+from quorate.release import QueryRelease
+
+
+def people(rows, seed):
+    chance = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "age": chance.normal(45, 15, rows).round(1),
+            "wage": np.exp(chance.normal(7, 1, rows)).round(2),
+            "sex": chance.choice(["f", "m"], rows),
+            "town": chance.choice(["north", "south", "west"], rows, p=[0.6, 0.3, 0.1]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    pyarrow.csv.write_csv(people(12_000, 1), folder / "private.csv")
+    pyarrow.csv.write_csv(people(300, 2), folder / "public.csv")
+    pyarrow.csv.write_csv(people(12, 3), folder / "few.csv")
+    (folder / "columns.json").write_text(json.dumps({"sex": ["f", "m"], "town": ["north", "south", "west"]}))
+    (folder / "expressions.txt").write_text("# two\nage >= 65 and sex = 'f'\n\ntown in ('north', 'west')\n")
+    return folder
+
+
+def run(capsys, *arguments):
+    code = main(["release", *map(str, arguments)])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_marginals_from_a_table_to_a_folder_and_back(data, tmp_path, capsys):
+    out = tmp_path / "release"
+    ask = '{"sex": "f", "town": "north"}'
+    code, printed, _ = run(
+        capsys, data / "private.csv", "--public", data / "public.csv", "--workload", "marginals:2", "--epsilon", "2",
+        "--out", out, "--synthetic", "500", "--ask", ask, "--json",
+    )  # fmt: skip
+    bill = json.loads(printed)
+    assert code == 0
+    assert bill["records"] == 12_000
+    assert bill["epsilon_spent"] <= 2
+    assert abs(bill["answers"][0]["answer"] - 0.3) < 0.05
+    assert {path.name for path in out.iterdir()} == {
+        "GUARANTEE.txt", "answers.csv", "arrays.npz", "manifest.json", "synthetic.csv"
+    }  # fmt: skip
+    with (out / "synthetic.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 500
+    assert set(rows[0]) == {"age", "wage", "sex", "town"}
+    code, printed, _ = run(capsys, out, "--ask", ask, "--json")
+    assert code == 0
+    assert json.loads(printed)["answers"] == bill["answers"]
+    code, printed, _ = run(capsys, out)
+    assert code == 0
+    assert printed == (out / "answers.csv").read_text()
+    code, _, _ = run(capsys, out, "--out", tmp_path / "some.csv", "--ask", ask)
+    assert code == 0
+    assert (tmp_path / "some.csv").read_text().startswith("query,age,wage,sex,town,answer,error,low,high\n")
+    code, _, _ = run(capsys, out, "--out", tmp_path / "rows.csv", "--synthetic", "40")
+    assert code == 0
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 41
+
+
+@pytest.mark.parametrize(
+    ("workload", "public", "ask"),
+    [
+        ("thresholds:wage:sex", "public.csv", '{"wage": 1000, "sex": "f"}'),
+        ("thresholds:age", "public.csv", '{"age": 45}'),
+        ("ranges:age", "few.csv", '{"age": [30, 60]}'),
+        ("expressions:{data}/expressions.txt", None, "age>=65 and sex='f'"),
+        ("boxes:age,wage", "few.csv", "30:60,:2000"),
+        ("halfspaces:age,wage", "few.csv", "1,0.01>60"),
+    ],
+)
+def test_every_workload_is_released_and_asked(data, tmp_path, capsys, workload, public, ask):
+    given = [] if public is None else ["--public", data / public]
+    out = tmp_path / "release"
+    code, printed, error = run(
+        capsys, data / "private.csv", *given, "--workload", workload.format(data=data), "--out", out, "--ask", ask,
+        "--json", "--synthetic", "30",
+    )  # fmt: skip
+    assert code == 0, error
+    bill = json.loads(printed)
+    assert 0 <= bill["answers"][0]["answer"] <= 1
+    code, printed, _ = run(capsys, out, "--ask", ask, "--json")
+    assert code == 0
+    assert json.loads(printed)["answers"] == bill["answers"]
+
+
+def test_declared_columns_need_no_public_table(data, tmp_path, capsys):
+    code, printed, _ = run(
+        capsys, data / "private.csv", "--columns", data / "columns.json", "--workload", "marginals:2",
+        "--out", tmp_path / "release", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(printed)["queries"] == 12
+
+
+def test_a_report_is_one_page_that_loads_nothing(data, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "page.html"
+    code, _, _ = run(
+        capsys, data / "private.csv", "--public", data / "public.csv", "--workload", "marginals:1",
+        "--out", tmp_path / "release", "--report", page, "--json",
+    )  # fmt: skip
+    assert code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Answers against the truth (synthetic records" in text
+    assert "Largest error against epsilon" in text
+    for outside in ("http://", "https://", "<script", "<img", "<link"):
+        assert outside not in text
+    page = tmp_path / "plan.html"
+    code, _, _ = run(
+        capsys, "--plan", "--records", "100000", "--public", data / "few.csv", "--workload", "boxes:age,wage",
+        "--report", page, "--json", "--alpha", "0.9",
+    )  # fmt: skip
+    assert "when public data help" in page.read_text(encoding="utf-8")
+
+
+def test_a_plan_reads_no_private_record(data, capsys):
+    code, printed, _ = run(
+        capsys, "--plan", "--records", "50000", "--public", data / "public.csv", "--workload", "marginals:2", "--json"
+    )
+    plan = json.loads(printed)
+    assert code == 0
+    assert plan["feasible"]
+    assert plan["engines"][0]["error"] <= plan["engines"][-1]["error"]
+    code, printed, _ = run(
+        capsys, "--plan", "--records", "50", "--public", data / "few.csv", "--workload", "boxes:age,wage"
+    )
+    assert code == 1
+    assert "Not feasible" in printed
+
+
+def test_online_pays_for_what_public_data_miss(data, tmp_path, capsys):
+    texts = tmp_path / "queries.txt"
+    texts.write_text("\n".join(json.dumps({"age": age}) for age in (30, 40, 50, 60)))
+    arguments = [
+        data / "private.csv", "--public", data / "public.csv", "--workload", "thresholds:age", "--online",
+        "--alpha", "0.2", "--ledger", tmp_path / "ledger.sqlite", "--ask", texts, "--json",
+    ]  # fmt: skip
+    code, printed, _ = run(capsys, *arguments)
+    first = json.loads(printed)
+    assert code == 0
+    assert first["asked"] == 4
+    assert first["refused"] == 0
+    assert first["paid"] == 0  # the public table errs by far less than a tenth
+    code, printed, _ = run(capsys, *arguments)
+    assert code == 0
+    assert json.loads(printed)["answers"] == first["answers"]
+
+
+ONE = ("--workload", "marginals:1", "--public", "{public}")
+KNOWN = (*ONE, "--out", "{out}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["{private}"], "--workload says what is asked"),
+        (["{private}", "--workload", "marginals:2"], "--out FOLDER"),
+        (["{private}", "--workload", "poems:2", "--out", "{out}"], "a workload is marginals:ORDER"),
+        (["{private}", "--workload", "marginals:2", "--out", "{out}"], "columns must be declared"),
+        (["{private}", "--workload", "thresholds:town", "--public", "{public}", "--out", "{out}"], "column of numbers"),
+        (["{private}", "--workload", "thresholds:height", "--public", "{public}", "--out", "{out}"], "height"),
+        (["{private}", "--workload", "boxes:age,age", "--public", "{public}", "--out", "{out}"], "different columns"),
+        (["{private}", "--workload", "halfspaces:age,wage", "--public", "{public}", "--out", "{out}"], "cells"),
+        (["{private}", "--workload", "boxes:age,town", "--public", "{public}", "--out", "{out}"], "public row"),
+        (["{private}", "--workload", "marginals:2", "--public", "nowhere.csv", "--out", "{out}"], "no such file"),
+        (["nowhere.csv", "--workload", "marginals:2", "--public", "{public}", "--out", "{out}"], "no such file"),
+        (["--workload", "marginals:2", "--public", "{public}", "--out", "{out}"], "name the table"),
+        (["{private}", *ONE, "--out", "{folder}"], "not an empty folder"),
+        (["{private}", *KNOWN, "--ask", "x"], "called"),
+        (["{private}", *KNOWN, "--ask", "{{"], "JSON"),
+        (["{private}", *KNOWN, "--epsilon", "-1"], "epsilon"),
+        (["{private}", *KNOWN, "--synthetic", "0"], "synthetic"),
+        (["{private}", "--workload", "marginals:1", "--online", "--ask", "x"], "--public"),
+        (["{private}", "--workload", "marginals:1", "--online", "--public", "{public}"], "--ask"),
+        (["--plan", "--workload", "marginals:1", "--public", "{public}"], "--records"),
+        (["{folder}", "--ask", "x"], "is not a release"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_before_anything_is_spent(data, tmp_path, capsys, monkeypatch, arguments, text):
+    from quorate import Budget
+
+    monkeypatch.setattr(Budget, "spend", lambda *rest, **named: pytest.fail("something was spent"))
+    folder = tmp_path / "full"
+    folder.mkdir()
+    (folder / "note.txt").write_text("mine")
+    places = {"private": data / "private.csv", "public": data / "public.csv", "out": tmp_path / "out", "folder": folder}
+    code, _, error = run(capsys, *(argument.format(**places) for argument in arguments))
+    assert code == 1
+    assert text in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_errors_about_private_tables_say_nothing_of_their_values(data, tmp_path, capsys):
+    secret = tmp_path / "secret.csv"
+    secret.write_text("age,wage,sex\nxyzzy-1,xyzzy-2,xyzzy-3\n")
+    code, _, error = run(
+        capsys, secret, "--public", data / "public.csv", "--workload", "marginals:1", "--out", tmp_path / "out"
+    )
+    assert code == 1
+    assert "town" in error
+    assert "xyzzy" not in error
+    (tmp_path / "odd.csv").write_text("age,wage,sex,town\n" + "xyzzy-1,,?,xyzzy-4\n" * 50)
+    code, printed, error = run(
+        capsys, tmp_path / "odd.csv", "--public", data / "public.csv", "--workload", "marginals:1",
+        "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert code == 0  # what is not declared is counted as "other"
+    assert "xyzzy" not in printed + error
+    for path in (tmp_path / "out").iterdir():
+        assert b"xyzzy" not in path.read_bytes()
+
+
+def test_a_folder_that_was_changed_is_refused(data, tmp_path, capsys):
+    out = tmp_path / "release"
+    code, _, _ = run(
+        capsys,
+        data / "private.csv",
+        "--public",
+        data / "few.csv",
+        "--workload",
+        "thresholds:age",
+        "--out",
+        out,
+        "--json",
+    )
+    assert code == 0
+    other = tmp_path / "other"
+    shutil.copytree(out, other)
+    (other / "arrays.npz").write_bytes((out / "arrays.npz").read_bytes()[:-20])
+    code, _, error = run(capsys, other, "--ask", '{"age": 40}')
+    assert code == 1
+    assert "was changed" in error
+    loaded = QueryRelease.load(out)
+    assert loaded.records_ == 12_000
+
+
+def test_queries_of_boxes_and_halfspaces():
+    [box] = parse_queries(["1:2,:"], Boxes(2))
+    assert box.predict([[1.5, 1e9], [3.0, 0.0]]).tolist() == [1, 0]
+    [half] = parse_queries(["1,-0.5>2"], Halfspaces(2))
+    assert half.predict([[3.0, 1.0], [2.0, 1.0]]).tolist() == [1, 0]
+    for wrong in ("1:2", "2:1,0:1", "a:b,c:d", "1,2"):
+        with pytest.raises(InvalidInput, match="a box is asked"):
+            parse_queries([wrong], Boxes(2))
+    for wrong in ("0,0>1", "1>2", "1,2", "a,b>c"):
+        with pytest.raises(InvalidInput, match="a halfspace is asked"):
+            parse_queries([wrong], Halfspaces(2))
+    assert Subject.parse("boxes: x , y").names == ("x", "y")
+
+
+def test_the_help_says_what_there_is():
+    shown = subprocess.run(
+        [sys.executable, "-m", "quorate.cli", "release", "--help"], capture_output=True, text=True, check=True
+    )
+    for word in ("--workload", "--public", "--online", "--plan", "--synthetic", "marginals:ORDER"):
+        assert word in shown.stdout

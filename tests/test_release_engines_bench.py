@@ -1,0 +1,90 @@
+"""The figures of `quorate bench release` that belong to engines: names without data, peers that are missing, Adult."""
+
+import numpy as np
+import pytest
+
+from quorate import Budget
+from quorate.cli import bench_peers
+from quorate.cli.bench import data_folder
+from quorate.cli.bench_peers import PEERS, peer_figures, run_peer
+from quorate.cli.bench_release import adult_columns, adult_figures, adult_split, weights_figures
+from quorate.release.engines import ENGINES
+from quorate.release.queries import Marginals, Rows
+
+
+@pytest.fixture
+def adult():
+    folder = data_folder() / "adult_release"
+    if not folder.is_dir():
+        pytest.skip(f"the Adult tables are not here ({folder}); set QUORATE_DATA to the folder that has adult_release/")
+    return folder
+
+
+def test_without_data_every_figure_is_named_and_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("QUORATE_DATA", str(tmp_path))
+    found = list(adult_figures(True))
+    assert len(found) == len({name for name, _, _ in found}) == 18
+    assert all(value is None for _, value, _ in found)
+    assert [name for name, value, _ in peer_figures(True) if value is None] == [
+        f"release.peer.{name}.{what}" for name in PEERS for what in ("largest_error", "seconds")
+    ]
+
+
+def test_a_peer_that_is_not_installed_is_left_out(monkeypatch, capfd):
+    monkeypatch.setenv("QUORATE_PEERS", "/nowhere/python")
+    rows = Rows([[0, 1]], (2, 2))
+    assert run_peer("smartnoise_mst", Marginals((2, 2), [(0, 1)]), rows, epsilon=1.0, limit=5.0) is None
+    assert "not installed: left out" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise ValueError('no luck')", "failed: ValueError: no luck"),
+        ("import time; time.sleep(60)", "took more than 1 s"),
+    ],
+)
+def test_a_peer_that_fails_or_lasts_is_left_out(program, said, monkeypatch, capfd):
+    monkeypatch.delenv("QUORATE_PEERS", raising=False)
+    monkeypatch.setitem(bench_peers.PEERS, "broken", ("json", program))
+    rows = Rows([[0, 1]], (2, 2))
+    assert run_peer("broken", Marginals((2, 2), [(0, 1)]), rows, epsilon=1.0, limit=1.0) is None
+    assert said in capfd.readouterr().err
+
+
+def test_a_peer_is_measured_on_the_same_queries(monkeypatch):
+    monkeypatch.delenv("QUORATE_PEERS", raising=False)
+    exact = "import sys, numpy as np; np.savez(sys.argv[2], codes=np.load(sys.argv[1])['codes'])"
+    monkeypatch.setitem(bench_peers.PEERS, "exact", ("numpy", exact))
+    rows = Rows([[0, 1], [1, 0], [1, 1]], (2, 2))
+    error, seconds = run_peer("exact", Marginals((2, 2), [(0, 1)]), rows, epsilon=1.0, limit=60.0)
+    assert error == 0.0
+    assert seconds > 0
+
+
+def test_the_large_table_at_a_small_size():
+    found = {name: value for name, value, _ in weights_figures(True)}
+    assert found["release.weights.large.largest_error"] < 0.5 * found["release.weights.large.uniform_largest_error"]
+    assert found["release.weights.large.peak_bytes"] < 2**31
+
+
+def test_adult_is_answered_well(adult):
+    """Bars with ample room: the bench holds the medians against the promised ones."""
+    queries, private, public = adult_split(adult, 0)
+    released = ENGINES["reweighting"].run(
+        queries, private, public=public, budget=Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+    )
+    truth = queries.answers(private) / private.records
+    assert np.abs(released.answers - truth).max() < 0.0045
+    assert np.abs(queries.answers(public) / public.records - truth).max() > 0.008
+    assert released.details["refuted"] == 0.0
+
+
+def test_the_far_part_of_adult_is_refuted(adult):
+    sizes, codes = adult_columns(adult, "adult15", "_private")
+    far = Rows(adult_columns(adult, "adult15", "_public_far")[1], sizes)
+    queries = Marginals(sizes, [(0, 1), (9, 14), (5, 7), (8, 13)])
+    for epsilon in (0.1, 1.0):
+        budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
+        released = ENGINES["reweighting"].run(queries, Rows(codes, sizes), public=far, budget=budget)
+        assert released.details["refuted"] == 1.0
