@@ -27,7 +27,8 @@ lint: $(READY)  ## style, types and layers
 test: lint  ## lint and the fast suite, under ten minutes on two cores
 	$(BIN)/python -m pytest -n auto -m 'not long and not crash'
 
-audit: $(READY)  ## the long statistical and enumeration suites
+audit: $(READY)  ## every claim attacked a million times, planted bugs caught, the long suites; writes quorate-audit.html
+	$(BIN)/quorate audit --planted --report quorate-audit.html
 	$(BIN)/python -m pytest -n auto -m long
 
 crash: $(READY)  ## servers killed a thousand times, system calls, many clients on several workers; both stores
@@ -38,9 +39,12 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench classifier
 	$(BIN)/quorate bench concepts
 	$(BIN)/quorate bench service
+	$(BIN)/quorate bench everlasting
+	$(BIN)/quorate bench release
+	$(BIN)/quorate bench audit
 
 wheel: $(READY)  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove what was made
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quorate-demo.html
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quorate-demo.html quorate-audit.html

@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError
 from quorate import __version__
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
-from quorate.errors import QuorateError
+from quorate.errors import InvalidInput, QuorateError
 
 __all__ = ["app", "audit", "bench", "demo", "fit", "main", "plan", "predict", "release", "serve"]
 
@@ -122,7 +122,7 @@ def fit(
     leave_out: str | None = None,
     missing_texts: str | None = None,
     learner: Literal[
-        "logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
+        "logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting", "direction"
     ] = "logistic",
     epsilon: float = 1.0,
     delta: float = 1e-6,
@@ -135,12 +135,19 @@ def fit(
     disagreement: float | None = None,
     holdout: float = 0.0,
     jobs: int | None = None,
-    method: Literal["subsample", "agnostic", "universal", "stable", "pure", "semi-private"] = "subsample",
-    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] = "stumps",
+    method: Literal[
+        "subsample", "agnostic", "universal", "stable", "pure", "semi-private", "everlasting"
+    ] = "subsample",
+    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] | None = None,
     gamma: float = 0.1,
     points: int | None = None,
     rows_per_person: int = 1,
     ask: Path | None = None,
+    chunk: int | Literal["auto"] = "auto",
+    growth: float = 1.0,
+    refresh: Literal["queries", "pool"] = "queries",
+    relabel: Literal["votes", "labelboost"] = "votes",
+    query_epsilon: float | None = None,
     report: Path | None = None,
     json: bool = False,
 ) -> int:
@@ -170,7 +177,7 @@ def fit(
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     learner
-        What each teacher is. The first five are fitted all at once and fast.
+        What each teacher is. The first five are fitted all at once and fast. "direction" is for method "everlasting".
     epsilon
         The privacy loss allowed for all answers together.
     delta
@@ -190,12 +197,14 @@ def fit(
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     method
-        How records become answers. "subsample" fits teachers on them as they are. The others use a class of hypotheses
+        How records become answers. "subsample" fits teachers on them as they are. "everlasting" does so too, answers
+        without an end, and lets queries teach the teachers of later queries. The others use a class of hypotheses
         of two labels: "semi-private" chooses one hypothesis among those that the public table tells apart, which may be
         published; "agnostic", "universal", "stable" and "pure" answer the queries of --ask in the same command and keep
         nothing.
     concept
-        The class of hypotheses, for every method but "subsample".
+        The class of hypotheses, stumps unless given, for every method but "subsample"; "everlasting" may take one in
+        place of a learner.
     gamma
         By how much one unit may move a prediction of method "stable".
     points
@@ -204,18 +213,58 @@ def fit(
         With --groups, how many rows of a person are used, for every method but "subsample".
     ask
         The queries, a table, for methods that answer in the same command. Answers stand in answers.csv in the folder.
+    chunk
+        For "everlasting": how many units a teacher has.
+    growth
+        For "everlasting": how many times more queries each phase takes than the one before.
+    refresh
+        For "everlasting": what teaches the next phase: the queries, or a pool of points that the owner feeds.
+    relabel
+        For "everlasting": "votes" teaches with released labels, "labelboost" with those of a hypothesis chosen privately.
+    query_epsilon
+        For "everlasting": the privacy loss allowed for one query; that of the records unless given.
     report
         An HTML page to write, with the guarantee and the plan.
     json
         Print one JSON object instead of a table.
     """
+    if method == "everlasting":
+        from quorate.cli.fit_everlasting import run_fit_everlasting
+
+        if report is not None:
+            raise InvalidInput(
+                "an everlasting model has no report: `quorate serve` shows its phases; leave out --report"
+            )
+        return run_fit_everlasting(
+            table,
+            label=label,
+            classes=classes,
+            public=public,
+            schema=schema,
+            groups=groups,
+            leave_out=leave_out,
+            missing_texts=missing_texts,
+            learner=learner,
+            concept=concept,
+            epsilon=epsilon,
+            delta=delta,
+            query_epsilon=query_epsilon,
+            chunk=chunk,
+            no_quorums=no_quorums,
+            growth=growth,
+            relabel=relabel,
+            refresh=refresh,
+            jobs=jobs,
+            out=out,
+            as_json=json,
+        )
     if method != "subsample":
         from quorate.cli.fit_concept import run_fit_concept
 
         return run_fit_concept(
             table,
             method=method,
-            concept=concept,
+            concept=concept or "stumps",
             label=label,
             classes=classes,
             public=public,

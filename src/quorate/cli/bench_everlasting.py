@@ -1,8 +1,8 @@
 """Everlasting prediction: how many records it takes, how often it abstains and errs, how far it drifts, how fast it is.
 
 Everything is drawn afresh, with real noise, so that figures vary a little from run to run. Every epsilon and delta is
-that of a record and that of a query, cutoff included. A run "works" if no query is refused, at most one in five finds no quorum, and few
-answers are wrong.
+that of a record and that of a query, cutoff included. A run "works" if no query is refused, at most one in five finds
+no quorum, and few answers are wrong.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -7,6 +7,7 @@ What is asked has a number of its own: a query of the cover or of the workload. 
 answers, or one of them without another that lies within it, or nothing at all (`NOTHING`).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -74,27 +75,35 @@ class Domain(Protocol):
 
     queries: Queries
 
+    @abstractmethod
     def seal(self, private: Any) -> tuple[SealedCounts, int]:
         """Return the private records by their cells, sealed, and how many there are, which is public."""
 
+    @abstractmethod
     def public(self) -> Floats | Rows | None:
         """Return the public records by their cells, or None where there are none."""
 
+    @abstractmethod
     def find(self, asked: Any) -> Numbers:
         """Return the numbers of what is asked."""
 
+    @abstractmethod
     def every(self) -> Any:
         """Return all queries, as `find` takes them, or refuse where they are too many for a list."""
 
+    @abstractmethod
     def parts(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Return for each number the engine's query, and the one within it that does not belong, or `NOTHING`."""
 
+    @abstractmethod
     def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
         """Return a name for each of these queries, as columns of a tidy table."""
 
+    @abstractmethod
     def share(self, beta: float) -> float:
         """Return the error of a query's projection, apart from the engine's: a bound from public records."""
 
+    @abstractmethod
     def rows(self, places: Numbers, support: Rows | None) -> Any:
         """Return records that lie in these cells, or on these rows of the support."""
 

@@ -5,6 +5,32 @@ from quorate.cli.bars.bar import Bar
 __all__ = ["RELEASE"]
 
 RELEASE: dict[str, Bar | None] = {
+    # UCI Adult, delta 1e-6, largest error over all marginals, median of three splits (nine releases).
+    "release.adult7.epsilon1.largest_error": ("<=", 0.0020),
+    "release.adult7.epsilon1.plain_largest_error": None,
+    "release.adult7.epsilon01.largest_error": ("<=", 0.0101),
+    "release.adult7.epsilon01.plain_largest_error": None,
+    "release.adult15.epsilon1.plain_largest_error": None,
+    "release.adult15.near.epsilon1.largest_error": ("<=", 0.0050),
+    "release.adult15.shifted.epsilon1.largest_error": None,
+    "release.adult15.shifted.epsilon1.over_plain": ("<=", 1.10),
+    "release.adult15.far.epsilon1.largest_error": None,
+    "release.adult15.far.epsilon1.over_plain": ("<=", 1.10),
+    "release.adult15.epsilon01.plain_largest_error": None,
+    "release.adult15.near.epsilon01.largest_error": ("<=", 0.0215),
+    "release.adult15.shifted.epsilon01.largest_error": None,
+    "release.adult15.shifted.epsilon01.over_plain": ("<=", 1.10),
+    "release.adult15.far.epsilon01.largest_error": None,
+    "release.adult15.far.epsilon01.over_plain": ("<=", 1.10),
+    "release.adult15.far.refuted": (">=", 1.0),
+    "release.adult.fit_seconds.slowest": ("<=", 10.0),
+    # Peers where they are installed (QUORATE_PEERS names their Pythons): 7 columns, epsilon 1, add-remove neighbours.
+    "release.peer.smartnoise_mst.largest_error": None,
+    "release.peer.smartnoise_mst.seconds": None,
+    "release.peer.smartnoise_aim.largest_error": None,
+    "release.peer.smartnoise_aim.seconds": None,
+    "release.peer.opendp_aim.largest_error": None,
+    "release.peer.opendp_aim.seconds": None,
     # Covers: 10^6 records and 10,000 public points on a line without bounds; the largest error over all thresholds or
     # intervals, and its two shares. 10^5 records in the plane, m public points. epsilon 1, delta 1e-6.
     "release.thresholds.largest_error": ("<=", 0.002),

@@ -41,8 +41,8 @@ def best_precision(
 
     A crossing is charged the price of the table, and that of a noisy count of scale `measurement` where one follows.
 
-    >>> precision = best_precision(epsilon=1.0, delta=1e-6, near=1250, far=2500, standing=0.999, measurement=400.0)
-    >>> precision.crossings > 50
+    >>> precision = best_precision(epsilon=1.0, delta=1e-6, near=250, far=500, standing=0.999, measurement=80.0)
+    >>> precision.crossings > 5
     True
     """
     order = best_order(epsilon=epsilon, delta=delta)

@@ -30,8 +30,8 @@ class AboveThreshold(Dissent):
     An answer of 0 says that the proposal stands; `NO_QUORUM` (None for one query) says that the distance has crossed
     the threshold. `no_quorums` is the number of crossings; `teachers` is twice the number of records.
 
-    >>> above = AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=50_000, near=1250, far=2500)
-    >>> above.answers(distance_ballots([0, 300, 20_000], records=50_000)).labels
+    >>> above = AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500)
+    >>> above.answers(distance_ballots([0, 50, 8_000], records=10_000)).labels
     array([ 0,  0, -1])
     """
 
@@ -58,8 +58,8 @@ class AboveThreshold(Dissent):
         times in 100, both in 99 runs of 100. `measurement` is the scale of a noisy count that the same budget pays for
         after each crossing; `no_quorums` is how many of both it can pay for.
 
-        >>> above = AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=50_000, near=1250, far=2500)
-        >>> above.stands(1250) > 0.999, above.stands(2500) < 0.01
+        >>> above = AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500)
+        >>> above.stands(250) > 0.999, above.stands(500) < 0.01
         (True, True)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
@@ -87,15 +87,15 @@ class AboveThreshold(Dissent):
     def records(self) -> int:
         """How many records there are; a distance is at most this.
 
-        >>> AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=50_000, near=1250, far=2500).records
-        50000
+        >>> AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500).records
+        10000
         """
         return self.teachers // 2
 
     def stands(self, distance: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that a proposal at this distance stands. For planning: depends on nothing private.
 
-        >>> AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=50_000, near=1250, far=2500).stands(50_000)
+        >>> AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500).stands(10_000)
         0.0
         """
         return self.standing_probability(distance - self.records, threshold_noise=threshold_noise)
