@@ -195,6 +195,7 @@ KNOWN = (*ONE, "--out", "{out}")
         (["{private}", *KNOWN, "--synthetic", "0"], "synthetic"),
         (["{private}", "--workload", "marginals:1", "--online", "--ask", "x"], "--public"),
         (["{private}", "--workload", "marginals:1", "--online", "--public", "{public}"], "--ask"),
+        (["{private}", *ONE, "--online", "--ask", "x"], "--ledger"),
         (["--plan", "--workload", "marginals:1", "--public", "{public}"], "--records"),
         (["{folder}", "--ask", "x"], "is not a release"),
     ],

@@ -220,7 +220,7 @@ def fit(
     refresh
         For "everlasting": what teaches the next phase: the queries, or a pool of points that the owner feeds.
     relabel
-        For "everlasting": "votes" teaches with released labels, "labelboost" with those of a hypothesis chosen privately.
+        For "everlasting": "votes" teaches with released labels, "labelboost" with those of a chosen hypothesis.
     query_epsilon
         For "everlasting": the privacy loss allowed for one query; that of the records unless given.
     report

@@ -37,7 +37,7 @@ def cover_figures(quick: bool) -> Iterator[Figure]:
 def _line_figures(quick: bool) -> Iterator[Figure]:
     for name, concept in (("thresholds", Thresholds()), ("intervals", Intervals())):
         start = time.perf_counter()
-        runs = [line_errors(concept, records=10**6, points=10_000, seed=s) for s in range(1 if quick else 3)]
+        runs = [line_errors(concept, records=10**6, points=10_000, world=s) for s in range(1 if quick else 3)]
         seconds = (time.perf_counter() - start) / len(runs)
         yield f"release.{name}.largest_error", median(run.largest or 0.0 for run in runs), "share"
         yield f"release.{name}.engine_error", median(run.of_engine for run in runs), "share"
@@ -52,7 +52,7 @@ def _plane_figures(quick: bool) -> Iterator[Figure]:
         series: list[Errors] = []
         for points in sizes:
             many = seeds if points == 40 else range(1)
-            runs = [plane_errors(concept, records=100_000, points=points, seed=s, asked=asked) for s in many]
+            runs = [plane_errors(concept, records=100_000, points=points, world=s, asked=asked) for s in many]
             series.append(runs[0])
             prefix = f"release.{name}.points{points}"
             yield f"{prefix}.engine_error", median(run.of_engine for run in runs), "share"
@@ -100,7 +100,7 @@ def _slopes(quick: bool) -> Iterator[Figure]:
         errors = [
             float(
                 np.mean(
-                    [line_errors(Thresholds(), records=n, points=200, seed=s, engine=engine).of_engine for s in seeds]
+                    [line_errors(Thresholds(), records=n, points=200, world=s, engine=engine).of_engine for s in seeds]
                 )
             )
             for n in sizes
@@ -108,7 +108,7 @@ def _slopes(quick: bool) -> Iterator[Figure]:
         yield f"release.exponent_of_records.{engine}", exponent(sizes, errors), "power of n"
     points = (100, 1_000, 10_000)
     shares = [
-        np.mean([line_errors(Thresholds(), records=300_000, points=m, seed=s).of_cover for s in seeds]) for m in points
+        np.mean([line_errors(Thresholds(), records=300_000, points=m, world=s).of_cover for s in seeds]) for m in points
     ]
     yield "release.exponent_of_public_points", exponent(points, shares), "power of m"
 

@@ -40,17 +40,17 @@ class Errors:
 
 
 def line_errors(
-    concept: Thresholds | Intervals, *, records: int, points: int, seed: int, engine: str = "auto"
+    concept: Thresholds | Intervals, *, records: int, points: int, world: int, engine: str = "auto"
 ) -> Errors:
     """Return the largest errors over *all* thresholds or intervals of a line, on records without bounds.
 
     For a cut between two public values the answer is one number and the truth falls from one end to the other, so the
     largest error of all cuts is found at the ends. An interval errs by the difference of its ends' errors.
 
-    >>> line_errors(Thresholds(), records=1000, points=50, seed=0).of_engine < 0.2
+    >>> line_errors(Thresholds(), records=1000, points=50, world=0).of_engine < 0.2
     True
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(world)
     public, private = (generator.standard_cauchy(size=size) for size in (points, records))
     cover = make_cover(concept, public)
     released, counts = _released(cover, private, public, engine)
@@ -98,14 +98,14 @@ def _released(cover: Cover, private: Any, public: Any, engine: str) -> tuple[Rel
 
 
 def plane_errors(
-    concept: Boxes | Halfspaces, *, records: int, points: int, seed: int, asked: int = 2000, engine: str = "auto"
+    concept: Boxes | Halfspaces, *, records: int, points: int, world: int, asked: int = 2000, engine: str = "auto"
 ) -> Errors:
     """Return the engine's largest error on the cover's queries, and the cover's on queries that it has not seen.
 
-    >>> plane_errors(Boxes(2), records=1000, points=5, seed=0, asked=50).of_engine < 0.5
+    >>> plane_errors(Boxes(2), records=1000, points=5, world=0, asked=50).of_engine < 0.5
     True
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(world)
     turn = np.array([[1.0, 0.5], [0.0, 1.0]])
     public, private = (generator.standard_t(3, size=(size, 2)) @ turn for size in (points, records))
     cover = make_cover(concept, public)
@@ -212,8 +212,8 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
     """
     cover = make_cover(Stumps(features=features, binary=True), [])
     found: dict[int, list[tuple[float, float, float]]] = {size: [] for size in points}
-    for seed in range(seeds):
-        generator = np.random.default_rng(seed)
+    for world in range(seeds):
+        generator = np.random.default_rng(world)
         means = generator.uniform(size=features)
         private = (generator.uniform(size=(records, features)) < means).astype(np.float64)
         counts = cover.count(private)

@@ -382,6 +382,10 @@ def _online(
         raise InvalidInput("--online answers the queries of the same command: --ask QUERY or --ask FILE.txt")
     if public is None:
         raise InvalidInput("--online starts from public records: --public TABLE")
+    if ledger is None:
+        raise InvalidInput(
+            "--online keeps its budget in a file, so that a later command goes on with it: --ledger FILE"
+        )
     known = subject.public(read_table(public, role="public"))
     release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
     make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid

@@ -257,7 +257,8 @@ def _guarantee(release: QueryRelease) -> str:
         "private records. It holds no private record and no exact count. Reading it, sharing it and computing\n"
         "with it, however often, costs no further privacy.\n\n"
         f"Engine: {release.engine_}. Private records: {release.records_}. Queries: {release.domain_.queries.count}.\n"
-        f"Bound on the largest error of the engine, at 97.5%: {release.engine_error_bound(0.025):.4g}.\n"
+        f"Largest error of the engine: {release.expected_error_:.4g} expected; {release.engine_error_bound(0.025):.4g} "
+        f"{'at most, at 97.5%' if release.has_error_bars else 'is twice that'}.\n"
         f"Bound on the cover's own error, at 97.5%: {share:.4g}; it is the price of answering a query by one that\n"
         "public records cannot tell from it.\n" + "".join(f"Note: {note}\n" for note in release.notes_)
     )

@@ -256,6 +256,17 @@ class QueryRelease(BaseEstimator):
         projected = 2 if isinstance(self.domain_.queries, Marginals) else 1  # onto the simplex: PROOF.md, step 5
         return min(1.0, projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
 
+    @property
+    def has_error_bars(self) -> bool:
+        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate.
+
+        >>> from quorate.concepts import Thresholds
+        >>> QueryRelease(Thresholds(), engine="plain").fit([1.0, 2.0] * 500, [1.5]).has_error_bars
+        True
+        """
+        check_is_fitted(self, "released_")
+        return self.released_.errors is not None or "deviation" in self.released_.details
+
     def save(self, folder: str | Path) -> Path:
         """Write the release into a new folder; `load` reads it. It holds nothing private.
 
