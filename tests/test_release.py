@@ -173,6 +173,9 @@ def test_the_budget_is_spent_by_the_fit_and_by_nothing_after_it():
 # ---------------------------------------------------------------- refusals, before anything is spent
 
 
+TENS = [str(number) for number in range(40)]
+
+
 @pytest.mark.parametrize(
     ("make", "private", "public", "error", "text"),
     [
@@ -200,6 +203,13 @@ def test_the_budget_is_spent_by_the_fit_and_by_nothing_after_it():
             people(5, 2),
             InvalidInput,
             "column of numbers",
+        ),
+        (
+            lambda: QueryRelease(Workload.marginals(3), columns=Columns.from_dict({f"c{i}": TENS for i in range(60)})),
+            {f"c{i}": ["1"] for i in range(60)},
+            None,
+            Infeasible,
+            "queries",
         ),
         (lambda: QueryRelease(Halfspaces(2)), points(5, 1), points(500, 2), Infeasible, "cells"),
         (
