@@ -153,7 +153,7 @@ def test_answers_tell_nothing_that_moves_with_the_count():
     assert [one.spent for one in made] == [Cost(0.0), Cost(0.0)]
     assert set(vars(classifier)) - set(clone(classifier).__dict__) == {
         *("n_features_in_", "classes_", "unit_", "declared_", "teachers_", "terms_"),
-        *("_lock", "_size", "_phase", "_number", "_seats", "_probe", "_probed", "_labelled_set"),
+        *("_lock", "_process", "_size", "_phase", "_number", "_seats", "_probe", "_probed", "_labelled_set"),
     }
     assert "no_quorum" not in repr(classifier._phase)
     assert repr(classifier._seats) == "<sealed seats>"
@@ -584,7 +584,7 @@ def test_a_training_unit_is_protected_by_the_quorum_and_the_cutoff_adds_nothing(
             for one in queries:
                 point = np.array([[one]])
                 seats.take(point, phase.ask(point))
-            return tuple(seats.empty()[1].tolist())  # all that the next phase is taught: a function of what was seen
+            return tuple(seats.since(0)[1].tolist())  # all that the next phase is taught: a function of what was seen
 
         return law_of(once)
 
@@ -623,7 +623,7 @@ def taught(kind, released, challenge, point):
     X[challenge], labels[challenge] = point
     seats = kind(len(labels))
     seats.take(X, labels)
-    X, labels = seats.empty()
+    X, labels = seats.since(0)
     deal = deal_seats(labels, teachers=100)
     probes = np.linspace(-3, 3, 41)[:, np.newaxis]
     return fit_cuts(Thresholds(), X, labels, deal).ballots(probes)
@@ -660,7 +660,7 @@ def test_labels_of_no_quorum_points_are_not_taken_from_raw_ballots(caught):
             labels = np.where(labels == NO_QUORUM, raw, labels)
         seats = Seats(40)
         seats.take(queries, labels)
-        sets.append(seats.empty()[1])
+        sets.append(seats.since(0)[1])
     assert ((sets[0] != sets[1]).sum() > 1) == caught
 
 

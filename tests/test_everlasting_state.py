@@ -25,8 +25,10 @@ from quorate.everlasting import EverlastingClassifier, Feed, Guarantee, load, re
 from quorate.everlasting.directions import MeanDirection
 from quorate.everlasting.seats import Seats
 from quorate.exchange import Request
-from quorate.ledger import find_ledger, move, restore
+from quorate.ledger import Ledger, find_ledger, move, restore
+from quorate.ledger.place import _copy
 from quorate.ledger.rules import Event, Phase, apply, from_json, to_json
+from quorate.ledger.sqlite import SQLiteStore
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.memory import REFUSED
@@ -182,7 +184,7 @@ def test_a_process_that_was_overtaken_answers_nothing(folder, monkeypatch):
     """Two hosts that share a ledger hold locks of their own: the ledger tells them apart."""
     from quorate.everlasting import session
 
-    monkeypatch.setattr(session, "_hold", lambda folder: os.open(os.devnull, os.O_RDONLY))
+    monkeypatch.setattr(session, "hold", lambda folder: os.open(os.devnull, os.O_RDONLY))
     first, second = load(folder), load(folder)
     assert first.predict([[2.0]]).tolist() == [1]
     with pytest.raises(LedgerRefused, match="another process has answered"):
@@ -363,8 +365,10 @@ def test_files_that_are_missing_or_open_to_others_are_refused(folder):
     seats.chmod(0o640)
     with pytest.raises(InvalidInput, match="others may read it"):
         load(folder)
+    with pytest.raises(InvalidInput, match="others may read it"):  # nothing is lost that would be paid for again
+        reopen(folder)
     seats.unlink()
-    with pytest.raises(InvalidInput, match="is missing from the model"):
+    with pytest.raises(LedgerRefused, match="is missing from the model"):
         load(folder)
 
 
@@ -419,7 +423,7 @@ def test_a_lost_phase_is_opened_again_where_the_account_pays(tmp_path):
         reopen(folder)
     (seats,) = folder.glob("*.seats")
     seats.unlink()
-    with pytest.raises(InvalidInput, match="is missing"):
+    with pytest.raises(LedgerRefused, match="is missing"):
         load(folder)
     from quorate.cli.app import main
 
@@ -567,6 +571,21 @@ def test_a_ledger_in_postgres_keeps_phases_too(folder, postgres_url):
     ledger = find_ledger(folder, fingerprint=fingerprint(folder))
     assert ledger.verify().sound
     closed(load(folder))
+
+
+def test_a_lost_phase_is_lost_in_another_place_too(folder, tmp_path):
+    """A move does not wash an old copy clean: its count would be too small there as here."""
+    ledger = find_ledger(folder, fingerprint=fingerprint(folder))
+    ledger.close()
+    restore(folder, fingerprint=fingerprint(folder), charge="mark")
+    old = Ledger._unchecked(folder / "ledger.sqlite", fingerprint=fingerprint(folder), folder=folder)
+    SQLiteStore.create(tmp_path / "elsewhere.sqlite").close()
+    new = Ledger._unchecked(tmp_path / "elsewhere.sqlite", fingerprint=fingerprint(folder), folder=folder)
+    assert old.phase()[0].lost
+    _copy(old, new)
+    assert new.phase()[0].lost
+    assert new.phase()[0].number == 1
+    assert new.verify().sound
 
 
 # --- The command line ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from quorate.audit.planted.bug import PlantedBug
 from quorate.audit.planted.choices import WeightsOfWholeEpsilon
 from quorate.audit.planted.exact import law_of_code
 from quorate.audit.planted.peers import epsilon_of_choice, epsilon_of_distance
-from quorate.audit.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum
+from quorate.audit.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisyMax, SoftMajority, StabilityTest
 
@@ -133,6 +133,22 @@ def test_a_wrong_line_of_code_is_in_its_law():
 
     right, wrong = (law_of_code(kind(teachers=4, classes=2, scale=1.0), classes=2) for kind in (NoisyMax, Upside))
     assert right.outcomes((4, 0))[0, 0] > 0.9 > 0.1 > wrong.outcomes((4, 0))[0, 0]
+
+
+def test_wrong_scores_of_a_choice_are_in_its_law():
+    class Doubled(SoftMajority):
+        def _labels(self, counts, noise):
+            return super()._labels(2 * counts, noise)
+
+    assert search(Doubled(teachers=12, epsilon=1.0), classes=2, queries=1, orders=[2.0]).found
+
+
+def test_a_wrong_threshold_noise_is_in_its_law():
+    class Halved(StabilityTest):
+        def _threshold_noise(self, noise):
+            return super()._threshold_noise(noise) // 4
+
+    assert search(small_stability(Halved), classes=2, queries=5, orders=[16.0]).found
 
 
 def test_nothing_that_serves_imports_a_planted_bug():

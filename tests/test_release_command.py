@@ -12,7 +12,7 @@ import pyarrow.csv
 import pytest
 
 from quorate.cli import main
-from quorate.cli.release import Subject, parse_queries
+from quorate.cli.release_subject import Subject, parse_queries
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import QueryRelease
@@ -156,7 +156,7 @@ def test_online_pays_for_what_public_data_miss(data, tmp_path, capsys):
     texts.write_text("\n".join(json.dumps({"age": age}) for age in (30, 40, 50, 60)))
     arguments = [
         data / "private.csv", "--public", data / "public.csv", "--workload", "thresholds:age", "--online",
-        "--alpha", "0.2", "--ledger", tmp_path / "ledger.sqlite", "--ask", texts, "--json",
+        "--alpha", "0.2", "--ledger", tmp_path / "ledger", "--ask", texts, "--json",
     ]  # fmt: skip
     code, printed, _ = run(capsys, *arguments)
     first = json.loads(printed)

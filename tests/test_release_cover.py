@@ -302,6 +302,31 @@ def test_one_public_point_and_none(concept, points):
     assert cover.project([Constant(features=concept.features, label=0)]) == [NOTHING]
 
 
+@pytest.mark.parametrize(
+    "concept",
+    [
+        Thresholds(),
+        Intervals(),
+        Boxes(1),
+        Stumps(features=1),
+        Conjunctions([2]),
+        Finite([lambda X: X[:, 0] > 0], features=1),
+    ],
+    ids=lambda concept: type(concept).__name__,
+)
+def test_a_value_that_is_none_is_no_point_and_leaves_the_others_alone(concept):
+    cover = make_cover(concept, [[0.0], [1.0]])
+    for missing in (None, np.float32(np.nan), 10**400, "text"):
+        records = np.array([[1.0], [missing], [0.0]], dtype=object)
+        np.testing.assert_array_equal(cover.locate(records), cover.locate([[1.0], [np.nan], [0.0]]))
+
+
+@pytest.mark.filterwarnings("error")
+def test_public_points_near_the_ends_of_floats_do_not_warn():
+    cover = make_cover(Halfspaces(2), [[1e-300, 1e308], [1.0, -1.0], [-1.7e308, -1.7e308]])
+    assert cover.locate([[0.0, 0.0], [1e308, -1e308]]).max() < cover.cells
+
+
 def test_the_same_points_in_another_order_give_the_same_cover():
     generator = np.random.default_rng(3)
     public, records = generator.normal(size=(9, 2)).round(1), generator.normal(size=(50, 2))

@@ -470,3 +470,15 @@ def test_many_cells_are_learned_in_batches(monkeypatch):
     released = ENGINES["weights"].run(Prefixes(30), counts, budget=budget)
     assert np.abs(released.answers - np.cumsum(counts) / 20_000).max() < 0.1
     assert 0 <= budget.remaining().renyi < 1e-3 * budget.capacity().renyi
+
+
+def test_marginals_of_no_column_are_plain():
+    queries, rows, public = Marginals((1, 3), [()]), Rows([[0, 1]] * 50, (1, 3)), Rows([[0, 0]], (1, 3))
+    chosen = choose_engine(queries, records=50, epsilon=1.0, delta=1e-6, public=public)
+    assert chosen.name == "plain"
+    assert chosen.run(queries, rows, public=public, budget=fresh()).answers == pytest.approx([1.0])
+    for name in ("residual", "reweighting"):
+        budget = fresh()
+        with pytest.raises(Infeasible, match="without a measurement"):
+            ENGINES[name].run(queries, rows, public=public, budget=budget)
+        assert budget.spent() == Cost(0.0)

@@ -137,6 +137,29 @@ def test_far_out_the_trade_off_stays_on_the_safe_side():
     assert discrete_delta(1e-12, 1.0, entries=1000) == 1.0
 
 
+def test_where_a_float_no_longer_holds_the_second_tail_it_is_left_out():
+    from scipy.special import log_ndtr
+
+    for epsilon, second in itertools.product((600.0, 650.0, 690.0), np.linspace(37.2, 38.5, 27)):
+        length = second - math.sqrt(second**2 - 2 * epsilon)
+        first = length / 2 - epsilon / length
+        upper = math.exp(log_ndtr(first))
+        exact = upper * -math.expm1(epsilon + log_ndtr(-epsilon / length - length / 2) - log_ndtr(first))
+        assert exact <= gaussian_delta(epsilon, length) <= upper * (1 + 1e-9)
+
+
+def test_a_part_that_no_unit_moves_takes_nothing_from_the_others():
+    alone = NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2,)).scales[0]
+    for squares in ((0, 2), (2, 0), (0, 0, 2)):
+        noisy = NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=squares)
+        assert noisy.scales[squares.index(2)] == pytest.approx(alone, rel=1e-9)
+        assert noisy.epsilon(delta=1e-6) <= 1.0 + 1e-9
+    used = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+    used.spend(Cost(1e-6))
+    pair = [NoisyVector.for_budget(used, squared_sensitivities=squares) for squares in ((2,), (2, 0))]
+    assert pair[0].scales[0] == pytest.approx(pair[1].scales[0], rel=1e-9)
+
+
 # ---------------------------------------------------------------- budgets
 
 

@@ -68,6 +68,41 @@ def test_no_private_value_raises_and_none_changes_the_code_of_another(records, p
     np.testing.assert_array_equal(columns.encode(frame(changed)).codes[others], codes[others])
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(NASTY, min_size=1, max_size=6), NASTY, st.integers(0, 5))
+def test_in_a_plain_list_too_no_value_changes_the_code_of_another(values, other, place):
+    columns = Columns({"a": Categories(["f", "true", "false", "1", str(2**53 + 1)])})
+    place = place % len(values)
+    codes = columns.encode({"a": values}).codes.ravel()
+    changed = columns.encode({"a": [*values[:place], other, *values[place + 1 :]]}).codes.ravel()
+    others = np.arange(len(values)) != place
+    np.testing.assert_array_equal(changed[others], codes[others])
+
+
+def test_a_number_among_truth_values_and_a_fraction_among_large_numbers_leave_the_others_alone():
+    truths = Columns({"a": Categories(["false", "true"])})
+    assert truths.encode({"a": [True, 2, False]}).codes.ravel().tolist() == [1, 2, 0]
+    large = Columns({"a": Categories([2**53 + 1, 1])})
+    assert large.encode({"a": [2**53 + 1, 0.5]}).codes.ravel().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"a": ["f", "\ud800", ["SECRET"]]},  # half a surrogate pair, and no single value
+        {"a": ["f", ["SECRET"], "?"]},
+        pd.DataFrame({"a": pd.Categorical(["f", 1, "SECRET"])}),
+        pd.DataFrame({"a": pd.Series(["f", "\ud800", None], dtype=object)}),
+        pa.table({"a": pa.array([b"f", b"\xff", b"SECRET"]).view(pa.string())}),
+        pa.table({"a": pa.array([b"f", b"\xff", b"SECRET"]).view(pa.string()).dictionary_encode()}),
+    ],
+)
+def test_no_value_that_arrow_or_numpy_refuse_raises(table):
+    columns = Columns({"a": Categories(["f", "m"])})
+    assert columns.encode(table).codes.ravel().tolist() == [0, 2, 2]
+    assert Columns({"a": Cuts([0.0])}).encode(table).codes[:, 0].tolist()[0] == 2
+
+
 def test_a_record_that_is_no_number_is_in_the_last_cell_whatever_the_column_is():
     cuts = Cuts([0.0])
     assert cuts.codes(pa.array(["1", "x", None, "-inf", "NaN"])).tolist() == [1, 2, 2, 0, 2]

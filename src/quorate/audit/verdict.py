@@ -103,8 +103,8 @@ def audit(
 ) -> Verdict:
     """Attack what `target` claims and return the verdict: for mechanisms, fitted predictors and releases.
 
-    Plays use noise that repeats itself from `seed`, so a verdict can be had again. `attacks` names those to try; "auto"
-    tries all that are known for the target.
+    Plays use noise that repeats itself from `seed`, so a verdict can be had again. `attacks` names those to try, by
+    how their names begin; "auto" tries all. Games on votes know several; the others know one, and play it.
 
     >>> from quorate.mechanisms import SoftMajority
     >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=4000, confidence=0.95)

@@ -82,7 +82,7 @@ def _smallest_figures(quick: bool) -> Iterator[Figure]:
             return line_course(records=records, phases=3 if quick else 10, epsilon=epsilon, no_quorums=no_quorums)
 
         name = f"thresholds.smallest_n.epsilon{epsilon:g}"
-        yield from _smallest(name, play, ladder[: 1 if quick else None], error_percent=0.1)
+        yield from _smallest(name, play, ladder[:1] if quick else ladder, error_percent=0.1)
 
 
 def _halfspace_figures(quick: bool) -> Iterator[Figure]:
@@ -157,12 +157,13 @@ def _real_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _zeros_and_ones(path: Any) -> tuple[Any, Any]:
-    """Return images of two digits along 40 principal axes; axes and centre are those of the test images, unlabelled."""
+    """Return small images of two digits along 40 principal axes; these and the centre are of unlabelled test images."""
     with np.load(path) as file:
         images, digits, public, which = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
-    X, known = (part.reshape(len(part), -1) / 255.0 for part in (images[digits <= 1], public[which <= 1]))
-    axes = np.linalg.svd(known - known.mean(axis=0), full_matrices=False)[2][:40]
-    return (X - known.mean(axis=0)) @ axes.T, digits[digits <= 1].astype(np.int64)
+    chosen = images[digits <= 1], public[which <= 1]
+    X, known = (part.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(part), -1) / 255.0 for part in chosen)
+    axes = np.linalg.eigh(np.cov(known.T))[1][:, -40:]
+    return (X - known.mean(axis=0)) @ axes, digits[digits <= 1].astype(np.int64)
 
 
 def _poison_figures(quick: bool) -> Iterator[Figure]:
@@ -208,7 +209,7 @@ def _boost_figures(quick: bool) -> Iterator[Figure]:
         return line_course(records=records, phases=1 if quick else 3, no_quorums=4000, relabel="labelboost", **shared)
 
     ladder = (200_000, 150_000, 100_000, 75_000, 60_000, 50_000)
-    yield from _smallest("labelboost.smallest_n.epsilon2", play, ladder[: 1 if quick else None], error_percent=0.1)
+    yield from _smallest("labelboost.smallest_n.epsilon2", play, ladder[2:3] if quick else ladder, error_percent=0.1)
     paper = published_records(vc_dimension=1, epsilon=1.0, delta=1e-6, alpha=0.05, beta=0.05)
     yield "everlasting.published_n.epsilon1", paper, "records"
 

@@ -77,7 +77,7 @@ def _adult_ratio() -> float | None:
 def _online_figures(quick: bool) -> Iterator[Figure]:
     """What a good public start pays, and how fast queries are answered."""
     chance = np.random.default_rng(2)
-    private, public = chance.normal(size=130_000), chance.normal(size=5000)
+    private, public = chance.normal(size=130_000), chance.normal(size=20_000)
     online = OnlineRelease(Thresholds(), epsilon=1.0, delta=1e-6, alpha=0.05).fit(private, public)
     queries = [Threshold(float(cut)) for cut in chance.normal(size=500 if quick else 5000)]
     began = time.perf_counter()

@@ -3,6 +3,7 @@
 They are not dependencies. Each runs as a small program of its own, with a time limit, in the Python that $QUORATE_PEERS
 names (this one unless it is set; several, for libraries that do not go together, with the path separator between them),
 and only where it is installed there. They protect against one record added or removed, which is the weaker promise.
+They run once, with their default settings, in whatever versions are there: what they can do at best may be much better.
 """
 
 import os
@@ -45,9 +46,11 @@ context = dp.Context.compositor(data=frame, privacy_unit=dp.unit_of(contribution
 cliques = [tuple(names[c] for c in clique) for clique in given["cliques"]]
 table = context.query(**budget).contingency_table(
     keys={name: list(range(int(size))) for name, size in zip(names, given["sizes"])},
-    algorithm=dp.mbi.AIM(queries=[dp.mbi.Count(by=clique) for clique in cliques]),
+    algorithm=dp.mbi.AIM(queries=len(cliques[0])),  # all interactions up to this degree
 ).release()
-np.savez(sys.argv[2], answers=np.concatenate([np.asarray(table.project(c)).ravel() for c in cliques]))
+sizes = dict(zip(names, given["sizes"]))  # a further category, for missing values, comes last and is left out
+tables = [np.asarray(table.project(c))[tuple(slice(0, int(sizes[name])) for name in c)].ravel() for c in cliques]
+np.savez(sys.argv[2], answers=np.concatenate(tables))
 """
 
 PEERS: dict[str, tuple[str, str]] = {  # what must be importable, and the program

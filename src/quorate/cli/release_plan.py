@@ -28,7 +28,7 @@ def plan_report(plan: ReleasePlan) -> ReleaseReport:
     >>> len(page.crossover), len(page.sizes)
     (6, 6)
     """
-    line = [line_errors(Thresholds(), records=_LINE_RECORDS, points=size, seed=size) for size in _POINTS]
+    line = [line_errors(Thresholds(), records=_LINE_RECORDS, points=size, world=size) for size in _POINTS]
     stages = crossover(features=FEATURES, records=_RECORDS, points=_POINTS, seeds=1)
     needed = {"private_records_needed": plan.private_needed, "public_records_needed": plan.public_needed}
     bill = {

@@ -25,7 +25,8 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.everlasting.boosting import boosted, secret_sample
 from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats, deal_seats
-from quorate.everlasting.settings import check_settings
+from quorate.everlasting.settings import check_chunks, check_settings
+from quorate.everlasting.shown import Shown
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.learners import Deal
@@ -33,6 +34,7 @@ from quorate.mechanisms import NO_QUORUM
 from quorate.memory import REFUSED
 from quorate.predictors.inputs import check_records, class_codes, declared_classes, without_values
 from quorate.predictors.predictions import Predictions
+from quorate.process import check_process, process_identity
 
 __all__ = ["EverlastingClassifier"]
 
@@ -40,7 +42,7 @@ Integers = NDArray[np.int64]
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 
 
-class EverlastingClassifier(ClassifierMixin, BaseEstimator):
+class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
     """A classifier that answers for ever: queries teach the teachers of later queries, and are protected in turn.
 
     Parameters
@@ -148,7 +150,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), process_identity()
         if self.relabel == "labelboost":
             self._fit_boosted(X, codes, count)
         else:
@@ -162,6 +164,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         size = math.ceil(self.growth * count) if self.seats == "auto" else check_count("seats", self.seats)
         if size < teachers:
             raise Infeasible(f"seats={size} are too few for {teachers} teachers: each needs at least one")
+        check_chunks(self, teachers=teachers, size=size)
         no_quorums = math.ceil(_RATE * size) if self.no_quorums == "auto" else self.no_quorums
         terms = votes_terms(
             teachers=teachers,
@@ -172,8 +175,7 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             **self._guarantees(),
         )
         deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
-        self._size = size
-        self._open(terms, 1, X, codes, deal)
+        self._open(terms, 1, X, codes, deal, size=size)
 
     def _fit_boosted(self, X: Any, codes: Integers, count: int) -> None:
         if not isinstance(self._estimator(), Concept):
@@ -191,9 +193,11 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             cutoff_epsilon=self.cutoff_epsilon,
             **self._guarantees(),
         )
-        self._size = size
+        assert terms.boost is not None
+        sample = max(1, round(terms.boost.labelled * teachers * self.chunk))
+        self._estimator()._check_size(teachers * self.chunk + sample)  # at the end of a phase it would be too late
         rows = secret_sample(count, teachers * self.chunk)  # proof: step 9
-        self._boost(terms, 1, X[rows], codes[rows])
+        self._boost(terms, 1, X[rows], codes[rows], size=size)
 
     def _guarantees(self) -> dict[str, Guarantee]:
         epsilon = self.epsilon if self.query_epsilon is None else self.query_epsilon
@@ -215,7 +219,9 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(f"the concept reads {estimator.features} features and X has {points.shape[1]}")
         return points
 
-    def _open(self, terms: Terms, phase: int, X: Any, codes: Integers, deal: Deal) -> None:
+    def _open(
+        self, terms: Terms, phase: int, X: Any, codes: Integers, deal: Deal, *, size: int, labelled: Any = None
+    ) -> None:
         """Teach the teachers of a phase and draw its secret noises: one threshold, one limit."""
         ensemble = teach(
             self._estimator(),
@@ -229,35 +235,34 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         )
         run = terms.quorum(phase).open(terms.budget(phase))  # proof: steps 5 and 6
         self.terms_, self.teachers_ = terms, ensemble.teachers
-        self._begin(phase, self._size, Phase(ensemble, run, terms.cutoff.open()))
+        self._begin(phase, size, Phase(ensemble, run, terms.cutoff.open()), labelled)
 
-    def _begin(self, number: int, size: int, phase: Phase) -> None:
+    def _begin(self, number: int, size: int, phase: Phase, labelled: Any = None) -> None:
         """Go on with a phase that has just opened: nobody sits yet, and the probe is asked."""
-        self._phase, self._number, self._size, self._seats = phase, number, size, Seats(size)
+        seats = Seats(size)  # who sat before goes here, and not earlier: whatever is interrupted before has not begun
+        self._phase, self._number, self._size, self._seats, self._labelled_set = phase, number, size, seats, labelled
         if self._probe is not None:
             answers = self._phase.ask(self._probe)  # proof: step 22
             self._probed = (answers if self._probed is None else self._probed[0]), answers
 
-    def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers) -> None:
+    def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers, *, size: int) -> None:
         """Open a phase of LabelBoost; its labelled set is kept, for a sample of it labels the next one."""
         deal = deal_seats(codes, teachers=len(codes) // self.chunk)
-        self._open(terms, phase, X, codes, deal)
-        self._labelled_set = X, codes
+        self._open(terms, phase, X, codes, deal, size=size, labelled=(X, codes))
 
     def _advance(self) -> None:
         """Open the next phase where all seats are taken: a matter of how many arrived, and of nothing else."""
         if self._seats.left:
             return
-        points, labels = self._seats.empty()
+        points, labels = self._seats.since(0)
         if self.terms_.boost is not None:
             assert self._labelled_set is not None
-            size = len(self._labelled_set[1])
-            new = boosted(self._estimator(), self._labelled_set, points, boost=self.terms_.boost, seats=size)
-            self._boost(self.terms_, self._number + 1, *new)
+            rows = len(self._labelled_set[1])
+            new = boosted(self._estimator(), self._labelled_set, points, boost=self.terms_.boost, seats=rows)
+            self._boost(self.terms_, self._number + 1, *new, size=self._size)
             return
         deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
-        self._size = self._next_size()
-        self._open(self.terms_, self._number + 1, points, labels, deal)
+        self._open(self.terms_, self._number + 1, points, labels, deal, size=self._next_size())
 
     def _next_size(self) -> int:
         """Return how many seats the next phase has."""
@@ -288,77 +293,10 @@ class EverlastingClassifier(ClassifierMixin, BaseEstimator):
         with self._lock:
             session = self.__dict__.get("session_")
             if session is None:
+                check_process("this classifier", self._process)  # a full phase would open, and pay, in each of the two
                 return self._come(X, feeds=feeds)
         labels: Integers = session.ask(X, feeds=feeds)  # and never from memory alone, once there is a folder
         return labels
-
-    @property
-    def phase_(self) -> int:
-        """The number of the phase, from 1: everybody may know.
-
-        >>> hasattr(EverlastingClassifier(), "phase_")
-        False
-        """
-        return self._number
-
-    @property
-    def seats_taken_(self) -> int:
-        """How many have arrived in this phase: everybody may know.
-
-        >>> hasattr(EverlastingClassifier(), "seats_taken_")
-        False
-        """
-        return self._seats.taken
-
-    @property
-    def drift_(self) -> float | None:
-        """The share of the probe whose answers differ from those of phase 1, where both have one: everybody may know.
-
-        None where there is no probe, or nothing to compare.
-
-        >>> hasattr(EverlastingClassifier(), "drift_")
-        False
-        """
-        if self._probed is None:
-            return None
-        first, now = self._probed
-        both = (first >= 0) & (now >= 0)
-        return float(np.mean(first[both] != now[both])) if both.any() else None
-
-    @property
-    def progress_(self) -> dict[str, Any]:
-        """How far the phase has come, and the drift: everybody may know. It does not move with the no-quorums.
-
-        >>> hasattr(EverlastingClassifier(), "progress_")
-        False
-        """
-        return {
-            "phase": self._number,
-            "seats": self._size,
-            "seats_taken": self._seats.taken,
-            "closed": self._phase.closed,
-            "probe": 0 if self._probe is None else len(self._probe),
-            "drift": self.drift_,
-        }
-
-    @property
-    def claim_(self) -> str:
-        """The guarantees, in one sentence each.
-
-        >>> hasattr(EverlastingClassifier(), "claim_")
-        False
-        """
-        unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        training = self.__dict__.get("account_") or self.terms_.training
-        queries, pool = self.terms_.queries, self.terms_.pool
-        text = (
-            f"all answers are ({training.epsilon:g}, {training.delta:g})-differentially private under replacement of "
-            f"{unit}. All answers but its own are ({queries.epsilon:g}, {queries.delta:g})-differentially private "
-            "under replacement of one query."
-        )
-        if pool is not None:
-            text += f" For one point of the pool all answers are ({pool.epsilon:g}, {pool.delta:g})-so."
-        return text if self.declared_ else f"{text} The label set was read from y and counts as public."
 
     def checked(self, X: Any) -> Any:
         """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked.

@@ -119,9 +119,14 @@ def save(
         ledger = Ledger.create(folder / "ledger.sqlite", budget, fingerprint=digest_of(text))
         session = EverlastingSession(classifier, folder, ledger)
         classifier._phase.end()  # from here on nothing is answered in memory, whatever happens next
-        session.begin()
         classifier.session_ = session
-    write_new(folder / "manifest.json", text, synced=True)  # last: a folder without it is no model
+        session.begin()
+    try:
+        write_new(folder / "manifest.json", text, synced=True)  # last: a folder without it is no model
+    except OSError as error:
+        raise InvalidInput(
+            f"{folder} cannot be written: {error.strerror}; it is no model, and none can load it"
+        ) from None
     return folder
 
 

@@ -26,9 +26,8 @@ class Seats:
     >>> seats.take(np.array([[1.0], [2.0]]), np.array([1, -1]))
     >>> seats, seats.taken, seats.left
     (<sealed seats>, 2, 1)
-    >>> X, labels = seats.empty()
-    >>> labels, seats.taken
-    (array([ 1, -1]), 0)
+    >>> seats.since(0)[1]
+    array([ 1, -1])
     """
 
     __slots__ = ("_labels", "_points", "_seats", "_taken")
@@ -66,7 +65,7 @@ class Seats:
         self._taken += len(labels)
 
     def since(self, taken: int) -> tuple[Any, Integers]:
-        """Return points and labels of the arrivals after the first `taken`: for the owner's files.
+        """Return points and labels, by seat, of the arrivals after the first `taken`.
 
         >>> seats = Seats(3)
         >>> seats.take(np.array([[1.0], [2.0]]), np.array([1, -1]))
@@ -83,16 +82,6 @@ class Seats:
             parts.append(take_rows(X, slice(max(0, taken - end), None)))
             labels.append(known[max(0, taken - end) :])
         return join_rows(parts[::-1]), np.concatenate([np.empty(0, dtype=np.int64), *labels[::-1]])
-
-    def empty(self) -> tuple[Any, Integers]:
-        """Return points and labels by seat, and forget them.
-
-        >>> Seats(3).empty()[1]
-        array([], dtype=int64)
-        """
-        X, labels = join_rows(self._points), np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
-        self._points, self._labels, self._taken = [], [], 0
-        return X, labels
 
     def __repr__(self) -> str:
         return "<sealed seats>"

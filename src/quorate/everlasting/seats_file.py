@@ -108,12 +108,12 @@ class SeatsFile:
         >>> SeatsFile(Path("no file"), features=1, sealer=lambda: hmac.new(b"k", b"", "md5")).read(1, "")
         Traceback (most recent call last):
         ...
-        quorate.errors.InvalidInput: no file is missing from the model
+        quorate.errors.LedgerRefused: no file is missing from the model
         """
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise InvalidInput(f"{self.path} is missing from the model") from None
+            raise LedgerRefused(f"{self.path} is missing from the model") from None
         except OSError as error:
             raise InvalidInput(f"{self.path} cannot be opened: {error.strerror}") from None
         try:

@@ -7,12 +7,12 @@ a crash, or an error, the state is read from the disk again, as it was before. A
 next phase in the same transaction. Proof: PROOF.md, steps 18 to 20.
 """
 
-import fcntl
 import os
 import secrets
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.everlasting.classifier import EverlastingClassifier
+from quorate.everlasting.folder import LOCK, hold, sync
 from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats
 from quorate.everlasting.seats_file import SeatsFile
@@ -40,7 +41,6 @@ __all__ = ["EverlastingSession", "Feed"]
 
 _BLOCK = 2**16  # rows of a batch in one transaction
 _NAME = "phase-"  # begins the names of all files of a phase
-_LOCK = "phase.lock"
 _NOT_TEACHERS = ("labelled.npz", "probed.npz")  # among the files of a phase
 
 
@@ -71,7 +71,7 @@ class EverlastingSession:
         self.ledger, self.process = ledger, process_identity()
         self.classifier, self._folder, self._trusted = classifier, Path(folder), trusted
         self._lock = threading.Lock()
-        self._let_go = weakref.finalize(self, os.close, _hold(self._folder))
+        self._let_go = weakref.finalize(self, os.close, hold(self._folder))
         self._kept: KeptPhase | None = None  # None: what is in memory is not what is kept
         self._file: SeatsFile | None = None
         self.progress: dict[str, Any] = {}  # of what is kept: everybody may know, and nobody sees what is undone
@@ -102,11 +102,14 @@ class EverlastingSession:
         >>> EverlastingSession.ask_all.__name__
         'ask_all'
         """
-        asked = [Asked(one.caller, [b""] * len(one.X), one.id, self._sealed(one.body)) for one in requests]
+        asked = [Asked(one.caller, [b""] * len(one.X), one.id, self._sealed(one)) for one in requests]
         firsts = firsts_of(asked)
         alone = [place for place, first in enumerate(firsts) if place == first]
         with self._lock:
-            self._ready()
+            try:
+                self._ready()
+            except InvalidInput as error:  # of the owner's files, not of what is asked
+                raise LedgerRefused(str(error)) from None
             results = dict(zip(alone, self.ledger.admit([asked[place] for place in alone]), strict=True))
             waiting = [place for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None]
             if waiting:
@@ -121,6 +124,7 @@ class EverlastingSession:
         'tend'
         """
         with self._lock:
+            check_process("this classifier", self.process)
             if self._let_go.alive and self._kept is not None and self._kept.taken == self._kept.seats:
                 self._answered([], [])
 
@@ -154,25 +158,31 @@ class EverlastingSession:
         """
         return self.classifier.refresh == "pool"
 
-    def _sealed(self, body: bytes) -> bytes:
+    def _sealed(self, request: Request) -> bytes:
         """Return a digest of a request as the ledger may keep it: without the ledger's key it tells nothing."""
         made = self.ledger.sealer()
-        made.update(b"request" + body)
+        made.update((b"feed" if isinstance(request, Feed) else b"request") + request.body)
         return made.digest()
 
     def _answered(self, requests: Sequence[Request], asked: Sequence[Asked]) -> list[Outcome]:
         """Let requests arrive, and keep what became of them; if anything fails, nothing has happened."""
-        try:
+        with self._undone():
             outcomes = self._arrived(requests)
             self._keep(asked, outcomes)
             self.progress = self.classifier.progress_
+        return outcomes
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Where anything fails here, go on from the disk: memory has gone on, and the disk has not, or nobody knows."""
+        try:
+            yield
         except OSError as error:
             self._kept = None
             raise LedgerRefused(f"{self._folder} cannot be written: {error.strerror}; nothing is answered") from None
         except BaseException:
-            self._kept = None  # memory has gone on, and the disk has not, or nobody knows
+            self._kept = None
             raise
-        return outcomes
 
     def _arrived(self, requests: Sequence[Request]) -> list[Outcome]:
         classifier = self.classifier
@@ -196,7 +206,7 @@ class EverlastingSession:
         >>> EverlastingSession.begin.__name__
         'begin'
         """
-        with self._lock:
+        with self._lock, self._undone():
             self._open(None, [], [])
             self._ready()
 
@@ -230,7 +240,7 @@ class EverlastingSession:
             write_new(self._folder / f"{made}.{name}", content, synced=True)
         file = self._seats_file(f"{made}.seats", new=True)
         file.append(*self._rows(0))
-        _sync(self._folder)
+        sync(self._folder)
         after = KeptPhase(
             number=classifier._number,
             seats=classifier._size,
@@ -264,7 +274,7 @@ class EverlastingSession:
         >>> EverlastingSession.reopen.__name__
         'reopen'
         """
-        with self._lock:
+        with self._lock, self._undone():
             found = self.ledger.phase()
             if found is None or found[0].number != 1 or self.classifier.terms_.boost is not None:
                 raise InvalidInput(
@@ -274,12 +284,13 @@ class EverlastingSession:
             kept, classifier, terms = found[0], self.classifier, self.classifier.terms_
             try:
                 self._restore(*found)
-            except QuorateError:
+            except LedgerRefused:  # what is wrong otherwise can be put right
                 pass
             else:
                 raise InvalidInput("nothing is lost: the phase goes on as it is")
             contents = self._contents(kept)
-            ensemble = ensemble_from({name: contents[name] for name in contents if name not in _NOT_TEACHERS})
+            teachers = {name: contents[name] for name in contents if name not in _NOT_TEACHERS}
+            ensemble = ensemble_from(teachers, self._trusted)
             budget = self.ledger.budget()
             budget.spend(terms.first.run_cost(budget.order))  # on the disk before anything is drawn
             run = terms.first.open(terms.budget(1))
@@ -307,7 +318,10 @@ class EverlastingSession:
             found = self.ledger.phase()
             if found is None:
                 raise LedgerRefused("the ledger of this model holds no phase: its first one was never opened")
-            self._restore(*found)
+            try:
+                self._restore(*found)
+            except OSError as error:
+                raise LedgerRefused(f"{self._folder} cannot be read: {error.strerror}; nothing is answered") from None
 
     def _restore(self, kept: KeptPhase, noises: tuple[int, int]) -> None:
         """Go on with the phase that the ledger holds: same teachers, same secret noises, same seats, same count."""
@@ -345,7 +359,7 @@ class EverlastingSession:
 
     def _clean(self, kept: KeptPhase) -> None:
         """Remove the files of every phase but this: the points of earlier ones have taught, and are not kept."""
-        named = {*kept.files, kept.seated, _LOCK}
+        named = {*kept.files, kept.seated, LOCK}
         for path in self._folder.glob(f"{_NAME}*"):
             if path.name in named:
                 continue
@@ -353,33 +367,8 @@ class EverlastingSession:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise LedgerRefused(f"{path} is of an earlier phase and cannot be removed: {error.strerror}") from None
-        _sync(self._folder)
+        sync(self._folder)
 
 
 def _numbers(X: Any) -> Any:
     return np.asarray(X, dtype=np.float64)
-
-
-def _hold(folder: Path) -> int:
-    """Return the open lock file of a model that no other process has open. It is let go when it is closed."""
-    try:
-        file = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InvalidInput(f"{folder} cannot be locked: {error.strerror}") from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        raise InvalidInput(
-            f"{folder} is open elsewhere, and an everlasting model is asked by one process at a time; ask its server, "
-            "or stop it first"
-        ) from None
-    return file
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

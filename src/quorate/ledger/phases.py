@@ -55,12 +55,13 @@ def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Seq
     'take_over_phase'
     """
     _open(change, phase, noises)
-    _arrive(change, phase, digest_rows([]))
+    if not phase.lost:  # one that is lost stays so, and nobody arrives in it
+        _arrive(change, phase, digest_rows([]))
     forget_requests(change, forgotten)
 
 
 def _open(change: Change, phase: Phase, noises: Noises) -> None:
-    names = ("number", "seats", "noise", "files", "seated", "points")
+    names = ("number", "seats", "noise", "files", "seated", "points", "lost")
     body = {name: value for name, value in asdict(phase).items() if name in names}
     change.append("phase", body | {"files": dict(phase.files)})
     change.statements.run_many(

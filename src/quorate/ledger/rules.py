@@ -328,7 +328,7 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
 
 
 def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Open a phase: a later one, or the same once more, which is paid for by itself."""
+    """Open a phase: a later one, or the same once more, which is paid for by itself; or a lost one of another place."""
     made = Phase(
         number=int(body["number"]),
         seats=int(body["seats"]),
@@ -336,6 +336,7 @@ def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
         files={str(name): str(digest) for name, digest in body["files"].items()},
         seated=str(body["seated"]),
         points=str(body["points"]),
+        lost=bool(body.get("lost", False)),
     )
     if made.number < (1 if state.phase is None else state.phase.number) or made.seats < 1:
         raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")

@@ -7,6 +7,7 @@ What is asked has a number of its own: a query of the cover or of the workload. 
 answers, or one of them without another that lies within it, or nothing at all (`NOTHING`).
 """
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.concepts import Concept, Hypothesis
+from quorate.concepts import Concept, Finite, Hypothesis
 from quorate.concepts.points import Points, check_points
 from quorate.ensemble.ballots import Ballots
 from quorate.errors import InvalidInput
@@ -76,6 +77,10 @@ class Domain(Protocol):
     queries: Queries
 
     @abstractmethod
+    def identity(self) -> bytes:
+        """Return what tells this domain from any other: public things alone."""
+
+    @abstractmethod
     def seal(self, private: Any) -> tuple[SealedCounts, int]:
         """Return the private records by their cells, sealed, and how many there are, which is public."""
 
@@ -124,6 +129,17 @@ class CoverDomain:
         self.public_points: Points = check_points(public, features=concept.features, name="public")
         self.cover = make_cover(concept, self.public_points)
         self.queries: Queries = self.cover.queries
+
+    def identity(self) -> bytes:
+        """Return the class and the public points. Members of a finite list are told apart by their number alone.
+
+        >>> from quorate.concepts import Thresholds
+        >>> CoverDomain(Thresholds(), [1.0]).identity() == CoverDomain(Thresholds(), [2.0]).identity()
+        False
+        """
+        concept = self.concept
+        name = f"Finite of {len(concept.members)}" if isinstance(concept, Finite) else repr(concept)
+        return name.encode() + self.public_points.tobytes()
 
     def seal(self, private: Any) -> tuple[SealedCounts, int]:
         """Return how many private points lie in each cell, sealed.
@@ -230,6 +246,17 @@ class TableDomain:
         if public is not None:
             counted = bound.count(public)
             self._public = counted if isinstance(counted, Rows) else counted.astype(np.float64)
+
+    def identity(self) -> bytes:
+        """Return the workload, its columns and the public records.
+
+        >>> bound = Workload.marginals(1).bind(columns={"sex": ["f", "m"]})
+        >>> TableDomain(bound, {"sex": ["f"]}).identity() == TableDomain(bound, {"sex": ["m"]}).identity()
+        False
+        """
+        known = self._public
+        public = b"" if known is None else known.codes.tobytes() if isinstance(known, Rows) else known.tobytes()
+        return json.dumps(self.bound.to_dict(), sort_keys=True).encode() + public
 
     def remember(self, public: Floats | Rows) -> None:
         """Take public records that were counted before: for a release that is read from a file.

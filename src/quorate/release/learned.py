@@ -13,7 +13,7 @@ __all__ = ["LearnedWeights"]
 
 _REPLAYED, _SCALED = 200, 800  # corrections gone through again after each new one, and how often all of them at most
 _EXTREME = 1e-12
-_KEPT = 512  # masks
+_KEPT = 2**26  # bytes of masks
 
 
 class LearnedWeights:
@@ -77,12 +77,12 @@ class LearnedWeights:
         return abs(wanted - now)
 
     def _cells(self, number: int, without: int) -> NDArray[np.bool_]:
-        """Return the mask of a query's cells or rows; a few hundred masks are kept."""
+        """Return the mask of a query's cells or rows; some masks are kept."""
         found = self._members.get((number, without))
         if found is None:
             found = self.mask(self.queries, number, without, self.support)
             self._members[number, without] = found
-            if len(self._members) > _KEPT:
+            if len(self._members) * len(self.weights) > _KEPT and len(self._members) > 1:
                 del self._members[next(iter(self._members))]
         return found
 

@@ -40,6 +40,7 @@ Query = tuple[int, int]  # an engine's query, and the one within it that does no
 _BLEND = 0.1  # of alpha: the share of the uniform histogram in the start
 _WITHIN = 3.2905  # scales that hold 99.9% of a Gaussian
 _LEASE = 4  # crossings whose price is taken out of a ledger at a time: a crash loses no more
+_LEDGER_FILE = "ledger.sqlite"
 _CALLER = "online"  # under which a ledger keeps what was measured
 
 
@@ -74,11 +75,11 @@ class OnlineRelease(BaseEstimator):
     columns
         What is declared about the columns of a table, as for `QueryRelease`.
     ledger
-        A file to keep the budget in, the run's secret noise and what was measured, so that it goes on after a restart
+        A folder to keep the budget in, the run's secret noise and what was measured, so that it goes on after a restart
         with the same records. It is the owner's, and secret. Without it, all is kept in memory.
 
-    After `fit`: `payable_` says how many paid answers the budget allows, `opening_epsilon_` what a run costs in which
-    every proposal stands, `paid_` how many were paid for, `model_` what was learned, `budget_`, `claim_`.
+    After `fit`: `payable_` says how many paid answers the budget allows, `opening_epsilon_` what the opening costs by
+    itself (PROOF.md, step 6), `paid_` how many answers were paid for, `model_` what was learned, `budget_`, `claim_`.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -111,6 +112,8 @@ class OnlineRelease(BaseEstimator):
         """
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         alpha = check_rate("alpha", self.alpha)
+        if self.ledger is not None:
+            _check_folder(Path(self.ledger))
         domain = make_domain(self.subject, public, self.columns)
         start = domain.public()
         if start is None:
@@ -199,11 +202,10 @@ class OnlineRelease(BaseEstimator):
         if self.ledger is None:
             self._run = self._mechanism.open(budget)
             return
-        path, fingerprint = Path(self.ledger), self._fingerprint()
-        known = path.exists()
+        path, fingerprint = Path(self.ledger) / _LEDGER_FILE, self._fingerprint()
         self._kept = (
             Ledger.open(path, fingerprint=fingerprint)
-            if known
+            if path.exists()
             else Ledger.create(path, budget, fingerprint=fingerprint)
         )
         self.budget_ = self._kept.budget(lease=_LEASE)
@@ -278,6 +280,16 @@ class OnlineRelease(BaseEstimator):
         """Return what tells this release from another, made of public things alone."""
         public = repr((self.epsilon, self.delta, self.alpha, self.records_, self.domain_.queries.count)).encode()
         return hashlib.sha256(public + self.model_.weights.tobytes()).hexdigest()
+
+
+def _check_folder(folder: Path) -> None:
+    """Make the folder of a ledger, for its owner's eyes alone; refuse one that holds something else."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _LEDGER_FILE).exists():
+        raise InvalidInput(f"{folder} holds something else than the ledger of a release; name a new or empty folder")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be the folder of a ledger: {error.strerror}") from None
 
 
 def _keys(place: int) -> list[bytes]:

@@ -250,10 +250,11 @@ class QueryRelease(BaseEstimator):
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
         errors, count = self.released_.errors, self.domain_.queries.count
-        largest = self.released_.details.get("deviation") if errors is None else float(errors.max())
-        if largest is None:
+        if not self.has_error_bars:
             return min(1.0, 2 * self.expected_error_)
-        projected = 2 if isinstance(self.domain_.queries, Marginals) else 1  # onto the simplex: PROOF.md, step 5
+        largest = self.released_.details["deviation"] if errors is None else float(errors.max())
+        fitted = self.released_.answers is None or isinstance(self.domain_.queries, Marginals)
+        projected = 2 if fitted else 1  # onto the simplex: PROOF.md, step 5
         return min(1.0, projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
 
     @property
@@ -265,7 +266,8 @@ class QueryRelease(BaseEstimator):
         True
         """
         check_is_fitted(self, "released_")
-        return self.released_.errors is not None or "deviation" in self.released_.details
+        measured = self.engine_ == "prefix" and "deviation" in self.released_.details  # everything, and not only some
+        return self.released_.errors is not None or measured
 
     def save(self, folder: str | Path) -> Path:
         """Write the release into a new folder; `load` reads it. It holds nothing private.

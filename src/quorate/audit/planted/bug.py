@@ -47,7 +47,7 @@ class PlantedBug:
         """Attack the broken twin. Where the attack is no game, `plays` and `seed` do not matter.
 
         >>> from quorate.audit.planted import PLANTED
-        >>> next(bug for bug in PLANTED if bug.name == "exponential_without_half").catch().found
+        >>> next(bug for bug in PLANTED if bug.name == "exception_on_tie").catch().found
         True
         """
         return self.attack(self.broken(), plays, seed)
@@ -56,7 +56,7 @@ class PlantedBug:
         """Attack the sound twin in the same way.
 
         >>> from quorate.audit.planted import PLANTED
-        >>> next(bug for bug in PLANTED if bug.name == "exponential_without_half").clear().found
+        >>> next(bug for bug in PLANTED if bug.name == "exception_on_tie").clear().found
         False
         """
         return self.attack(self.sound(), plays, seed)

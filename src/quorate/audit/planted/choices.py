@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.audit.claims import DeltaClaim
-from quorate.audit.enumeration import Outcomes
-from quorate.audit.planted.attacks import judge, search
+from quorate.audit.choices import audit_choice
+from quorate.audit.planted.attacks import CONFIDENCE, search
 from quorate.audit.planted.bug import Caught, PlantedBug
-from quorate.audit.releases import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
 from quorate.mechanisms.noisy_max.mechanism import draw_winners
@@ -29,6 +27,8 @@ __all__ = [
     "attack_choice",
     "attack_exceptions",
 ]
+
+_CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and so many are enough
 
 
 class WeightsOfWholeEpsilon(SoftMajority):
@@ -107,23 +107,18 @@ class RaisesOnTie(NoisyMax):
         return super()._labels(counts, noise)
 
 
-def attack_choice(choice: ExponentialChoice) -> Caught:
-    """Enumerate a choice among three candidates whose mistakes one unit moves by 1 in opposite directions.
+def attack_choice(choice: ExponentialChoice, plays: int, seed: int) -> Caught:
+    """Let the code choose between two candidates, of which one unit takes a mistake from one and gives it to the other.
 
-    >>> attack_choice(ExponentialChoice(epsilon=1.0)).found
+    >>> attack_choice(ExponentialChoice(epsilon=1.0), 1000, 0).found
     False
     """
-    mistakes = [np.array(one) for one in itertools.product(range(5), repeat=3)]
-    pairs = [(one, one + move) for one in mistakes for move in (np.array([1, -1, -1]), np.array([-1, 1, 0]))]
-    laws = [(_law(choice, one), _law(choice, other)) for one, other in pairs if (other >= 0).all()]
-    outcomes = [Outcomes([(0,), (1,), (2,)], first, first, second) for first, second in laws]
-    return judge(outcomes, [DeltaClaim(epsilon=choice.epsilon_per_choice, limit=0.0)])
-
-
-def _law(choice: ExponentialChoice, mistakes: NDArray[np.int64]) -> Floats:
-    weights = np.exp(-float(choice.rate) * mistakes)
-    law: Floats = weights / weights.sum()
-    return law
+    verdict = audit_choice(choice, plays=min(plays, _CHOICES), confidence=CONFIDENCE, seed=seed)
+    evidence = (
+        f"{verdict.attack}: epsilon is at least {verdict.lower_bound:.3f}, and {verdict.claim[0]:.3f} is claimed "
+        f"({verdict.plays} plays, confidence 1 - 1e-9)"
+    )
+    return Caught("black-box game", evidence, found=verdict.lower_bound > verdict.claim[0])
 
 
 def attack_exceptions(mechanism: NoisyMax) -> Caught:
@@ -153,10 +148,10 @@ CHOICES = (
     PlantedBug(
         "exponential_without_half",
         "the exponential mechanism without its factor 1/2",
-        "enumeration",
+        "game",
         lambda: ChoiceWithoutHalf(epsilon=1.0),
         lambda: ExponentialChoice(epsilon=1.0),
-        lambda target, plays, seed: attack_choice(target),
+        attack_choice,
     ),
     PlantedBug(
         "weights_of_whole_epsilon",

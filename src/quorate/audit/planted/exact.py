@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,21 @@ _WORDS = 2**64
 Law = tuple[NDArray[Any], Floats]  # values, and their probabilities
 
 
+class _Asked(NamedTuple):
+    kind: str
+    scale: float
+    size: int
+    scores: tuple[int, ...] = ()  # of a choice
+
+
 class _Probe:
     """Gives zeros, and notes which laws were asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, float, int]] = []
+        self.asked: list[_Asked] = []
 
     def _note(self, kind: str, scale: float, size: int) -> NDArray[np.int64]:
-        self.asked.append((kind, scale, size))
+        self.asked.append(_Asked(kind, scale, size))
         return np.zeros(size, dtype=np.int64)
 
     def laplace(self, scale: float, size: int) -> NDArray[np.int64]:
@@ -48,7 +55,7 @@ class _Probe:
         return self._note("words", 0.0, size).astype(np.uint64)
 
     def choice(self, scores: Sequence[int], scale: float) -> int:
-        self.asked.append(("choice", scale, 1))
+        self.asked.append(_Asked("choice", scale, 1, tuple(scores)))
         return 0
 
 
@@ -108,8 +115,9 @@ def _run_law(mechanism: ThresholdMechanism, classes: int) -> Release:
     written = release_of(mechanism, classes=classes)
     covered_law = law
     if probe.asked:
-        kind, scale, _ = probe.asked[0]
-        hidden, law = _noise_law(kind, scale, reach=_hidden_reach(kind, scale))
+        kind, scale = probe.asked[0][:2]
+        drawn, law = _noise_law(kind, scale, reach=_hidden_reach(kind, scale))
+        hidden = np.array([mechanism._threshold_noise(_Grid([np.array([value])], [1])) for value in drawn])
         covered_law = np.where(written.covered_law > 0, law, 0.0)
 
     @functools.cache
@@ -167,16 +175,16 @@ def _laws(mechanism: Any, votes: Votes, hidden: Sequence[int]) -> tuple[list[Law
         mechanism._labels(one, probe)
     laws: list[Law] = []
     far = max(abs(value) for value in hidden) + mechanism.teachers + int(getattr(mechanism, "margin", 0))
-    for kind, scale, size in probe.asked:
+    for kind, scale, size, scores in probe.asked:
         if kind == "words":
             law = _word_law(mechanism)
         elif kind == "choice":
-            law = _choice_law(votes, scale)
+            law = _choice_law(scores, scale)
         else:
             reach = math.ceil((45 if kind == "laplace" else 38) * scale) + (far if len(hidden) > 1 else 1)
             law = _noise_law(kind, scale, reach=reach)
         laws += [law] * size
-    return laws, [size for _, _, size in probe.asked]
+    return laws, [one.size for one in probe.asked]
 
 
 def _noise_law(kind: str, scale: float, *, reach: int) -> Law:
@@ -194,6 +202,6 @@ def _word_law(mechanism: Any) -> Law:
     return np.array(ends, dtype=np.uint64), np.array(shares)
 
 
-def _choice_law(votes: Votes, scale: float) -> Law:
-    weights = np.exp((np.array(votes) - max(votes)) / scale)
-    return np.arange(len(votes)), weights / weights.sum()
+def _choice_law(scores: Sequence[int], scale: float) -> Law:
+    weights = np.exp((np.array(scores) - max(scores)) / scale)
+    return np.arange(len(scores)), weights / weights.sum()

@@ -28,7 +28,7 @@ def gaussian_delta(epsilon: float, length: float) -> float:
     first, second = -epsilon / length + length / 2, -epsilon / length - length / 2
     if max(abs(first), abs(second)) > 100:  # too far out for the margin below: the tail alone is a bound
         return 1.0 if first > 0 else max(_below(max(first, -37.0)), 1e-300)
-    if epsilon > 700:
+    if epsilon > 700 or second < -37:  # no float holds exp, or holds the tail to a few digits only: leave it out
         return min(1.0, _below(first) * (1 + _MARGIN) + 1e-300)
     largest = _below(first)
     return min(1.0, largest - math.exp(epsilon) * _below(second) + _MARGIN * largest + 1e-300)

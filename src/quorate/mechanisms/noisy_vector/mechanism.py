@@ -67,16 +67,15 @@ class NoisyVector:
         """Return the NoisyVector of the smallest scales that may be released once, alone, within (epsilon, delta).
 
         `shares` says how the parts divide what they may tell (equally unless given): a part of share p has a squared
-        scale of its squared sensitivity over p. A `Budget` of the same epsilon and delta and slack=0.0 pays for it
-        with all that it has, if nothing was spent before.
+        scale of its squared sensitivity over p, and one that no unit moves takes nothing. A `Budget` of the same
+        epsilon and delta and slack=0.0 pays for it with all that it has, if nothing was spent before.
 
         >>> NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2, 2), shares=(0.8, 0.2)).scales
         (6.79..., 13.4...)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         squares = _squares(squared_sensitivities)
-        parts = _shares(shares, len(squares))
-        pairs = list(zip(squares, parts, strict=True))
+        pairs = list(zip(squares, _shares(shares, squares), strict=True))
         length = largest_length(epsilon=epsilon, delta=delta, entries=sum(squares))  # proof: step 3
         if length > 0:
             scales = [math.sqrt(square / share / length**2 + ROUNDING_VARIANCE) * _UP for square, share in pairs]
@@ -85,7 +84,7 @@ class NoisyVector:
         order = best_order(epsilon=epsilon, delta=delta)
         capacity = to_capacity(epsilon, delta=delta, order=order) - 2 / RENYI_QUANTA
         if capacity > 0:  # where the noise is small, less of it is needed by the one-order cost
-            scales = min(scales, _renyi_scales(pairs, order, capacity))
+            scales = min(scales, _renyi_scales(pairs, order, capacity), key=max)
         if max(scales) > 2.0**40:
             raise Infeasible(f"this takes noise of scale {max(scales):.3g}, above 2**40; raise epsilon or ask for less")
         return cls(squared_sensitivities=squares, scales=tuple(scales))
@@ -119,7 +118,7 @@ class NoisyVector:
         each = budget.remaining().renyi * check_positive("fraction", fraction) - 2 / RENYI_QUANTA
         if each <= 0:
             raise Infeasible("less than one quantum is left for this; open a budget with a larger epsilon")
-        pairs = list(zip(squares, _shares(shares, len(squares)), strict=True))
+        pairs = list(zip(squares, _shares(shares, squares), strict=True))
         return cls(squared_sensitivities=squares, scales=tuple(_renyi_scales(pairs, budget.order, each)))
 
     def renyi(self, order: float) -> float:
@@ -213,12 +212,13 @@ def _squares(given: Sequence[int]) -> tuple[int, ...]:
     return squares
 
 
-def _shares(given: Sequence[float] | None, parts: int) -> list[float]:
-    """Return the shares rounded so that they do not add up to more than 1."""
-    values = [1.0] * parts if given is None else [check_positive("share", share) for share in given]
-    if len(values) != parts:
-        raise InvalidInput(f"{parts} parts need as many shares, not {len(values)}")
-    total = math.fsum(values) * _UP
+def _shares(given: Sequence[float] | None, squares: Sequence[int]) -> list[float]:
+    """Return the shares rounded so that those of parts that a unit moves do not add up to more than 1."""
+    values = [1.0] * len(squares) if given is None else [check_positive("share", share) for share in given]
+    if len(values) != len(squares):
+        raise InvalidInput(f"{len(squares)} parts need as many shares, not {len(values)}")
+    moved = [value for value, square in zip(values, squares, strict=True) if square]
+    total = math.fsum(moved or values) * _UP
     return [value / total for value in values]
 
 

@@ -218,7 +218,8 @@ class _Table:
             self.place[line, vertices] = places
             self.through[line, vertices] = others
         found = self.place[np.isfinite(self.place)]
-        width = float(np.median(np.abs(found - np.median(found)))) if found.size else 0.0
+        with np.errstate(all="ignore"):
+            width = float(np.median(np.abs(found - np.median(found)))) if found.size else 0.0
         self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
 
 

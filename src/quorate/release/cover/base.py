@@ -1,5 +1,6 @@
 """What every cover can do."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Floats, Queries, Rows
 
-__all__ = ["LARGEST", "NOTHING", "Cover", "check_cells", "check_public"]
+__all__ = ["LARGEST", "NOTHING", "Cover", "check_cells", "check_public", "read_points"]
 
 NOTHING = -1  # the number of a query that no point fulfils; its answer is 0, exactly
 LARGEST = 20_000_000  # cells of a cover, at most: 160 MB for each list of numbers about them
@@ -55,7 +56,7 @@ class Cover(ABC):
         >>> make_cover(Intervals(), [1.0, 2.0]).locate([1.4, 1.5, float("inf")])
         array([0, 1, 2])
         """
-        points = check_points(records, features=self.concept.features, name="records")
+        points = read_points(records, features=self.concept.features)
         usable = self.concept.usable(points)
         cells = np.full(len(points), self._rest(), dtype=np.int64)
         cells[usable] = self._locate(points if usable.all() else points[usable])
@@ -154,6 +155,18 @@ class Cover(ABC):
         """Return the kinds of hypotheses that belong to the class."""
 
 
+def read_points(records: Any, *, features: int, name: str = "records") -> Points:
+    """Return records as points; in a column of objects what is no number is NaN, each value by itself.
+
+    >>> read_points([1.5, None], features=1).ravel()
+    array([1.5, nan])
+    """
+    given = np.asarray(records)
+    if given.dtype == object:
+        given = np.array([_number(value) for value in given.ravel()], dtype=np.float64).reshape(given.shape)
+    return check_points(given, features=features, name=name)
+
+
 def check_public(concept: Concept, public: Any) -> Points:
     """Return the public points of a class; rows with a missing, infinite or undeclared value are refused.
 
@@ -183,3 +196,10 @@ def check_cells(cells: int, what: str) -> None:
     """
     if cells > LARGEST:
         raise Infeasible(f"{what} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, int | float | np.number) else math.nan
+    except OverflowError:  # a whole number beyond all floats
+        return math.nan

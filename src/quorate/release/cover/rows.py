@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.concepts.points import Points, check_points
+from quorate.concepts.points import Points
 from quorate.errors import Infeasible
-from quorate.release.cover.base import Cover, Whole
+from quorate.release.cover.base import Cover, Whole, read_points
 from quorate.release.queries import Marginals, Rows
 
 __all__ = ["RowCover"]
@@ -33,7 +33,7 @@ class RowCover(Cover):
         >>> make_cover(Conjunctions([2, 3]), []).count([[1, 2], [7, 0]]).codes.tolist()
         [[1, 2], [2, 0]]
         """
-        points = check_points(records, features=self.concept.features, name="records")
+        points = read_points(records, features=self.concept.features)
         return Rows(self._codes(points), self.queries.sizes)
 
     def locate(self, records: Any) -> Whole:

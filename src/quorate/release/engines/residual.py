@@ -100,9 +100,10 @@ class ResidualEngine:
             return math.inf
         try:
             scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
+            variance = float(plan_marginals(queries).variances.max())
         except QuorateError:
             return math.inf
-        deviation = scale * math.sqrt(float(plan_marginals(queries).variances.max()))
+        deviation = scale * math.sqrt(variance)
         return min(1.0, expected_largest(deviation, queries.count) / records)
 
     def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:

@@ -30,9 +30,10 @@ from quorate.release.queries import Floats, Marginals, Queries, Rows
 
 __all__ = ["ReweightingEngine", "Verdict", "posterior_errors", "reweight"]
 
-_LADDER = 12  # halvings of the trust in the public data
+_LADDER = 16  # halvings of the trust in the public data
 _LARGE = 5.0  # deviations above which a cell is large: its noisy answer is more signal than noise
-_FALSE_ALARM = 1e-3  # of each of the two tests of public data that are good
+_HALF_STEP = math.sqrt(2.0)  # of the ladder: a mean square above it is nearer to the next strength than to this one
+_STANDS_OUT = 1e-3  # of the test whether a single cell stands out: it repairs, or refutes, so that it may err less
 _USELESS = 0.1  # share of the records outside the public support above which public data are not repaired
 
 
@@ -77,9 +78,10 @@ class ReweightingEngine:
             return math.inf
         try:
             scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
+            variances = plan_marginals(queries).variances
         except QuorateError:
             return math.inf
-        deviations = scale * np.sqrt(plan_marginals(queries).variances) / records
+        deviations = scale * np.sqrt(variances) / records
         errors = np.repeat(deviations, np.diff(queries.offsets))
         amount = float(public.weights.sum())
         after = posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
@@ -145,8 +147,9 @@ def _trust(records: int, amount: float) -> float:
 def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, records: int) -> Verdict:
     """Return weights on the public records that agree with what was measured, or refute the public data.
 
-    From the full trust in the public data down by halves, the first fit whose residuals on large cells are within noise
-    is taken. Where cells stand out that no public record has, the support is repaired first.
+    The trust in the public data is halved until large cells lie as near to them as it foresees, and then until no large
+    cell of the fit stands out from its noisy answer. Where cells stand out that no public record has, the support is
+    repaired first.
 
     >>> queries, public = Marginals((2,), [(0,)]), Rows([[0], [1]], sizes=(2,))
     >>> from quorate.privacy import Cost
@@ -162,7 +165,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
         return Verdict(None, None, 0.0, 0, missing, note)
-    limit = -float(ndtri(_FALSE_ALARM / (2 * queries.count)))
+    limit = _limit(queries.count)
     repaired_support, repaired = repair_support(queries, support, measured.answers, measured.errors, deviations=limit)
     if repaired:
         support = repaired_support
@@ -185,9 +188,12 @@ def _ladder(
     precisions = np.repeat(1.0 / np.array(measured.deviations) ** 2, sizes)
     # what is known exactly (a marginal of one cell) has no noise to be compared with
     large = (measured.errors > 0) & (measured.answers > _LARGE * measured.errors)
+    shares = queries.answers(support)
     start: Floats | None = None
     for step in range(_LADDER):
         strength = trust / 2.0**step
+        if not _foreseen(shares[large], measured.answers[large], measured.errors[large], strength):
+            continue
         weights, start = fit_entropy(
             lambda values: design @ values,
             lambda values: across @ values,
@@ -198,18 +204,29 @@ def _ladder(
             start=start,
         )
         differences = measured.answers - queries.answers(support.weighted(weights))
-        if _within_noise(differences[large] / measured.errors[large]):
+        residuals = differences[large] / measured.errors[large]
+        if not residuals.size or bool(np.abs(residuals).max() <= _limit(residuals.size)):
             return strength, weights
     return 0.0, None
 
 
-def _within_noise(residuals: Floats) -> bool:
-    """Return whether standardised residuals look like noise: neither their mean square nor the largest stands out."""
-    if not residuals.size:
+def _foreseen(shares: Floats, answers: Floats, errors: Floats, strength: float) -> bool:
+    """Return whether noisy answers lie as near to the public shares as a prior of this strength foresees.
+
+    A share p of the public records differs from the private one by a variance of p (1 - p) over the strength, and from
+    the noisy one by that of the noise more.
+    """
+    if not shares.size:
         return True
-    spread = -float(ndtri(_FALSE_ALARM)) * math.sqrt(2.0 / residuals.size)
-    limit = -float(ndtri(_FALSE_ALARM / (2 * residuals.size)))
-    return bool(np.mean(residuals**2) <= 1.0 + spread and np.abs(residuals).max() <= limit)
+    bounded = np.clip(shares, 1e-9, 1.0 - 1e-9)
+    foreseen = errors**2 + bounded * (1.0 - bounded) / strength
+    spread = 3.0 * math.sqrt(2.0 / shares.size)
+    return bool(np.mean((answers - shares) ** 2 / foreseen) <= _HALF_STEP + spread)
+
+
+def _limit(count: int) -> float:
+    """Return what the largest of so many standardised errors hardly ever exceeds."""
+    return -float(ndtri(_STANDS_OUT / (2 * count)))
 
 
 def _design(sizes: tuple[int, ...], measured: MeasuredMarginals, support: Rows) -> sparse.csr_array:

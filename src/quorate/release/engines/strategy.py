@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy import sparse
 
+from quorate.errors import Infeasible
 from quorate.release.engines.entropy import descend
 from quorate.release.queries import Floats, Marginals
 
@@ -63,6 +64,8 @@ def plan_marginals(queries: Marginals) -> MarginalStrategy:
 @lru_cache(maxsize=32)  # a prediction and the run that follows it ask for the same
 def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrategy:
     known = sorted({part for clique in wanted for part in subsets(clique)}, key=lambda clique: (len(clique), clique))
+    if not known:
+        raise Infeasible("marginals of no column are known without a measurement; choose engine='plain'")
     place = {clique: number for number, clique in enumerate(known)}
     precision = _precisions(sizes, known, place)
     variance = _variances(sizes, wanted, place)

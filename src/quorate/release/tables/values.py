@@ -6,7 +6,7 @@ and what cannot be read counts as missing.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -41,10 +41,7 @@ def read_columns(table: Any, names: Sequence[str], *, whose: str = "the table") 
         return _checked({name: _column(name, table[name], whose) for name in _present(table, names, whose)}, whose)
     if hasattr(table, "iloc"):  # a pandas frame, whose columns of objects Arrow would refuse by their values
         return _checked(
-            {
-                name: _column(name, table[name].to_numpy(), whose) if _is_plain(table[name]) else pa.array(table[name])
-                for name in _present(list(table.columns), names, whose)
-            },
+            {name: _series(name, table[name], whose) for name in _present(list(table.columns), names, whose)},
             whose,
         )
     given = as_table(table)
@@ -61,7 +58,7 @@ def read_texts(column: pa.Array, known: Sequence[str]) -> NDArray[np.int64]:
     """
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         column = _written(read_numbers(column))
-    written = texts(column, missing=set(MISSING_TEXTS) - set(known))
+    written = _texts(column, missing=set(MISSING_TEXTS) - set(known))
     places = pc.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
     return np.asarray(pc.fill_null(places, len(known)).to_numpy(zero_copy_only=False), dtype=np.int64)
 
@@ -73,7 +70,7 @@ def read_numbers(column: pa.Array) -> NDArray[np.float64]:
     array([ 1.5,  nan,  nan, -inf])
     """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        coded = texts(column).dictionary_encode()
+        coded = _texts(column).dictionary_encode()
         each = np.array([*(_number(text) for text in coded.dictionary.to_pylist()), np.nan])
         places = pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(each[places])
@@ -97,24 +94,60 @@ def _written(values: NDArray[np.float64]) -> pa.Array:
     return each.take(pa.array(places.ravel()))
 
 
-def _is_plain(series: Any) -> bool:
+def _texts(column: pa.Array, missing: Iterable[str] = ()) -> pa.Array:
+    """Return values as texts; bytes that are no text, which a file may hold, are missing."""
+    try:
+        return texts(column, missing=missing)
+    except pa.ArrowInvalid:
+        plain = [_decoded(value) for value in column.cast(pa.large_binary()).to_pylist()]
+        return texts(pa.array(plain, type=pa.large_string()), missing=missing)
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _series(name: str, series: Any, whose: str) -> pa.Array:
+    """Return a column of a pandas frame."""
     if getattr(series, "ndim", 1) != 1:
         raise InvalidInput(f"column names must differ: {series.columns[0]!r} stands twice")
-    return series.dtype == object or series.dtype.kind in "fiub"
+    if series.dtype == object or series.dtype.kind in "fiub":
+        return _column(name, series.to_numpy(), whose)
+    try:
+        return pa.array(series)
+    except (pa.ArrowException, TypeError, ValueError):  # one value that Arrow refuses, and its text would say which
+        return _column(name, series.astype(object).to_numpy(), whose)
 
 
 def _column(name: str, values: Any, whose: str) -> pa.Array:
     """Return values in the one type that Arrow has for them; objects of several types become texts, one by one."""
-    array = np.asarray(values)
+    is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    array = _listed(values) if is_list else np.asarray(values)
     if array.ndim != 1:
         raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected")
     if array.dtype.kind in "fiub":
         return pa.array(array.astype(np.float64) if array.dtype.itemsize > 8 else array)
-    if isinstance(values, np.ndarray) and array.dtype.kind not in "OUS":
+    if array.dtype.kind not in "OUS":
         raise InvalidInput(
             f"{whose}, column {name!r}: values must be numbers, texts or truth values, not {array.dtype}"
         )
-    return pa.array([_text(value) for value in np.asarray(values, dtype=object)], type=pa.large_string())
+    return pa.array([_text(value) for value in array.astype(object)], type=pa.large_string())
+
+
+def _listed(values: Sequence[Any]) -> NDArray[Any]:
+    """Return a list as an array: numbers where all are of one type, else objects.
+
+    Left to itself numpy would look for one type for all: then a 2 in it would turn every True into 1.
+    """
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1 and kinds <= {bool, int, float}:
+        plain = np.array(values)
+        if plain.dtype.kind in ("f" if kinds == {float} else "iub"):  # whole numbers may be too large for one type
+            return plain
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def _text(value: Any) -> str | None:
@@ -123,7 +156,8 @@ def _text(value: Any) -> str | None:
     try:
         plain = value.item() if isinstance(value, np.generic) else value
         plain = float(plain) if isinstance(plain, Decimal) else plain
-        return canonical_text(plain) if isinstance(plain, str | int | float) else None
+        text = canonical_text(plain) if isinstance(plain, str | int | float) else None
+        return text if text is None or text.isascii() or text.encode("utf-8") else None  # half a surrogate pair raises
     except (ArithmeticError, TypeError, ValueError):
         return None
 
