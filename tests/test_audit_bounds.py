@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from quorate.audit import epsilon_lower_bound, score_lower_bound
-from quorate.audit.bounds import expected_lower_bound, proportion_at_least, proportion_at_most
+from quorate.audit.bounds import _cuts, _parts, expected_lower_bound, proportion_at_least, proportion_at_most
 from quorate.audit.outcomes import encode
 from quorate.errors import InvalidInput
 from quorate.simulation import SeededNoise
@@ -33,6 +33,30 @@ def test_the_confidence_is_honest_on_a_tight_claim(splits):
         for seed in range(400)
     )
     assert passed <= int(stats.binom.isf(1e-9, 400, 0.1))
+
+
+def test_plays_that_count_have_no_part_in_the_choice():
+    """Where the plays that count have changed worlds, the event that was chosen on the others shows nothing."""
+    coin = np.random.default_rng(3)
+    first, second = (coin.random(4000) < share for share in (0.7, 0.2))
+    chosen, counted = _parts(np.arange(4000), 0)
+    assert sorted([*chosen, *counted]) == list(range(4000))
+    assert epsilon_lower_bound(first, second, delta=0.0, confidence=0.99).epsilon > 1
+    first[counted], second[counted] = second[counted], first[counted].copy()
+    assert epsilon_lower_bound(first, second, delta=0.0, confidence=0.99).epsilon == 0
+
+
+def test_events_are_cut_at_what_the_plays_that_choose_have_seen():
+    assert _cuts(np.array([0, 3, 3, 3, 4]), np.array([0, 0, 2, 2, 2])).tolist() == [1, 2, 4]
+
+
+@pytest.mark.parametrize(("splits", "delta"), [(1, 0.0), (1, 0.1), (4, 0.0)])
+def test_the_bound_is_that_of_two_intervals_on_three_quarters_of_the_plays(splits, delta):
+    """All ones and all zeros: P(all of 3000) and P(none of 3000) are at the error that each interval has."""
+    worlds = np.ones(4000, dtype=int), np.zeros(4000, dtype=int)
+    found = epsilon_lower_bound(*worlds, delta=delta, confidence=0.99, splits=splits).epsilon
+    least = (0.01 / 2 / splits) ** (1 / 3000)
+    assert found == pytest.approx(np.log((least - delta) / (1 - least)), rel=1e-6)
 
 
 def test_real_valued_scores_are_as_honest():

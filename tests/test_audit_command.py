@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from quorate.audit import Replay
 from quorate.audit import verdict as verdicts
 from quorate.audit.counts import NoisyCount
+from quorate.audit.planted import Caught, PlantedBug
 from quorate.audit.targets import TARGETS
 from quorate.cli.audit import run_audit
 from quorate.errors import InvalidInput
@@ -46,6 +48,39 @@ def test_a_violated_claim_is_exit_code_1(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["violated"]
 
 
+@pytest.mark.parametrize(("forbidden", "code"), [((), 0), (("the ballots of 2 teachers differ",), 1)])
+def test_a_replay_that_is_not_sound_is_exit_code_1(forbidden, code, monkeypatch, capsys):
+    monkeypatch.setattr("quorate.audit.targets.run_replay", lambda name, seed: Replay(1, 1, 0, forbidden))
+    assert run_audit(["classifier_noisy_max"], plays=2000) == code
+    shown = capsys.readouterr().out
+    assert ("NOT SOUND" in shown) == bool(code)
+
+
+@pytest.mark.parametrize(("caught", "flagged"), [(True, False), (False, False), (True, True)])
+def test_a_missed_bug_and_a_flagged_twin_are_exit_code_1(caught, flagged, monkeypatch, capsys, tmp_path):
+    bug = PlantedBug(
+        "loud",
+        "it says the secret",
+        "replay",
+        lambda: caught,
+        lambda: flagged,
+        lambda target, plays, seed: Caught("listening", "heard", found=target),
+    )
+    monkeypatch.setattr("quorate.audit.planted.PLANTED", (bug,))
+    page = tmp_path / "audit.html"
+    assert run_audit(["noisy_count"], plays=2000, planted=True, report=page) == int(flagged or not caught)
+    shown, text = capsys.readouterr().out, page.read_text()
+    assert ("flagged" in shown) == flagged
+    assert ("flagged</td>" in text) == flagged
+    assert ("missed</td>" in text) == (not caught)
+
+
+@pytest.mark.parametrize("asked", [{"plays": 9}, {"plays": -3}, {"confidence": 0.0}, {"confidence": 1.0}])
+def test_figures_are_checked_before_anything_is_played(asked):
+    with pytest.raises(InvalidInput, match=next(iter(asked))):
+        run_audit(["noisy_max"], **asked)
+
+
 def test_the_page_stands_alone(tmp_path):
     page = tmp_path / "audit.html"
     assert run_audit(["noisy_count", "classifier_noisy_max"], plays=2000, report=page, as_json=True) == 0
@@ -75,3 +110,5 @@ def test_a_false_claim_stands_out_and_texts_are_escaped():
 def test_a_report_needs_its_folder(tmp_path):
     with pytest.raises(InvalidInput, match="does not exist"):
         run_audit(["noisy_count"], plays=2000, report=tmp_path / "none" / "audit.html")
+    with pytest.raises(InvalidInput, match="is a folder"):
+        run_audit(["noisy_count"], plays=2000, report=tmp_path)

@@ -9,11 +9,21 @@ import pytest
 from scipy import stats
 
 import quorate.audit
-from quorate.audit import NoisyCount, Query, audit_votes, enumerate_outcomes, release_of
+from quorate.audit import (
+    Attempt,
+    NoisyCount,
+    Query,
+    audit_votes,
+    enumerate_outcomes,
+    epsilon_lower_bound,
+    release_of,
+)
 from quorate.audit.attacks import attacks_on, best_attack, exact_epsilon, turned
 from quorate.audit.cutoffs import closing_law
+from quorate.audit.games import attempts_at
 from quorate.audit.plays import STOPPED, PlayNoise, play
 from quorate.audit.targets import TARGETS, make_target
+from quorate.audit.verdict import settled
 from quorate.concepts import Thresholds
 from quorate.errors import InvalidInput
 from quorate.mechanisms import (
@@ -72,9 +82,16 @@ def test_a_play_is_a_real_run_draw_for_draw(name):
                 assert played == real
 
 
+def _follows(counts, law):
+    """Hold counts against a law by the exact binomial tails of each, which share one false alarm in 10**9."""
+    plays, law = counts.sum(), np.minimum(law, 1.0)
+    tails = np.minimum(stats.binom.cdf(counts, plays, law), stats.binom.sf(counts - 1, plays, law))
+    assert 2 * tails.min() * counts.size > 1e-9
+
+
 @pytest.mark.parametrize("name", ON_VOTES)
 def test_plays_follow_the_enumerated_law(name):
-    """A chi-square test of 20,000 plays of three queries, at one false alarm in 10**9."""
+    """Each history of three queries is seen as often as it should be in 20,000 plays: one false alarm in 10**9."""
     mechanism = make_target(name)
     teachers, plays = mechanism.teachers, 20_000
     lead = teachers * 5 // 8
@@ -86,15 +103,7 @@ def test_plays_follow_the_enumerated_law(name):
         history = tuple(outcome for outcome in row if outcome != STOPPED)
         seen[history] = seen.get(history, 0) + 1
     assert set(seen) <= set(law.histories)
-    expected = plays * law.whole
-    rare = expected < 8
-    counts = np.array([seen.get(history, 0) for history in law.histories])
-    groups = [(counts[~rare], expected[~rare]), ([counts[rare].sum()], [expected[rare].sum()])]
-    found = sum(
-        ((np.asarray(c) - e) ** 2 / np.maximum(e, 1e-9)).sum()
-        for c, e in groups[: 1 if expected[rare].sum() < 8 else 2]
-    )
-    assert found < stats.chi2.isf(1e-9, max(1, int((~rare).sum())))
+    _follows(np.array([seen.get(history, 0) for history in law.histories]), law.whole)
 
 
 def test_a_cutoff_closes_as_enumerated():
@@ -103,8 +112,7 @@ def test_a_cutoff_closes_as_enumerated():
     cutoff, arrivals, plays = NoisyCutoff(epsilon=0.5, allowed=2, spread=4), [True, False, True, True, False], 20_000
     law = closing_law(cutoff, arrivals)
     assert law.sum() == pytest.approx(1.0)
-    counts = np.bincount(_closings(cutoff, arrivals, plays, PlayNoise(5)), minlength=law.size)
-    assert ((counts - plays * law) ** 2 / (plays * law)).sum() < stats.chi2.isf(1e-9, law.size - 1)
+    _follows(np.bincount(_closings(cutoff, arrivals, plays, PlayNoise(5)), minlength=law.size), law)
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -193,11 +201,46 @@ def test_epsilon_is_infinite_where_the_neighbour_cannot_follow():
     assert law.epsilon(0.1) == 0
 
 
+@pytest.mark.parametrize("claims", [1, 3])
+def test_claims_share_the_error(claims, monkeypatch):
+    errors = []
+
+    def watched(first, second, *, delta, confidence):
+        errors.append(1 - confidence)
+        return epsilon_lower_bound(first, second, delta=delta, confidence=confidence)
+
+    monkeypatch.setattr("quorate.audit.votes.epsilon_lower_bound", watched)
+    audit_votes(make_target("noisy_max"), plays=1000, confidence=0.99, deltas=(0.1, 0.01, 0.001)[:claims])
+    assert sum(errors) == pytest.approx(0.01)
+    attempts_at([(1.0, 0.0)] * claims, [0, 1] * 500, [1, 0] * 500, attack="", confidence=0.98, bound=watched)
+    assert sum(errors) == pytest.approx(0.03)
+    assert len(errors) == 2 * claims
+
+
+def test_a_claim_that_enumeration_breaks_is_told_before_one_that_plays_come_closer_to():
+    """The best attempt by plays is not the one whose exact law breaks its claim."""
+    near, broken = Attempt("near", 0.9, claim=(1.0, 0.1), exact=1.0), Attempt("far", 0.5, claim=(1.0, 0.01), exact=1.5)
+    verdict = settled("it", [near, broken], plays=10, confidence=0.9, not_tested="the rest")
+    assert verdict.violated
+    assert verdict.claim == (1.0, 0.01)
+
+
 def test_attacks_can_be_named():
     soft = SoftMajority(teachers=9, epsilon=1.0)
     assert audit_votes(soft, plays=1000, attacks=["worst tree"]).attack.startswith("worst tree of 1 query")
     with pytest.raises(InvalidInput, match="no attack"):
         audit_votes(soft, plays=1000, attacks=["psychic"])
+
+
+def test_no_attack_at_all_is_no_verdict():
+    with pytest.raises(InvalidInput, match="no attack on it was played"):
+        settled("it", [], plays=10, confidence=0.9, not_tested="all")
+
+
+@pytest.mark.parametrize("plays", [-3, 0, 9, 2.5])
+def test_too_few_plays_are_refused_before_the_game(plays):
+    with pytest.raises(InvalidInput, match="plays"):
+        quorate.audit(make_target("noisy_max"), plays=plays)
 
 
 def test_what_no_attack_is_known_for_is_said():

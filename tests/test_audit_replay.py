@@ -12,6 +12,7 @@ from quorate.audit import entropy_tape, replay
 from quorate.audit.targets import REPLAYS, run_replay
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisySum, SoftMajority
+from quorate.privacy import Cost
 
 CLASSIFIER = {"epsilon": 4.0, "teachers": 200, "queries": 40, "classes": [0, 1]}
 
@@ -93,8 +94,45 @@ class RefusesOutliers(PrivateClassifier):
         return super().fit(X, y)
 
 
+class LooksUp(PrivateClassifier):
+    """Draws more, or pays more, for an answer where a record was large."""
+
+    def fit(self, X, y):
+        self._large = np.abs(X).max() > 10
+        return super().fit(X, y)
+
+
+class DrawsMore(LooksUp):
+    def predict(self, X):
+        if self._large:
+            os.urandom(1)
+        return super().predict(X)
+
+
+class PaysMore(LooksUp):
+    def predict(self, X):
+        answer = super().predict(X)
+        if self._large:
+            self.budget_.spend(Cost(renyi=1e-6))
+        return answer
+
+
+class ClaimsMore(LooksUp):
+    @property
+    def claim_(self):
+        return super().claim_ + ("; a value is large" if self._large else "")
+
+
 @pytest.mark.parametrize(
-    ("kind", "said"), [(ScaledByAll, "teachers differ"), (AsksMore, "randomness"), (RefusesOutliers, "refusal")]
+    ("kind", "said"),
+    [
+        (ScaledByAll, "teachers differ"),
+        (AsksMore, "fitting asks for other randomness"),
+        (RefusesOutliers, "refusal"),
+        (DrawsMore, "query 0 asks for other randomness"),
+        (PaysMore, "query 0 costs something else"),
+        (ClaimsMore, "claim_ is"),
+    ],
 )
 def test_what_reaches_further_is_seen(kind, said, neighbours):
     found = replay(kind(aggregator="noisy_max", **CLASSIFIER), *neighbours)

@@ -350,6 +350,14 @@ def test_the_error_bound_has_both_parts_and_holds():
         release.error_bound(0.0)
 
 
+def test_engines_that_choose_what_to_measure_have_no_bound():
+    release = QueryRelease(Thresholds(), engine="weights").fit(reals(5000, 1), reals(30, 2))
+    assert not release.has_error_bars
+    assert release.engine_error_bound() == min(1.0, 2 * release.expected_error_)
+    assert release.answer([Threshold(0.0)])["error"].null_count == 1
+    assert QueryRelease(Intervals()).fit(reals(5000, 1), reals(30, 2)).has_error_bars
+
+
 # ---------------------------------------------------------------- files
 
 

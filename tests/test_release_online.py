@@ -94,6 +94,13 @@ def test_it_ends_with_its_budget_and_says_so_before_it_draws():
     with pytest.raises(BudgetSpent, match="cannot pay for another answer"):
         online.ask([Threshold(0.0)])
     assert online.answer([Threshold(0.0)]).size == 1  # the model still answers
+    free, refused = online.ask([Threshold(math.inf), Threshold(0.0)])  # a batch is answered in part
+    assert free.answer == 0.0
+    assert refused.refused
+    assert math.isnan(refused.answer)
+    online.close()
+    with pytest.raises(BudgetSpent, match="has ended"):
+        online.ask([Threshold(0.0)])
 
 
 def test_a_ledger_carries_it_over_a_restart(tmp_path):
@@ -121,6 +128,9 @@ def test_a_ledger_carries_it_over_a_restart(tmp_path):
     again.close()
     with pytest.raises(LedgerRefused, match="belongs to another"):
         OnlineRelease(Thresholds(), **{**settings, "alpha": 0.2}).fit(private, public)
+    moved = normal(500, 3, shift=50.0)  # as many public points, elsewhere: what was measured was about other cuts
+    with pytest.raises(LedgerRefused, match="belongs to another"):
+        OnlineRelease(Thresholds(), **settings).fit(private, moved)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note.txt").write_text("mine")
     for wrong, text in ((tmp_path / "full", "something else"), (tmp_path / "no" / "where", "cannot be")):

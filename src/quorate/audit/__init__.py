@@ -6,7 +6,7 @@ a `Verdict`: the claim, the largest epsilon that an attack showed to be needed, 
 >>> import quorate.audit
 >>> from quorate.mechanisms import SoftMajority
 >>> soft = SoftMajority(teachers=9, epsilon=1.0)
->>> quorate.audit(soft, plays=4000, confidence=0.95).violated
+>>> quorate.audit(soft, plays=4000).violated
 False
 
 Exact enumeration: `release_of` writes down what a mechanism releases, from its definition; `enumerate_outcomes` gives
@@ -38,6 +38,7 @@ from quorate.audit.sums import audit_sum, audit_vector, sum_outcomes
 from quorate.audit.verdict import Attempt, Verdict, audit
 from quorate.audit.votes import audit_votes
 from quorate.audit.worst_case import ascend, worst_cases
+from quorate.checks import check_count
 
 __all__ = [
     "Attempt",
@@ -86,8 +87,8 @@ __all__ = [
 class _Callable(ModuleType):
     """A package that can be called like the function `audit`."""
 
-    def __call__(self, target: object, **options: Any) -> Verdict:
-        return audit(target, **options)
+    def __call__(self, target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
+        return audit(target, plays=check_count("plays", plays, least=10), **options)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -206,9 +206,13 @@ def _promise(hits: Integers, plays: int, misses: Integers, others: int, *, delta
 
 
 def _cuts(hits: Integers, misses: Integers) -> Integers:
-    """Return the places to cut: all of them, or some hundreds that lie evenly in what was seen."""
-    if hits.size <= _CUTS:
-        return np.arange(hits.size)
+    """Return the places to cut: all codes that were seen here, or some hundreds that lie evenly among them.
+
+    Codes that only other plays have seen must not matter: those plays count the event.
+    """
+    places = np.flatnonzero(np.diff(hits + misses, prepend=0))
+    if places.size <= _CUTS:
+        return places
     seen = [np.searchsorted(held, np.geomspace(1, held[-1], _CUTS // 4)) for held in (hits, misses)]
     even = [np.searchsorted(held, np.linspace(1, held[-1], _CUTS // 4)) for held in (hits, misses)]
     return np.unique(np.concatenate(seen + even))

@@ -51,7 +51,7 @@ def audit_choice(
 
     Every choice is drawn by the real code, one at a time, so that plays end at a hundred thousand.
 
-    >>> audit_choice(ExponentialChoice(epsilon=1.0, sensitivity=1), plays=500, confidence=0.9).violated
+    >>> audit_choice(ExponentialChoice(epsilon=1.0, sensitivity=1), plays=500).violated
     False
     """
     plays = min(plays, _MOST_CHOICES)
@@ -86,7 +86,7 @@ def audit_relabel(
 
     The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both.
 
-    >>> audit_relabel(Relabel(concept=Thresholds(), kappa=1.0), plays=300, confidence=0.9).violated
+    >>> audit_relabel(Relabel(concept=Thresholds(), kappa=1.0), plays=300).violated
     False
     """
     plays, noise = min(plays, _MOST_RELABELLED), PlayNoise(seed)

@@ -48,7 +48,7 @@ def audit_count(
 ) -> Verdict:
     """Count a record or not, and return the verdict.
 
-    >>> verdict = audit_count(NoisyCount(epsilon=1.0), plays=20_000, confidence=0.95)
+    >>> verdict = audit_count(NoisyCount(epsilon=1.0), plays=20_000)
     >>> verdict.violated, verdict.ratio > 0.85
     (False, True)
     """

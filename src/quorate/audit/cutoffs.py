@@ -46,7 +46,7 @@ def audit_cutoff(
 ) -> Verdict:
     """Change one arrival's outcome, look when the phase closes, and return the verdict.
 
-    >>> audit_cutoff(NoisyCutoff(epsilon=1.0, allowed=2, spread=6), plays=500, confidence=0.9).violated
+    >>> audit_cutoff(NoisyCutoff(epsilon=1.0, allowed=2, spread=6), plays=500).violated
     False
     """
     plays, noise = min(plays, _MOST), PlayNoise(seed)

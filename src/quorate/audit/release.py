@@ -34,7 +34,7 @@ def audit_release(
     """Fit copies of the release on records of which one is replaced, ask them thresholds, and return the verdict.
 
     >>> made = QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain")
-    >>> audit_release(made, plays=12, confidence=0.9).violated
+    >>> audit_release(made, plays=12).violated
     False
     """
     if not isinstance(target.subject, Thresholds):

@@ -59,7 +59,7 @@ def audit_sum(
 ) -> Verdict:
     """Release a sum that one unit moves by all that it may, and return the verdict.
 
-    >>> audit_sum(NoisySum(sensitivity=2, scale=2.0), plays=4000, confidence=0.95).violated
+    >>> audit_sum(NoisySum(sensitivity=2, scale=2.0), plays=4000).violated
     False
     """
     noise = PlayNoise(seed)
@@ -87,7 +87,7 @@ def audit_vector(
     What is seen is kept as one number, the sum of all entries, each over its squared scale: it tells the two worlds
     apart as well as all entries do.
 
-    >>> audit_vector(NoisyVector(squared_sensitivities=(2,), scales=(2.0,)), plays=4000, confidence=0.95).violated
+    >>> audit_vector(NoisyVector(squared_sensitivities=(2,), scales=(2.0,)), plays=4000).violated
     False
     """
     noise = PlayNoise(seed)

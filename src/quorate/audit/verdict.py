@@ -27,6 +27,16 @@ class Attempt:
     claim: tuple[float, float] = (0.0, 0.0)
     exact: float | None = None
 
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is false, by the plays or by enumeration.
+
+        >>> Attempt("replace one ballot", 0.9, claim=(1.0, 0.0), exact=1.2).violated
+        True
+        """
+        worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
+        return worst > self.claim[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -77,13 +87,15 @@ class Verdict:
 
 
 def settled(target: str, attempts: Sequence[Attempt], *, plays: int, confidence: float, not_tested: str) -> Verdict:
-    """Return the verdict of several attempts: about the claim that an attack came closest to.
+    """Return the verdict of several attempts: about a claim that is false, or else the one that came closest.
 
     >>> attempts = [Attempt("a", 0.5, claim=(1.0, 0.1)), Attempt("b", 0.4, claim=(0.5, 0.2))]
     >>> settled("it", attempts, plays=10, confidence=0.9, not_tested="the rest").claim
     (0.5, 0.2)
     """
-    closest = max(attempts, key=lambda attempt: attempt.lower_bound / attempt.claim[0])
+    if not attempts:
+        raise InvalidInput(f'no attack on {target} was played; name one that is known for it, or take "auto"')
+    closest = max(attempts, key=lambda attempt: (attempt.violated, attempt.lower_bound / attempt.claim[0]))
     return Verdict(
         target=target,
         claim=closest.claim,
@@ -107,7 +119,7 @@ def audit(
     how their names begin; "auto" tries all. Games on votes know several; the others know one, and play it.
 
     >>> from quorate.mechanisms import SoftMajority
-    >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=4000, confidence=0.95)
+    >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=20_000)
     >>> verdict.violated, 0.5 < verdict.ratio < 1.0
     (False, True)
     """

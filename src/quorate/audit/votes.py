@@ -43,7 +43,7 @@ def audit_votes(
     comes closest.
 
     >>> from quorate.mechanisms import NoisyMax
-    >>> verdict = audit_votes(NoisyMax(teachers=9, classes=2, scale=2.0), plays=4000, confidence=0.95)
+    >>> verdict = audit_votes(NoisyMax(teachers=9, classes=2, scale=2.0), plays=4000)
     >>> verdict.violated, verdict.attack
     (False, 'one query: ...')
     """

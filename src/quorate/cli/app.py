@@ -502,7 +502,7 @@ def release(
     alpha
         With --online, how far off an unpaid answer may be; with --plan, the error to plan for.
     ledger
-        With --online, a file that keeps the budget, so that a later command goes on with the same records.
+        With --online, a folder that keeps the budget, so that a later command goes on with the same records.
     plan
         Say what can be achieved with --records private records, and read none of them.
     records

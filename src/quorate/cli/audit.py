@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from quorate.checks import check_count
 from quorate.errors import InvalidInput
 
 __all__ = ["run_audit"]
@@ -32,6 +33,9 @@ def run_audit(
     from quorate.audit import audit
     from quorate.audit.targets import REPLAYS, TARGETS, make_target, run_replay
 
+    plays = check_count("plays", plays, least=10)
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
     if report is not None:
         _check_report(report)
     console = Console(stderr=True, quiet=as_json)
@@ -44,7 +48,7 @@ def run_audit(
     for name in [name for name in REPLAYS if not names or name in names]:
         with console.status(f"replaying {name.replace('_', ' ')}"):
             replays[name] = run_replay(name, seed=repeat)
-    bugs = _planted(plays, repeat, console) if planted else []
+    bugs = _planted(repeat, console) if planted else []
     if as_json:
         print(json.dumps(_as_dict(verdicts, replays, bugs)))
     else:
@@ -61,16 +65,18 @@ def _check_report(report: Path) -> None:
     check_installed()
     if not report.parent.is_dir():
         raise InvalidInput(f"the folder {str(report.parent)!r} for the report does not exist; make it first")
+    if report.is_dir():
+        raise InvalidInput(f"{str(report)!r} is a folder; name a file for the report, such as audit.html")
 
 
-def _planted(plays: int, repeat: int, console: Console) -> list[dict[str, Any]]:
-    """Attack every planted bug and its sound twin."""
+def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:
+    """Attack every planted bug and its sound twin, with a million plays: fewer do not show the small mistakes."""
     from quorate.audit.planted import PLANTED
 
     bugs = []
     for bug in PLANTED:
         with console.status(f"catching {bug.name.replace('_', ' ')}"):
-            caught, twin = bug.catch(plays, seed=repeat), bug.clear(plays, seed=repeat)
+            caught, twin = bug.catch(seed=repeat), bug.clear(seed=repeat)
         bugs.append(
             {
                 "name": bug.name,
@@ -146,7 +152,8 @@ def _write(report: Path, verdicts: dict[str, Any], replays: dict[str, Any], bugs
     from quorate.report import software_versions
     from quorate.report.audit import AuditReport, write_audit_report
 
-    rows = [(bug["name"], bug["what"], bug["attack"], bug["evidence"], bug["caught"]) for bug in bugs]
+    keys = ("name", "what", "attack", "evidence", "caught", "twin_cleared")
+    rows = [tuple(bug[key] for key in keys) for bug in bugs]
     data = AuditReport(
         verdicts=tuple(verdicts.values()),
         replays=[(name, _replayed(one), one.sound) for name, one in replays.items()],

@@ -21,6 +21,7 @@ from quorate.cli.bench_classifier import overhead_figures
 from quorate.cli.bench_concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
 from quorate.cli.bench_cover import cover_figures
 from quorate.cli.bench_everlasting import everlasting_figures
+from quorate.cli.bench_front import front_figures
 from quorate.cli.bench_peers import peer_figures
 from quorate.cli.bench_release import adult_figures
 from quorate.cli.bench_service import service_figures
@@ -131,7 +132,7 @@ _PARTS = {
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "service": (service_figures,),
     "everlasting": (everlasting_figures,),
-    "release": (adult_figures, cover_figures, peer_figures),
+    "release": (adult_figures, cover_figures, front_figures, peer_figures),
     "audit": (audit_figures,),
 }
 

@@ -289,16 +289,18 @@ def _online(
     release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
     make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid
     release.fit(subject.records(read_table(table, role="private")), known)
-    answers: list[dict[str, Any]] = []
-    refused = 0
     try:
-        for query in queries:
-            [answer] = release.ask([query])
-            answers.append({"query": answer.query, "answer": answer.answer, "error": answer.error, "paid": answer.paid})
+        told = release.ask(queries)
     except BudgetSpent:
-        refused = len(queries) - len(answers)
+        told = []
     finally:
         release.close()
+    refused = sum(answer.refused for answer in told) if told else len(queries)
+    answers: list[dict[str, Any]] = [
+        {"query": answer.query, "answer": answer.answer, "error": answer.error, "paid": answer.paid}
+        for answer in told
+        if not answer.refused
+    ]
     bill = {
         "claim": release.claim_,
         "epsilon": float(epsilon),

@@ -96,9 +96,9 @@ class DirectionTeachers(Teachers):
         self.teachers, self.features = self._normals.shape
         self.classes = 2
         self._scaled, self._pointing = _unit_rows(self._normals)
-        absent = np.flatnonzero(~self._pointing)
-        self._ones = int(np.count_nonzero(absent % 2))  # odd teachers without rows vote 1, even ones 0
-        self._across = self._scaled[self._pointing]
+        # Teachers without rows: odd ones vote 1, even ones 0. They keep their places among the rows of the products, as
+        # 1 with every query: with a row fewer, a product may add up the others in another order (PROOF.md, step 3).
+        self._zeros = int(np.count_nonzero(np.flatnonzero(~self._pointing) % 2 == 0))
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
         """Return how many teachers vote for each class; blocks of queries are counted by several threads.
@@ -115,7 +115,7 @@ class DirectionTeachers(Teachers):
             with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(_threads()) as pool:
                 below = list(pool.map(self._below, parts))
         against = np.concatenate([np.empty(0, dtype=np.int64), *below]).astype(np.int64)
-        ones = len(self._across) - against + self._ones
+        ones = self.teachers - against - self._zeros
         return np.stack([self.teachers - ones, ones], axis=1)
 
     def _seen(self, X: Any) -> NDArray[np.float32]:
@@ -126,8 +126,8 @@ class DirectionTeachers(Teachers):
         """Return how many normals point away from each query: the sign bits of products, added up."""
         across, below = np.ascontiguousarray(queries.T), np.zeros(len(queries), dtype=np.int64)
         room = np.empty((_HIGH, len(queries)), dtype=np.float32)
-        for top in range(0, len(self._across), _HIGH):
-            part = self._across[top : top + _HIGH]
+        for top in range(0, self.teachers, _HIGH):
+            part = self._scaled[top : top + _HIGH]
             product = np.matmul(part, across, out=room[: len(part)])
             product += np.float32(0.0)  # a zero without a sign
             signs = product.view(np.int32)

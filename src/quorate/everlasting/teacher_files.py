@@ -11,13 +11,12 @@ from quorate import concepts
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import CutTeachers
 from quorate.everlasting.directions import DirectionTeachers, MeanDirection
-from quorate.everlasting.teaching import AbsentTeachers, SteadyClassifier
+from quorate.everlasting.teaching import SteadyClassifier
 from quorate.predictors.concept_teachers import ErmClassifier
 from quorate.predictors.model_files import teacher_files, teachers_from
 
 __all__ = ["TRUSTED", "arrays_from", "arrays_of", "ensemble_files", "ensemble_from"]
 
-_ABSENT = "absent.npz"
 _KINDS: dict[str, Any] = {
     "cut": CutTeachers,
     "direction": DirectionTeachers,
@@ -54,35 +53,23 @@ def arrays_from(content: bytes) -> dict[str, NDArray[Any]]:
 
 
 def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
-    """Return the files of an ensemble; teachers without rows are counted in one of their own.
+    """Return the files of an ensemble.
 
-    >>> sorted(ensemble_files(Ensemble(AbsentTeachers(None, [0, 1, 2], classes=2, features=1))))
-    ['absent.npz']
+    >>> sorted(ensemble_files(Ensemble(CutTeachers([0], [1.0], [True], features=1))))
+    ['teachers.npz']
     """
-    fitted = ensemble.fitted
-    if not isinstance(fitted, AbsentTeachers):
-        return teacher_files(fitted)
-    inner = {} if fitted._inner is None else teacher_files(fitted._inner.fitted)
-    return inner | {_ABSENT: arrays_of(counts=fitted._constant, features=fitted.features)}
+    return teacher_files(ensemble.fitted)
 
 
 def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
     """Return the ensemble of these files.
 
-    >>> files = ensemble_files(Ensemble(AbsentTeachers(None, [0, 1, 2], classes=2, features=1)))
+    >>> files = ensemble_files(Ensemble(CutTeachers([0], [1.0], [True], features=1)))
     >>> ensemble_from(files).count(np.zeros((1, 1))).put_to(lambda votes: votes)
-    array([[2, 1]])
+    array([[1, 0]])
     """
     arrays = arrays_from(contents["teachers.npz"]) if "teachers.npz" in contents else {}
     kind = _KINDS.get(str(arrays.get("kind")))
-    inner = None
     if kind is not None:
-        inner = Ensemble(kind.from_arrays(arrays))
-    elif contents.keys() - {_ABSENT}:
-        inner = Ensemble(teachers_from(contents, [*TRUSTED, *(trusted or ())]))
-    if _ABSENT not in contents:
-        assert inner is not None
-        return inner
-    kept = arrays_from(contents[_ABSENT])
-    absent = np.repeat(np.arange(kept["counts"].size), kept["counts"])
-    return Ensemble(AbsentTeachers(inner, absent, classes=kept["counts"].size, features=int(kept["features"])))
+        return Ensemble(kind.from_arrays(arrays))
+    return Ensemble(teachers_from(contents, [*TRUSTED, *(trusted or ())]))

@@ -8,59 +8,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
+from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.everlasting.cuts import fit_cuts
 from quorate.everlasting.directions import MeanDirection, fit_directions
-from quorate.learners import MEMORY, Deal, Teachers, batched_equivalent
-from quorate.learners.teachers import BackendName
+from quorate.learners import Deal, batched_equivalent
 from quorate.predictors.concept_teachers import fit_concept_teachers
 
-__all__ = ["AbsentTeachers", "SteadyClassifier", "teach"]
+__all__ = ["SteadyClassifier", "teach"]
 
-
-class AbsentTeachers(Teachers):
-    """An ensemble, and teachers without rows: each votes for the class of its number, one class after the other.
-
-    So many empty seats mean no opinion, rather than a wrong one.
-
-    >>> AbsentTeachers(None, [0, 1, 2], classes=2, features=1).votes(np.zeros((1, 1)))
-    array([[2, 1]])
-    """
-
-    def __init__(self, inner: Ensemble | None, absent: Any, *, classes: int, features: int) -> None:
-        self._inner = inner
-        self._constant = np.bincount(np.asarray(absent) % classes, minlength=classes)
-        self.teachers = int(self._constant.sum()) + (0 if inner is None else inner.teachers)
-        self.classes, self.features = classes, features
-
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
-        """Return how many teachers vote for each class: one row a query, one column a class.
-
-        >>> AbsentTeachers(None, [1], classes=2, features=1).votes(np.zeros((1, 1)))
-        array([[0, 1]])
-        """
-        if self._inner is None:
-            return np.tile(self._constant, (len(X), 1))
-        return self._inner.count(X).put_to(lambda counts: counts + self._constant)
-
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
-        """There are none one by one: these teachers are only counted.
-
-        >>> AbsentTeachers(None, [1], classes=2, features=1).ballots(np.zeros((1, 1)))
-        Traceback (most recent call last):
-        ...
-        NotImplementedError: these teachers are only counted
-        """
-        raise NotImplementedError("these teachers are only counted")
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """There are none: teachers of a later phase are not saved.
-
-        >>> AbsentTeachers(None, [1], classes=2, features=1).arrays()
-        Traceback (most recent call last):
-        ...
-        NotImplementedError: teachers of a later phase are not saved
-        """
-        raise NotImplementedError("teachers of a later phase are not saved")
+Integers = NDArray[np.int64]
 
 
 class SteadyClassifier(ClassifierMixin, BaseEstimator):
@@ -106,7 +62,7 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
 def teach(
     estimator: Any,
     X: Any,
-    codes: NDArray[np.int64],
+    codes: Integers,
     deal: Deal,
     *,
     classes: int,
@@ -126,16 +82,28 @@ def teach(
         return Ensemble(fit_cuts(estimator, X, codes, deal))  # proof: step 2
     if type(estimator) is MeanDirection and classes == 2:
         return Ensemble(fit_directions(estimator, X, codes, deal))  # proof: step 2
+    X, codes, deal = _with_made_up_rows(X, codes, deal, classes=classes)
     if isinstance(estimator, Concept):
         return fit_concept_teachers(estimator, X, codes, deal, n_jobs=n_jobs, backend=backend)
     if not first and batched_equivalent(estimator) is None:
         estimator = SteadyClassifier(estimator)
+    codes = np.maximum(codes, 0)
+    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)
+
+
+def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:
+    """Give each teacher without rows a made-up one, of the class of its number: it votes for that class, whatever.
+
+    So many empty seats mean no opinion, rather than a wrong one. And all teachers keep their places: a product of
+    matrices with one row fewer may add up the other rows in another order, and a tie in rounding would fall otherwise
+    for teachers who have nothing to do with it (PROOF.md, step 3).
+    """
     absent = np.flatnonzero(deal.sizes == 0)
-    present = Deal(deal.rows, deal.sizes[deal.sizes > 0]) if absent.size < deal.teachers else None
-    inner = None
-    if present is not None:
-        codes = np.maximum(codes, 0)
-        inner = Ensemble.fit(X, codes, present, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)
-    if inner is not None and absent.size == 0:
-        return inner
-    return Ensemble(AbsentTeachers(inner, absent, classes=classes, features=X.shape[1]))
+    if absent.size == 0:
+        return X, codes, deal
+    # A chunk of one class is not fitted, and in a data frame, whose columns are of any type, its row is not looked at.
+    plain = isinstance(X, np.ndarray)
+    made = np.zeros((absent.size, X.shape[1])) if plain else take_rows(X, np.zeros(absent.size, dtype=np.int64))
+    rows = np.insert(deal.rows, np.cumsum(deal.sizes)[absent], len(codes) + np.arange(absent.size))
+    sizes = np.maximum(deal.sizes, 1)
+    return join_rows([X, made]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)

@@ -48,7 +48,8 @@ _CALLER = "online"  # under which a ledger keeps what was measured
 class OnlineAnswer:
     """The answer to one query: a share of the records, its error bar, and whether it was paid for.
 
-    `error` is one standard deviation of a measured answer, and alpha for one that stands.
+    `error` is one standard deviation of a measured answer, and alpha for one that stands. Where the budget could not
+    have paid, the query is `refused`, and answer and error are NaN.
 
     >>> OnlineAnswer(query="x >= 1", answer=0.5, error=0.05, paid=False).paid
     False
@@ -58,6 +59,7 @@ class OnlineAnswer:
     answer: float
     error: float
     paid: bool
+    refused: bool = False
 
 
 class OnlineRelease(BaseEstimator):
@@ -151,7 +153,9 @@ class OnlineRelease(BaseEstimator):
         return len(self.model_.corrections)
 
     def ask(self, queries: Any) -> list[OnlineAnswer]:
-        """Answer queries one after the other. Raises `BudgetSpent` where one could not be paid for if it had to be.
+        """Answer queries one after the other. Raises `BudgetSpent` where not one of them could be answered.
+
+        A query that could not be paid for if it had to be is refused; a batch that meets the end is answered in part.
 
         A query that was measured before has its measured answer again, for nothing.
 
@@ -165,10 +169,17 @@ class OnlineRelease(BaseEstimator):
         numbers = self.domain_.find(queries)
         names = [str(name["query"]) for name in self.domain_.describe(numbers, queries)]
         plus, minus = self.domain_.parts(numbers)
+        answers, ended = list[OnlineAnswer](), None
         with self._lock:
-            return [
-                self._ask((int(one), int(other)), name) for one, other, name in zip(plus, minus, names, strict=True)
-            ]
+            for one, other, name in zip(plus, minus, names, strict=True):
+                try:
+                    answers.append(self._ask((int(one), int(other)), name))
+                except BudgetSpent as error:
+                    ended = error
+                    answers.append(OnlineAnswer(name, math.nan, math.nan, paid=False, refused=True))
+        if ended is not None and all(answer.refused for answer in answers):
+            raise ended
+        return answers
 
     def answer(self, queries: Any) -> NDArray[np.float64]:
         """Return what the model says, unchecked: nothing is spent, and nothing is promised about its error.
@@ -223,6 +234,8 @@ class OnlineRelease(BaseEstimator):
             return OnlineAnswer(name, 0.0, 0.0, paid=False)
         if query in self._known:
             return OnlineAnswer(name, self._known[query], self._measurement.scale / self.records_, paid=False)
+        if self._run.no_quorums_left == 0:
+            raise BudgetSpent(f"the run has ended: it was closed, or has met its {self.payable_} paid answers")
         crossing = self._mechanism.no_quorum_cost(self.budget_.order)
         measuring = self._measurement.release_cost(self.budget_.order)
         if self.budget_.affordable(crossing, measuring) < 1:  # both, before either: a crossing is always measured
@@ -278,8 +291,8 @@ class OnlineRelease(BaseEstimator):
 
     def _fingerprint(self) -> str:
         """Return what tells this release from another, made of public things alone."""
-        public = repr((self.epsilon, self.delta, self.alpha, self.records_, self.domain_.queries.count)).encode()
-        return hashlib.sha256(public + self.model_.weights.tobytes()).hexdigest()
+        public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_)).encode()
+        return hashlib.sha256(public + self.domain_.identity()).hexdigest()
 
 
 def _check_folder(folder: Path) -> None:

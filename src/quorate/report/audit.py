@@ -15,7 +15,9 @@ __all__ = ["AuditReport", "render_audit", "write_audit_report"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What the page shows. `planted` has (name, what, attack, evidence, caught), `replays` (name, words, sound).
+    """What the page shows.
+
+    `planted` has (name, what, attack, evidence, caught, twin cleared), `replays` (name, words, sound).
 
     >>> AuditReport(verdicts=()).violated
     0
@@ -23,7 +25,7 @@ class AuditReport:
 
     verdicts: Sequence[Verdict]
     replays: Sequence[tuple[str, str, bool]] = ()
-    planted: Sequence[tuple[str, str, str, str, bool]] = ()
+    planted: Sequence[tuple[str, str, str, str, bool, bool]] = ()
     software: Mapping[str, str] = field(default_factory=dict)
     title: str = "Audit of every claim"
 

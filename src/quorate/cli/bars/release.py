@@ -24,6 +24,15 @@ RELEASE: dict[str, Bar | None] = {
     "release.adult15.far.epsilon01.over_plain": ("<=", 1.10),
     "release.adult15.far.refuted": (">=", 1.0),
     "release.adult.fit_seconds.slowest": ("<=", 10.0),
+    # The error of synthetic records over the release's own; one query at a time on 130,000 records, alpha 0.05.
+    **{f"release.synthetic.{name}_ratio": ("<=", 2.0) for name in ("thresholds", "boxes", "halfspaces", "adult")},
+    "release.online.opening_epsilon": ("<=", 0.013),
+    "release.online.paid_with_a_good_start": ("<=", 0.0),
+    "release.online.largest_error": ("<=", 0.05),
+    "release.online.payable": None,
+    "release.online.queries_per_second": None,
+    "release.online.paid_with_a_bad_start": None,
+    "release.online.largest_error_bad_start": None,
     # Peers where they are installed (QUORATE_PEERS names their Pythons): 7 columns, epsilon 1, add-remove neighbours.
     "release.peer.smartnoise_mst.largest_error": None,
     "release.peer.smartnoise_mst.seconds": None,

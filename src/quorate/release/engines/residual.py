@@ -1,4 +1,8 @@
-"""The optimal Gaussian for marginals: noise spent where the worst answer needs it, and answers that agree."""
+"""Gaussian noise on marginals, spent where the worst answer needs it, and answers that agree with each other.
+
+The best strategy of independent noise on marginals. The best of all, with noise that is not independent, would have
+about 5% less deviation on the workloads measured; whole-number noise of that kind is not proved here.
+"""
 
 import math
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ class Verdict:
 
 
 class ReweightingEngine:
-    """Marginals measured by the optimal Gaussian, and public records weighted to agree with them.
+    """Marginals measured as the residual engine does, and public records weighted to agree with them.
 
     >>> rows = Rows([[0, 1]] * 6000 + [[1, 0]] * 4000, sizes=(2, 2))
     >>> public = Rows([[0, 1]] * 50 + [[1, 0]] * 50, sizes=(2, 2))

@@ -1,0 +1,230 @@
+"""One seat moves one ballot, and one phase has one run: with ties in rounding, forks, interruptions and full disks."""
+
+import os
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from everlasting_kills import SEATS, small
+from quorate.concepts import Boxes, Halfspaces, Intervals, Thresholds
+from quorate.errors import IdReused, Infeasible, InvalidInput, LedgerRefused, WrongProcess
+from quorate.everlasting import EverlastingClassifier, Feed, Guarantee, classifier, files, load, reopen, save, session
+from quorate.everlasting.directions import MeanDirection
+from quorate.everlasting.teaching import teach
+from quorate.exchange import Replies, Request
+from quorate.learners import Deal
+from quorate.ledger import restore
+from quorate.predictors.model_files import digest_of
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+
+
+# --- One seat, one ballot --------------------------------------------------------------------------------------------
+
+TEACHERS = 1000  # a multiple of what a product of matrices takes together: one fewer, and its last rows are added up
+# in another order
+
+
+def _taught(estimator, X, codes, owner):
+    made = teach(estimator, X, codes, Deal.by_assignment(owner, teachers=TEACHERS), classes=2, first=False)
+    assert made.teachers == TEACHERS
+    return made
+
+
+def _votes(ensemble, queries):
+    return ensemble.count(queries).put_to(lambda counts: counts)
+
+
+@pytest.mark.parametrize("features", [3, 20])
+@pytest.mark.parametrize(
+    ("estimator", "seats"),
+    [(MeanDirection(), 1), (LogisticRegression(fit_intercept=False), 2), (NearestCentroid(), 2)],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_teacher_without_rows_moves_no_ballot_but_its_own(estimator, seats, features):
+    """All teachers are alike, and each query lies on their boundary: which side it is on is a matter of rounding."""
+    random = np.random.default_rng(1)
+    for _ in range(4):
+        normal = random.normal(size=features)
+        X = np.repeat(normal[np.newaxis], TEACHERS * seats, axis=0)
+        codes, owner = np.tile([1, 0][:seats], TEACHERS), np.repeat(np.arange(TEACHERS), seats)
+        X[codes == 0] *= -1
+        queries = random.normal(size=(24, features))
+        queries -= np.outer(queries @ normal / (normal @ normal), normal)
+        whole = _taught(estimator, X, codes, owner)
+        for gone in (0, TEACHERS // 2):
+            emptied = _taught(estimator, X, codes, np.where(owner == gone, -1, owner))
+            for width in (1, 2, 5):
+                for start in range(0, len(queries) - width, width):
+                    asked = queries[start : start + width]
+                    assert np.abs(_votes(whole, asked) - _votes(emptied, asked)).max() <= 1
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(), KNeighborsClassifier(1), Halfspaces(1), MeanDirection()])
+def test_teachers_without_rows_have_no_opinion_together(estimator):
+    X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
+    owner = np.array([3, 3, 7, 7])
+    made = teach(estimator, X, codes, Deal.by_assignment(owner, teachers=8), classes=2, first=False)
+    assert _votes(made, [[5.0]]).tolist() == [[4, 4]]  # 6 without rows, 2 that know
+    none = teach(estimator, X, codes, Deal.by_assignment(np.full(4, -1), teachers=8), classes=2, first=False)
+    assert _votes(none, [[5.0]]).tolist() == [[4, 4]]
+
+
+# --- One phase, one run ----------------------------------------------------------------------------------------------
+
+
+def test_a_fork_does_not_open_the_next_phase_a_second_time():
+    made = small()
+    made.predict(np.full((SEATS, 1), 2.0))  # all seats are taken: the next arrival opens phase 2
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover  in the child
+        try:
+            made.predict([[2.0]])
+        except WrongProcess:
+            os.write(writer, b"refused")
+        finally:
+            os.close(writer)
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as said:
+        assert said.read() == b"refused"
+    os.waitpid(child, 0)
+    made.predict([[2.0]])
+    assert made.phase_ == 2
+
+
+@pytest.mark.parametrize("relabel", ["votes", "labelboost"])
+def test_a_phase_that_was_interrupted_while_it_opened_has_not_begun(monkeypatch, relabel):
+    settings = {"growth": 2.0} if relabel == "votes" else {"seats": "auto", "growth": 1}
+    made = small(relabel=relabel, **settings)
+    made.predict(np.full((made._size, 1), 2.0))
+    before, held = made.progress_, made._labelled_set
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(classifier, "teach", interrupted)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                made.predict([[2.0]])
+    assert made.progress_ == before
+    assert made._labelled_set is held
+    made.predict([[2.0]])
+    assert (made.phase_, made.seats_taken_) == (2, 1)
+    assert made.progress_["seats"] == before["seats"] * (2 if relabel == "votes" else 1)
+
+
+@pytest.mark.parametrize(
+    ("concept", "settings"),
+    [
+        (Halfspaces(3), {"growth": 1.5}),
+        (Halfspaces(3), {"growth": 1.5, "most_seats": 10**7}),
+        (Boxes(3), {"seats": 10**6}),
+        (Halfspaces(2), {"relabel": "labelboost", "epsilon": 4.0, "delta": 1e-5}),
+    ],
+)
+def test_what_no_later_phase_could_teach_is_refused_by_fit(concept, settings):
+    """An error when a phase opens would come too late, and speak of how many were answered."""
+    X = np.random.default_rng(0).normal(size=(20_000, concept.features))
+    made = EverlastingClassifier(
+        concept, **({"epsilon": 30.0, "delta": 1e-3, "chunk": 5, "classes": [0, 1]} | settings)
+    )
+    with pytest.raises(Infeasible, match=r"most_seats|fewer points"):
+        made.fit(X, (X[:, 0] > 0).astype(int))
+
+
+@pytest.mark.parametrize("concept", [Thresholds(), Intervals()])
+def test_classes_that_take_any_number_of_rows_may_grow_for_ever(concept):
+    X = np.random.default_rng(0).normal(size=(400, 1))
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 5, "no_quorums": 5, "growth": 2.0}
+    made = EverlastingClassifier(concept, **settings).fit(X, (X[:, 0] > 0).astype(int))
+    assert made._next_size() == 1600
+
+
+# --- Folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing_that_answers(tmp_path, monkeypatch):
+    made = small()
+
+    def full(path, content, *, synced=False):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "write_new", full)
+        with pytest.raises(LedgerRefused, match="cannot be written: No space left"):
+            save(made, tmp_path / "model")
+    with pytest.raises(LedgerRefused, match="holds no phase"):  # and not "no quorum", which would be an answer
+        made.predict([[2.0]])
+    made.session_.close()
+
+
+def test_a_manifest_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    made, written = small(), files.write_new
+
+    def nearly_full(path, content, *, synced=False):
+        if path.name == "manifest.json":
+            raise OSError(28, "No space left on device")
+        written(path, content, synced=synced)
+
+    monkeypatch.setattr(files, "write_new", nearly_full)
+    with pytest.raises(InvalidInput, match="it is no model"):
+        save(made, tmp_path / "model")
+    made.session_.close()
+
+
+def test_files_that_fail_while_a_server_runs_are_not_the_clients_fault(tmp_path):
+    made = small()
+    folder = save(made, tmp_path / "model")
+    made.predict([[2.0]])
+    (seats,) = folder.glob("*.seats")
+    seats.chmod(0o644)
+    made.session_._kept = None  # as after any error
+    with pytest.raises(LedgerRefused, match="others may read it"):
+        made.session_.ask_all([Request(np.array([[2.0]]))])
+    seats.chmod(0o600)
+    made.predict([[2.0]])
+    assert made.seats_taken_ == 2
+    made.session_.close()
+
+
+def test_an_id_of_a_query_is_not_one_of_points_that_are_fed(tmp_path):
+    made = small(refresh="pool")
+    save(made, tmp_path / "model")
+    X, named = np.array([[2.0]]), {"id": "1", "body": b"same"}
+    (fed,) = made.session_.ask_all([Feed(X, **named)])
+    (asked,) = made.session_.ask_all([Request(X, **named)])
+    assert isinstance(fed, Replies)
+    assert isinstance(asked, IdReused)
+    made.session_.close()
+
+
+def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkeypatch):
+    made = small()
+    folder = save(made, tmp_path / "model", account=Guarantee(200.0, 0.05))
+    made.session_.close()
+    restore(folder, fingerprint=digest_of((folder / "manifest.json").read_bytes()), charge="mark")
+    seen, real = [], session.ensemble_from
+
+    def spied(contents, trusted=None):
+        seen.append(trusted)
+        return real(contents, trusted)
+
+    monkeypatch.setattr(session, "ensemble_from", spied)
+    reopen(folder, trusted=["builtins.int"])
+    assert seen == [["builtins.int"]]
+    load(folder).session_.close()
+
+
+def test_a_claim_is_rounded_up():
+    X = np.random.default_rng(0).normal(size=(360, 1))
+    settings = {"epsilon": 60.00000049, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "seats": SEATS}
+    made = EverlastingClassifier(Thresholds(), **settings).fit(X, (X[:, 0] >= 0).astype(int))
+    assert made.claim_.startswith("all answers are (60.00000049, 0.01)-")
