@@ -119,11 +119,20 @@ def test_codes_name_distinct_rows_in_order():
     assert codes.first.tolist() == [1, 0, 1]
     assert codes.second.tolist() == [2, 0]
     assert codes.say(np.array([True, True, False])) == "outcome in {(0, 7), (3, -1)}"
+    assert encode([2**63 - 1, 0], [-(2**63)]).first.tolist() == [2, 1]
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [([0.5] * 20, [1] * 20), ([1] * 20, [[1, 2]] * 20), ([], []), ([1] * 4, [1] * 4), (np.zeros((8, 1, 1), int), [1])],
+    [
+        ([0.5] * 20, [1] * 20),
+        ([1] * 20, [[1, 2]] * 20),
+        ([], []),
+        ([1] * 4, [1] * 4),
+        (np.zeros((8, 1, 1), int), [1]),
+        ([[1], [2, 3]], [[1]]),
+        (np.full(20, 2**64 - 1, dtype=np.uint64), [1] * 20),
+    ],
 )
 def test_what_is_not_plays_is_refused(first, second):
     with pytest.raises(InvalidInput):

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from quorate import InvalidInput
 from quorate.audit.bounds import epsilon_lower_bound
+from quorate.audit.cutoffs import closing_law
 from quorate.audit.everlasting import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from quorate.audit.everlasting_plays import audit_terms, closing_plays, label_plays, no_quorum_plays
 from quorate.audit.verdict import audit
@@ -157,11 +159,19 @@ def test_plays_catch_a_claim_that_is_too_small():
 def test_closing_as_played_has_the_law_of_the_cutoff():
     cutoff = NoisyCutoff(epsilon=0.7, allowed=3, spread=4)
     outcomes = np.array([True] * 3 + [True] + [False] * 6)
+    exact = closing_law(cutoff, outcomes)
+    exact = np.concatenate([[exact[:4].sum()], exact[4:]])
     drawn = np.array([cutoff.open().admit(outcomes) for _ in range(10_000)])
     real = np.where(drawn < 4, -1, drawn - 4)
     played = closing_plays(cutoff, before=3, hidden=1, after=6, plays=200_000, seed=5)
-    for value in range(-1, 7):
-        assert abs(np.mean(real == value) - np.mean(played == value)) < 0.04  # more than six standard deviations
+    for value, chance in zip(range(-1, 7), exact, strict=True):
+        assert _tail(int((real == value).sum()), real.size, chance) > 1e-10
+        assert _tail(int((played == value).sum()), played.size, chance) > 1e-10
+
+
+def _tail(seen: int, many: int, chance: float) -> float:
+    """The probability of a count at least as far out, on its own side, as this one."""
+    return float(min(binom.cdf(seen, many, chance), binom.sf(seen - 1, many, chance)))
 
 
 def test_no_quorums_as_played_have_the_law_of_a_run():

@@ -1,6 +1,8 @@
 """One seat moves one ballot, and one phase has one run: with ties in rounding, forks, interruptions and full disks."""
 
 import os
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -8,14 +10,28 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from everlasting_kills import SEATS, small
-from quorate.concepts import Boxes, Halfspaces, Intervals, Thresholds
+from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import IdReused, Infeasible, InvalidInput, LedgerRefused, WrongProcess
-from quorate.everlasting import EverlastingClassifier, Feed, Guarantee, classifier, files, load, reopen, save, session
+from quorate.everlasting import (
+    EverlastingClassifier,
+    Feed,
+    Guarantee,
+    boosting,
+    classifier,
+    files,
+    load,
+    reopen,
+    save,
+    session,
+)
 from quorate.everlasting.directions import MeanDirection
+from quorate.everlasting.seats import deal_seats
 from quorate.everlasting.teaching import teach
+from quorate.everlasting.terms import Boost
 from quorate.exchange import Replies, Request
 from quorate.learners import Deal
 from quorate.ledger import restore
+from quorate.mechanisms import Relabel
 from quorate.predictors.model_files import digest_of
 
 
@@ -73,6 +89,63 @@ def test_teachers_without_rows_have_no_opinion_together(estimator):
     assert _votes(made, [[5.0]]).tolist() == [[4, 4]]  # 6 without rows, 2 that know
     none = teach(estimator, X, codes, Deal.by_assignment(np.full(4, -1), teachers=8), classes=2, first=False)
     assert _votes(none, [[5.0]]).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(Thresholds(), Thresholds(both_directions=True), Stumps(1), Halfspaces(1), Intervals(), MeanDirection()),
+        *(LogisticRegression(), NearestCentroid(), KNeighborsClassifier(3)),
+    ],
+)
+def test_no_point_whatever_its_size_makes_a_phase_fail_to_open(estimator):
+    """Queries teach: an error, or a warning, would speak of them."""
+    random = np.random.default_rng(0)
+    sizes = np.array([0.0, 1.0, -1.0, 5e-324, 1e38, -1e39, 1e308, np.finfo(np.float64).max, np.finfo(np.float64).min])
+    for _ in range(5):
+        X, labels = random.choice(sizes, size=(200, 1)), random.integers(-1, 2, size=200)
+        made = teach(estimator, X, labels, deal_seats(labels, teachers=60), classes=2, first=False)
+        assert _votes(made, random.choice(sizes, size=(50, 1))).sum(axis=1).tolist() == [60] * 50
+
+
+# --- Secret samples of LabelBoost ------------------------------------------------------------------------------------
+
+
+def test_labelboost_samples_as_many_as_it_pays_for_and_all_alike(monkeypatch):
+    """The figures of the proof's steps 8 to 10 are those of samples that nobody knows."""
+    X = np.arange(120.0)[:, np.newaxis]
+    boost = Boost(kappa=1.0, records=1.0, labelled=0.25, points=0.25)
+    seen = []
+
+    class Spied(Relabel):
+        def relabel(self, labelled, labels, *, unlabelled):
+            seen.append((labelled[:, 0], unlabelled[:, 0]))
+            return super().relabel(labelled, labels, unlabelled=unlabelled)
+
+    monkeypatch.setattr(boosting, "Relabel", Spied)
+    for _ in range(120):  # one of 240 is never sampled with probability 240 * 0.75**120, below 1e-12
+        new, _ = boosting.boosted(Thresholds(), (X, (X[:, 0] > 50).astype(int)), X + 0.5, boost=boost, seats=30)
+        assert np.array_equal(new[:, 0], seen[-1][1])
+    for place, shift in ((0, 0.0), (1, 0.5)):
+        assert {len(set(one[place])) for one in seen} == {30}
+        assert set(np.concatenate([one[place] for one in seen]) - shift) == set(X[:, 0])
+
+
+def test_labelboost_takes_a_secret_sample_of_the_records(monkeypatch):
+    asked = []
+
+    def last(count, size):
+        asked.append((count, size))
+        return np.arange(count - size, count)
+
+    monkeypatch.setattr(classifier, "secret_sample", last)
+    X = np.random.default_rng(0).normal(size=(8003, 1))  # no multiple of a chunk
+    made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-4, chunk=4, no_quorums=20, relabel="labelboost")
+    made.fit(X, (X[:, 0] > 0).astype(int))
+    ((count, size),) = asked
+    assert (count, size) == (8003, made.teachers_ * 4)
+    assert made.terms_.boost.records == size / count < 1
+    assert np.array_equal(made._labelled_set[0], X[count - size :])
 
 
 # --- One phase, one run ----------------------------------------------------------------------------------------------
@@ -204,6 +277,33 @@ def test_an_id_of_a_query_is_not_one_of_points_that_are_fed(tmp_path):
     assert isinstance(fed, Replies)
     assert isinstance(asked, IdReused)
     made.session_.close()
+
+
+def test_what_was_asked_is_kept_under_the_key_of_its_model(tmp_path):
+    """A plain hash of a request would tell whoever guesses it, without the key, that he has guessed right."""
+    kept = []
+    for name in ("one", "other"):
+        made = small()
+        folder = save(made, tmp_path / name)
+        made.session_.ask_all([Request(np.array([[2.0]]), id="1", body=b"the same")])
+        made.session_.close()
+        with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
+            kept += connection.execute("SELECT body FROM quorate_request").fetchall()
+    assert len(kept) == len(set(kept)) == 2
+
+
+def test_rows_that_no_entry_speaks_of_are_cut_off(tmp_path):
+    """Points of answers that never left are people's too."""
+    made = small()
+    folder = save(made, tmp_path / "model")
+    made.predict([[2.0]])
+    made.session_.close()
+    (seats,) = folder.glob("*.seats")
+    content = seats.read_bytes()
+    with seats.open("ab") as file:
+        file.write(content + b"123")
+    load(folder).session_.close()
+    assert seats.read_bytes() == content
 
 
 def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkeypatch):

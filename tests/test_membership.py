@@ -102,6 +102,14 @@ def test_without_a_leak_members_score_like_others():
         assert abs(scores_of(confidence, member).area - 0.5) < 0.02  # seeded: always the same
 
 
+def test_the_excess_is_that_of_two_intervals_on_the_half_that_had_no_part_in_the_choice():
+    error = 0.005 ** (1 / 1000)  # what the probability of 1000 hits of 1000 is at least, at half of 0.01
+    found = Roc(np.ones(2000), np.zeros(2000)).excess(epsilon=1.0, delta=0.1, confidence=0.99)
+    assert found == pytest.approx(error - np.exp(1.0) * (1 - error) - 0.1, rel=1e-6)
+    changed = Roc(np.arange(2000) % 2 == 0, np.arange(2000) % 2 == 1)  # the half that counts has changed sides
+    assert changed.excess(epsilon=1.0, delta=0.1, confidence=0.99) < 0
+
+
 def test_curve_runs_from_nothing_to_all():
     alarms, hits = Roc(np.array([1.0, 2.0, 2.0]), np.array([0.0, 2.0])).curve()
     assert alarms.tolist() == [0.0, 0.5, 0.5, 1.0]
@@ -136,6 +144,13 @@ def test_equal_work_is_not_told_apart():
             pass
 
     assert not attack_timing(ask, [0] * 300, [1] * 300).tells(confidence=CONFIDENCE)
+
+
+def test_the_two_kinds_are_asked_in_one_random_order():
+    asked = []
+    attack_timing(asked.append, [0] * 50, [1] * 50, warm=0)
+    assert len(asked) == 100
+    assert 15 < sum(asked[:50]) < 35  # seeded: always the same
 
 
 def test_area_counts_ties_half():

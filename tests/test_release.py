@@ -32,9 +32,10 @@ from quorate.concepts import (
 )
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.domain import CoverDomain, SealedCounts, TableDomain, make_domain
+from quorate.release.domain import CoverDomain, TableDomain, make_domain
 from quorate.release.files import concept_document, concept_of
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
+from quorate.release.sealed import SealedCounts
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 
 
@@ -139,6 +140,21 @@ def test_what_is_no_value_has_a_cell_and_raises_nothing():
     release = QueryRelease(Workload.marginals(1)).fit(odd, people(100, 2))
     share = release.answer([{"region": "other"}])["answer"][0].as_py()
     assert abs(share - 0.5) < 0.1
+
+
+def test_a_record_that_is_none_is_counted_and_raises_nothing():
+    private = np.array([*reals(5000, 1), None, 10**400, "text"], dtype=object)
+    release = QueryRelease(Thresholds()).fit(private, [-1.0, 0.0, 1.0])
+    assert release.records_ == 5003
+    for asked in ([None, 1.0, 2.0] * 500, [float("nan"), 1.0, 2.0] * 500):
+        assert QueryRelease(Thresholds()).fit(asked, [0.0, 1.0]).records_ == 1500
+
+
+def test_the_bound_allows_for_the_projection_onto_the_simplex():
+    columns = Columns.from_dict({"sex": ["f", "m"]})
+    release = QueryRelease(Workload.marginals(1), columns=columns, engine="plain").fit(people(5000, 1))
+    noise = math.sqrt(2 * math.log(2 * 3 / 0.05)) * release.released_.errors.max()
+    assert math.isclose(release.engine_error_bound(0.05), 2 * noise)
 
 
 # ---------------------------------------------------------------- scikit-learn manners

@@ -177,6 +177,19 @@ def test_a_record_on_a_line_counts_as_below_it():
         np.testing.assert_array_equal(sums(cover, [point], numbers), expected)
 
 
+def test_a_record_within_rounding_of_a_line_is_on_its_right_side():
+    chance = np.random.default_rng(5)
+    cover = make_cover(Halfspaces(2), chance.normal(size=(7, 2)))
+    for line, (slope, intercept) in enumerate(zip(cover.lines.slopes, cover.lines.intercepts, strict=True)):
+        x = chance.normal(size=40) * 10.0 ** chance.integers(-8, 9, 40)
+        y = np.array([float(slope * Fraction(value) + intercept) for value in x.tolist()])
+        y = np.concatenate([np.nextafter(y, -np.inf), y, np.nextafter(y, np.inf)])
+        records = np.stack([np.tile(x, 3), y], axis=1)
+        above = np.isin(cover.locate(records), cover.queries.members(line))
+        exact = [Fraction(b) > slope * Fraction(a) + intercept for a, b in records.tolist()]
+        np.testing.assert_array_equal(above, exact)
+
+
 def test_cells_are_patterns_of_labels():
     generator = np.random.default_rng(1)
     grid = [[float(x), float(y)] for x in range(-2, 3) for y in range(-2, 3)]

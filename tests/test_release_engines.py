@@ -100,7 +100,10 @@ def test_the_prediction_is_of_the_size_of_the_error(name, queries, data, public)
 
 
 @settings(max_examples=30, deadline=None)
-@given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), seed=st.integers(0, 10**6))
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4).filter(lambda sizes: max(sizes) > 1),
+    seed=st.integers(0, 10**6),
+)
 def test_components_give_back_exact_marginals(sizes, seed):
     generator = np.random.default_rng(seed)
     queries = Marginals.of_order(sizes, 2)
@@ -482,3 +485,29 @@ def test_marginals_of_no_column_are_plain():
         with pytest.raises(Infeasible, match="without a measurement"):
             ENGINES[name].run(queries, rows, public=public, budget=budget)
         assert budget.spent() == Cost(0.0)
+
+
+def test_a_column_of_one_code_takes_nothing_and_leaves_the_errors_as_they_are():
+    chance = np.random.default_rng(0)
+    codes = np.stack([np.zeros(1000, dtype=int), chance.integers(0, 3, 1000)], axis=1)
+    with_, alone = Marginals((1, 3), [(0,), (1,), (0, 1)]), Marginals((3,), [(0,), (0,)])
+    errors = []
+    for queries, rows in ((with_, Rows(codes, (1, 3))), (alone, Rows(codes[:, 1:], (3,)))):
+        budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+        errors.append(ENGINES["residual"].run(queries, rows, budget=budget).errors)
+    assert errors[0][0] == 0.0
+    np.testing.assert_allclose(errors[0][1:], errors[1])
+
+
+def test_auto_takes_no_engine_that_far_public_rows_would_lead_astray():
+    chance = np.random.default_rng(0)
+    data, far = (
+        Rows((chance.random((rows, 5)) < share).astype(int), (2,) * 5) for rows, share in ((3000, 0.2), (5000, 0.8))
+    )
+    queries = Marginals.of_order((2,) * 5, 2)
+    expected = predict_errors(queries, records=3000, epsilon=1.0, delta=1e-6, public=far)
+    assert list(expected)[-2:] == ["weights", "public_weights"]
+    assert expected["weights"] < min(expected[name] for name in ("plain", "residual", "reweighting"))
+    engine = choose_engine(queries, records=3000, epsilon=1.0, delta=1e-6, public=far)
+    released = engine.run(queries, data, public=far, budget=Budget(epsilon=1.0, delta=1e-6, slack=0.0))
+    assert np.abs(released.answers - queries.answers(data) / 3000).max() < 0.1  # plain errs by 0.01, weights by 0.6

@@ -177,6 +177,28 @@ def test_nothing_but_the_measurement_is_used(engine, queries, monkeypatch):
     assert same(*replayed(engine, queries, one, two, PUBLIC, monkeypatch))
 
 
+@pytest.mark.parametrize("branch", ["trusted", "repaired", "refuted"])
+def test_every_branch_of_reweighting_uses_nothing_but_the_measurement(branch, monkeypatch):
+    chance = np.random.default_rng(4)
+    queries = Marginals((2, 8), [(0,), (1,), (0, 1)])
+
+    def rows(records, shares):
+        return Rows(np.stack([chance.integers(0, 2, records), chance.choice(8, records, p=shares)], axis=1), (2, 8))
+
+    fair = np.full(8, 0.125)
+    rare = np.array([*np.full(7, 0.94 / 7), 0.06])  # of the last kind public records have none
+    known = (
+        np.array([*np.full(7, 1 / 7), 0.0]) if branch == "repaired" else np.eye(8)[0] if branch == "refuted" else fair
+    )
+    shares = rare if branch == "repaired" else fair
+    one, two = (rows(20_001, shares) for _ in range(2))
+    releases = replayed(ReweightingEngine(), queries, one, two, rows(2000, known), monkeypatch)
+    assert same(*releases)
+    for released in releases:
+        assert (released.weights is None) == (branch == "refuted")
+        assert (released.details["repaired"] > 0) == (branch == "repaired")
+
+
 def test_public_weights_fitted_on_private_data_are_found(monkeypatch):
     generator = np.random.default_rng(3)
     one, two = (Rows(np.stack([generator.integers(0, size, 500) for size in (2, 3)], axis=1), (2, 3)) for _ in range(2))

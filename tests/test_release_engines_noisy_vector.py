@@ -175,6 +175,17 @@ def test_a_fresh_budget_is_spent_whole_and_once():
         NoisyVector.for_budget(budget, squared_sensitivities=(2,))
 
 
+def test_what_is_set_aside_for_tail_events_is_not_used():
+    budget = Budget(epsilon=1.0, delta=1e-6, slack=0.9e-6)
+    noisy = NoisyVector.for_budget(budget, squared_sensitivities=(2,))
+    least = NoisyVector.calibrate(epsilon=1.0, delta=0.1e-6, squared_sensitivities=(2,)).scales[0]
+    assert noisy.scales[0] == pytest.approx(least, rel=1e-6)
+    with pytest.raises(BudgetSpent):  # enough for all of delta, and not for the part that is left
+        NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2,)).release([[5, 5]], budget=budget)
+    noisy.release([[5, 5]], budget=budget)
+    budget.spend(Cost(0.0, 0.9e-6))  # tail events have their own share
+
+
 def test_a_used_budget_pays_at_its_order():
     budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
     fresh = NoisyVector.for_budget(budget, squared_sensitivities=(2,))

@@ -1,15 +1,16 @@
 """OnlineRelease: what is paid for and what is not, restarts, refusals, and its whole law on a tiny domain."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
-from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
+from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.concepts import Interval, Intervals, Threshold, Thresholds
 from quorate.errors import LedgerRefused
 from quorate.mechanisms import NoisySum
-from quorate.mechanisms.above_threshold import AboveThreshold
+from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
 from quorate.noise import SystemNoise
 from quorate.release import OnlineRelease, Workload
 from quorate.release.learned import LearnedWeights
@@ -290,3 +291,64 @@ def test_a_start_from_private_records_is_caught(monkeypatch):
     order = laws[0][1]
     charged = tiny().renyi(order) + 2 * NoisySum(sensitivity=1, scale=1.0).renyi(order)
     assert max(divergence(laws[0][0], laws[1][0], order), divergence(laws[1][0], laws[0][0], order)) > charged
+
+
+# ---------------------------------------------------------------- the two private steps, each with its price
+
+
+def heard(private, public, subject, queries, monkeypatch):
+    """The distances that are put to the run, and the counts that are put to the measurement."""
+    distances, counts = [], []
+
+    def noted(given, *, records):
+        distances.append(int(given[0]))
+        return distance_ballots(given, records=records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("quorate.release.online.distance_ballots", noted)
+        online = OnlineRelease(subject, epsilon=5.0, delta=1e-3, alpha=0.9).fit(private, public)
+        monkeypatch.setattr(online, "_learn", lambda query, noisy: 0.5)  # the same model for every data set
+        online.ask(queries)
+        numbers = online.domain_.find(queries)
+        for query in zip(*(part.tolist() for part in online.domain_.parts(numbers)), strict=True):
+            counts.append(online._counts.put_to(lambda held, query=query: online._count(held, query)))
+    return np.array(distances), np.array(counts)
+
+
+def test_one_record_moves_each_distance_and_each_count_by_one_at_most(monkeypatch):
+    line = [np.concatenate([normal(400, 1), [extra]]) for extra in (-9.0, 0.1, 9.0, math.nan)]
+    sexes = [{"sex": ["f", "m", "m"] * 100 + [extra]} for extra in ("f", "m", "?")]
+    both = Thresholds(both_directions=True)
+    down = [*CUTS[::6], *(Threshold(cut, upward=False) for cut in (-1.0, 0.0, 1.0))]
+    cases = [
+        (line, normal(40, 2, shift=1.0), both, down),
+        (line, normal(40, 2), Intervals(), [Interval(-1.0, 1.0), Interval(0.0, 9.0)]),
+        (sexes, {"sex": ["f", "f", "m"]}, Workload.marginals(1), [{"sex": "f"}, {"sex": "m"}, {"sex": "other"}]),
+    ]
+    for data, public, subject, queries in cases:
+        found = [heard(private, public, subject, queries, monkeypatch) for private in data]
+        moved = [
+            np.abs(a - b).max() for (one, _), (two, _) in itertools.combinations(found, 2) for a, b in [(one, two)]
+        ]
+        counted = [np.abs(one - two).max() for (_, one), (_, two) in itertools.combinations(found, 2)]
+        assert max(moved) == 1
+        assert max(counted) == 1
+
+
+def test_a_paid_answer_costs_a_crossing_and_a_measurement_and_both_are_charged():
+    online = OnlineRelease(Thresholds(), epsilon=2.0, delta=1e-6, alpha=0.1).fit(normal(60_000, 1), normal(500, 2, 1.5))
+    order, opening = online.budget_.order, online.budget_.spent().renyi
+    assert online.ask([Threshold(0.5)])[0].paid  # it is off by 0.5
+    each = online._mechanism.no_quorum_cost(order).renyi + online._measurement.release_cost(order).renyi
+    assert opening >= online._mechanism.opening_cost(order).renyi
+    assert math.isclose(online.budget_.spent().renyi - opening, each, rel_tol=1e-6)
+
+
+def test_where_a_crossing_could_be_paid_and_its_measurement_not_nothing_is_drawn(monkeypatch):
+    online = OnlineRelease(Thresholds(), epsilon=2.0, delta=1e-6, alpha=0.1).fit(normal(60_000, 1), normal(500, 2, 1.5))
+    crossing = online._mechanism.no_quorum_cost(online.budget_.order)
+    online.budget_.spend(Cost(online.budget_.remaining().renyi - crossing.renyi * (1 + 1e-4)))
+    assert online.budget_.affordable(crossing) == 1
+    monkeypatch.setattr(type(online._run), "answers", lambda *rest: pytest.fail("the run was asked"))
+    with pytest.raises(BudgetSpent, match="cannot pay for another answer"):
+        online.ask([Threshold(0.5)])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from quorate import Infeasible, InvalidInput
-from quorate.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.concepts import Boxes, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.release import Columns, QueryRelease, Workload, plan_release
+from quorate.release.cover import make_cover
 from quorate.release.planning import stand_in_points
 
 ROOT = Path(__file__).parent.parent
@@ -114,3 +115,19 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch, capsys):
     assert sorted(os.listdir("published")) == ["GUARANTEE.txt", "answers.csv", "arrays.npz", "manifest.json"]
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
         assert (ROOT / "docs" / picture).is_file()
+
+
+def test_a_class_whose_queries_are_all_their_own_needs_no_public_points():
+    for concept in (Conjunctions([2, 3]), Stumps(features=3, binary=True)):
+        plan = plan_release(concept, records=100_000, public=0, alpha=0.1)
+        assert plan.cover == 0.0
+        assert plan.public_needed is None
+        assert plan.feasible
+
+
+def test_the_public_points_that_are_said_to_be_needed_are_enough():
+    rules = [lambda X, cut=cut: X[:, 0] > cut for cut in (0.2, 0.4, 0.6)]
+    for concept in (Thresholds(), Intervals(), Boxes(1), Stumps(features=2), Finite(rules, features=1)):
+        needed = plan_release(concept, records=100_000, public=5, alpha=0.2).public_needed
+        cover = make_cover(concept, stand_in_points(concept, needed))
+        assert 0.08 < cover.share(0.05) <= 0.1

@@ -98,10 +98,10 @@ def _distance(votes: int, teachers: int) -> int:
 
 
 def _binned(values: Sequence[Integers]) -> list[Integers]:
-    """Return values cut into steps that the first tenth of the first world decides."""
+    """Return values cut into steps that the first tenth of the first world decides, and leave those plays out."""
     few = max(10, len(values[0]) // 10)
     steps = np.unique(np.quantile(values[0][:few], np.linspace(0, 1, _BINS)))
-    return [np.searchsorted(steps, one, side="right") for one in values]
+    return [np.searchsorted(steps, one[few:], side="right") for one in values]
 
 
 def _distances(quorum: Quorum) -> list[int]:
@@ -135,14 +135,17 @@ def audit_terms(
 ) -> tuple[Attempt, ...]:
     """Attack what the terms claim: for a record, for a query, and for a point of the pool where there is one.
 
+    The three attempts share the error that `confidence` leaves.
+
     >>> from quorate.everlasting.terms import votes_terms
     >>> terms = votes_terms(teachers=2000, arrivals=4000, no_quorums=20, training=Guarantee(8.0, 1e-5),
     ...                     queries=Guarantee(8.0, 1e-5), refresh="queries")
-    >>> all(one.lower_bound <= one.claim[0] for one in audit_terms(terms, plays=4000, confidence=0.99))
+    >>> all(one.lower_bound <= one.claim[0] for one in audit_terms(terms, plays=4000))
     True
     """
     if plays < 1000:
         raise InvalidInput(f"plays must be at least 1000, not {plays!r}")
+    confidence = 1 - (1 - confidence) / 3
     cutoff = terms.cutoff
     room = max(1, cutoff.allowed - int(4 / cutoff.epsilon))
     first, distance = _voting(terms.first, room=room, plays=plays, seed=seed)
@@ -179,7 +182,10 @@ def _(
 ) -> Verdict:
     attempts = audit_terms(target.terms_, plays=plays, confidence=confidence, seed=seed)
     if attacks != "auto":
+        known = [one.attack for one in attempts]
         attempts = tuple(one for one in attempts if any(one.attack.startswith(name) for name in attacks))
+        if not attempts:
+            raise InvalidInput(f"attacks must begin like one of: {'; '.join(known)}")
     return settled(
         "EverlastingClassifier",
         attempts,

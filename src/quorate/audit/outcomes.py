@@ -95,7 +95,7 @@ def encode(first: object, second: object) -> Codes:
     both = np.concatenate([ones, others])
     joint = np.zeros(len(both), dtype=np.int64)
     for column in both.T:
-        codes, size = _compact(column - column.min())
+        codes, size = _compact(column)
         joint, _ = _compact(joint * size + codes)
     size = int(joint.max()) + 1
     table = np.empty((size, both.shape[1]), dtype=np.int64)
@@ -104,19 +104,26 @@ def encode(first: object, second: object) -> Codes:
 
 
 def _rows(name: str, values: object) -> Integers:
-    rows = np.asarray(values)
+    try:
+        rows = np.asarray(values)
+    except ValueError:
+        raise InvalidInput(f"{name} must hold as many whole numbers in every play") from None
     if rows.dtype.kind not in "iub" or rows.ndim not in {1, 2} or rows.size == 0:
         raise InvalidInput(f"{name} must hold whole numbers, one play a row, not {rows.dtype} of shape {rows.shape}")
+    if int(rows.max()) >= 2**63:
+        raise InvalidInput(f"{name} must hold whole numbers below 2**63")
     return rows.astype(np.int64).reshape(len(rows), -1)
 
 
 def _compact(values: Integers) -> tuple[Integers, int]:
     """Return the same values numbered from 0 without gaps, in increasing order, and how many there are."""
-    if int(values.max()) < _DENSE:
-        used = np.flatnonzero(np.bincount(values))
-        place = np.zeros(int(values.max()) + 1, dtype=np.int64)
+    least, most = int(values.min()), int(values.max())
+    if most - least < _DENSE:
+        shifted = values - least
+        used = np.flatnonzero(np.bincount(shifted))
+        place = np.zeros(most - least + 1, dtype=np.int64)
         place[used] = np.arange(used.size)
-        return place[values], used.size
+        return place[shifted], used.size
     found, inverse = np.unique(values, return_inverse=True)
     return inverse, found.size
 

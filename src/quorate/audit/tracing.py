@@ -83,9 +83,9 @@ class Traced:
         given what was released those of strangers are, and those of members nearly, the more people there are.
 
         >>> spread = np.random.default_rng(0).normal(size=4000)
-        >>> Traced(spread[:2000], spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=0.999) <= 0
+        >>> Traced(spread[:2000], spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9) <= 0
         True
-        >>> Traced(spread[:2000] + 3, spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=0.999) > 0.5
+        >>> Traced(spread[:2000] + 3, spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9) > 0.5
         True
         """
         if min(self.members.size, self.strangers.size) < 8:

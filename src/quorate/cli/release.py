@@ -89,12 +89,30 @@ def run_release(
     if synthetic is not None:
         check_count("synthetic", synthetic)
     release = QueryRelease(subject.about, epsilon=epsilon, delta=delta, engine=engine, columns=declared)
+    return _release(
+        release, subject, table, public, queries, out=out, synthetic=synthetic, report=report, as_json=as_json
+    )
+
+
+def _release(
+    release: QueryRelease,
+    subject: Subject,
+    table: Path,
+    public: Path | None,
+    queries: Sequence[Any],
+    *,
+    out: Path,
+    synthetic: int | None,
+    report: Path | None,
+    as_json: bool,
+) -> int:
+    """Fit a release, write it, and print what it promises."""
     with steps(["reading", "releasing", "writing", "reporting"], quiet=as_json) as step:
         step()
         known = subject.public(None if public is None else read_table(public, role="public"))
         private = subject.records(read_table(table, role="private"))
         if queries:  # what cannot be asked is refused before anything is paid
-            make_domain(subject.about, known, declared).find(queries)
+            make_domain(subject.about, known, release.columns).find(queries)
         step()
         release.fit(private, known)
         del private
@@ -114,7 +132,7 @@ def run_release(
 
 
 def release_bill(release: QueryRelease) -> dict[str, Any]:
-    """Return the figures of a release: all of them public or released.
+    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone.
 
     >>> from quorate.concepts import Thresholds
     >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]

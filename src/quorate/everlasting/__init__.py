@@ -1,13 +1,14 @@
 """Everlasting prediction: phases of answers, each taught by the one before; records and queries are both protected.
 
 classifier   EverlastingClassifier, which goes from phase to phase
+settings     what it is told, checked; shown: what everybody may know of it
 terms        the public numbers: mechanisms, and what each kind of unit pays
 phase        teachers, one Quorum run, one cutoff
 seats        points by arrival number, with released labels
 teaching     teachers from a labelled set; `cuts` are thresholds and stumps in a batch
 boosting     LabelBoost between phases
 planning     what to expect, and how large a chunk; `outlook` is its arithmetic
-session      what a folder keeps, and how a restart goes on; files: saving and loading it
+session      what a folder keeps, and how a restart goes on; files: saving and loading it; folder: who holds it
 """
 
 from quorate.everlasting.classifier import EverlastingClassifier

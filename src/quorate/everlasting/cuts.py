@@ -150,7 +150,8 @@ def _edges(values: Floats, labels: Integers, used: NDArray[np.bool_], cut: Float
     highest = np.where(used, values, -np.inf).max(axis=1)
     ones, zeros = (used & (labels == 1)).any(axis=1), (used & (labels == 0)).any(axis=1)
     cut = np.where(ones & ~zeros, lowest, cut)
-    return np.where(zeros & ~ones, np.nextafter(highest, np.inf), cut)
+    with np.errstate(over="ignore"):  # above the largest number comes infinity; no warning speaks of a row
+        return np.where(zeros & ~ones, np.nextafter(highest, np.inf), cut)
 
 
 def _best_cuts(

@@ -9,8 +9,8 @@ answers, or one of them without another that lies within it, or nothing at all (
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,52 +18,20 @@ from numpy.typing import NDArray
 
 from quorate.concepts import Concept, Finite, Hypothesis
 from quorate.concepts.points import Points, check_points
-from quorate.ensemble.ballots import Ballots
 from quorate.errors import InvalidInput
 from quorate.release.cover import make_cover
+from quorate.release.cover.base import read_points
 from quorate.release.queries import Floats, Queries, Rows
+from quorate.release.sealed import SealedCounts
 from quorate.release.tables import BoundWorkload, Workload
 from quorate.release.tables.truths import ExpressionWorkload
 
-__all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "SealedCounts", "TableDomain", "make_domain"]
+__all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "TableDomain", "make_domain"]
 
 NOTHING = -1  # the number of a query that no record fulfils, and of the part that a query does not have
 MOST_LISTED = 2_000_000  # queries that are written out as a table
 
-Counted = NDArray[np.int64] | Rows
 Numbers = NDArray[np.int64]
-Released = TypeVar("Released")
-
-
-class SealedCounts(Ballots):
-    """Counts of private records by cells, or their codes, to be put to a mechanism and to nothing else.
-
-    >>> SealedCounts(np.array([3, 4]))
-    <sealed counts>
-    """
-
-    __slots__ = ()
-
-    def __init__(self, counts: Counted) -> None:
-        super().__init__(counts)  # type: ignore[arg-type]
-
-    def put_to(self, release: Callable[[Any], Released]) -> Released:
-        """Hand the counts to a mechanism's release, and return what it released.
-
-        >>> from quorate.mechanisms import NoisySum
-        >>> SealedCounts(np.array([3, 4])).put_to(lambda counts: NoisySum(sensitivity=1, scale=0.1).release(counts[0]))
-        3
-        """
-        return super().put_to(release)
-
-    def __len__(self) -> int:
-        raise TypeError("counts are sealed and have no length: put them to a mechanism")
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return "<sealed counts>"
 
 
 class Domain(Protocol):
@@ -148,7 +116,7 @@ class CoverDomain:
         >>> CoverDomain(Thresholds(), [1.0, 2.0]).seal([0.5, 1.5, float("nan")])
         (<sealed counts>, 3)
         """
-        points = check_points(private, features=self.concept.features, name="private")
+        points = read_points(private, features=self.concept.features, name="private")
         if len(points) == 0:
             raise InvalidInput("private must hold at least one record")
         return SealedCounts(self.cover.count(points)), len(points)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
-from quorate.concepts import Concept, Conjunctions, Intervals, Stumps, Thresholds
+from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
-from quorate.release.cover.shares import gap_share, pair_share
+from quorate.release.cover.shares import gap_share, list_share, pair_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import predict_errors
 from quorate.release.queries import Rows
@@ -136,7 +136,7 @@ def plan_release(
         raise Infeasible(
             "no engine can answer these queries: they are too many; ask fewer, or pass fewer public points"
         )
-    cover = domain.share(beta) if size else (1.0 if isinstance(subject, Concept) else 0.0)
+    cover = domain.share(beta)
     alone = min(1.0, math.sqrt(math.log(2 * domain.queries.count / beta) / (2 * size))) if size else 1.0
     settings = {"epsilon": epsilon, "delta": delta, "alpha": alpha, "beta": beta}
     needed = _private_needed(domain, known, target=alpha / 2, epsilon=epsilon, delta=delta)
@@ -237,7 +237,8 @@ def _private_needed(domain: Domain, known: Any, *, target: float, epsilon: float
 
 def _public_needed(subject: Any, *, target: float, beta: float) -> int | None:
     """Return how many public points bring the cover's own share within the target; None for what has no cover."""
-    if not isinstance(subject, Concept) or (isinstance(subject, Stumps) and subject.binary):
+    finite = isinstance(subject, Conjunctions) or (isinstance(subject, Stumps) and subject.binary)
+    if not isinstance(subject, Concept) or finite:  # every query is its own
         return None
     high = 1
     while _share(subject, high, beta) > target:
@@ -258,6 +259,10 @@ def _share(concept: Concept, points: int, beta: float) -> float:
         return gap_share(points, beta, gaps=2)
     if isinstance(concept, Stumps):
         return gap_share(points, beta / concept.features)
+    if isinstance(concept, Boxes):
+        return gap_share(points, beta / concept.features, gaps=2 * concept.features)
+    if isinstance(concept, Finite):
+        return list_share(len(concept.members), points, beta)
     return pair_share(concept, points, beta)
 
 

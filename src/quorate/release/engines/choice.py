@@ -9,7 +9,7 @@ from quorate.release.engines.released import Engine, Public
 from quorate.release.engines.residual import ResidualEngine
 from quorate.release.engines.reweighting import ReweightingEngine
 from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
-from quorate.release.queries import Queries
+from quorate.release.queries import Marginals, Queries
 
 __all__ = ["ENGINES", "choose_engine", "predict_errors"]
 
@@ -25,11 +25,16 @@ ENGINES: dict[str, Engine] = {
     )
 }
 
+_TRUSTING = ("public_weights", "weights")  # what their few measurements do not touch stays as public records say
+
 
 def predict_errors(
     queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
 ) -> dict[str, float]:
-    """Return the expected largest error of each engine that can answer these queries, least first.
+    """Return the expected largest error of each engine that can answer these queries, the one to take first.
+
+    It is the one of the least error; but for marginals, engines that start from public records and cannot find out that
+    these are from elsewhere come after those that can, or need none.
 
     >>> from quorate.release.queries import Prefixes
     >>> list(predict_errors(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6))[0]
@@ -40,7 +45,8 @@ def predict_errors(
         for name, engine in ENGINES.items()
     }
     usable = {name: error for name, error in found.items() if error < math.inf}
-    return dict(sorted(usable.items(), key=lambda pair: pair[1]))
+    wary = isinstance(queries, Marginals) and public is not None
+    return dict(sorted(usable.items(), key=lambda pair: (wary and pair[0] in _TRUSTING, pair[1])))
 
 
 def choose_engine(
@@ -64,5 +70,7 @@ def choose_engine(
         return ENGINES[engine]
     expected = predict_errors(queries, records=records, epsilon=epsilon, delta=delta, public=public)
     if not expected:
-        raise Infeasible(f"no engine can answer {queries!r}: too many queries or cells, or delta = 0")
+        raise Infeasible(
+            f"no engine can answer {queries!r}: too many queries or cells, or too small an epsilon or delta"
+        )
     return ENGINES[next(iter(expected))]

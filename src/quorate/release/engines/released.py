@@ -150,8 +150,8 @@ def check_private(queries: Queries, data: Any) -> Private:
     if bool((counts < 0).any()):
         raise InvalidInput("counts of private records must not be negative")
     records = int(counts.sum())
-    if not 0 < records < 2**50:
-        raise InvalidInput("private data must have at least one record and fewer than 2**50")
+    if not 0 < records < 2**40:  # a sum of them for each of some thousand lines is still below 2**53
+        raise InvalidInput("private data must have at least one record and fewer than 2**40")
     return Private(records, counts.astype(np.int64), None)
 
 

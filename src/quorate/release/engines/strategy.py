@@ -58,7 +58,8 @@ def plan_marginals(queries: Marginals) -> MarginalStrategy:
     >>> float(plan.variances.max()) < 3.0  # equal noise on the three marginals, each used alone
     True
     """
-    return _plan(queries.sizes, tuple(tuple(sorted(clique)) for clique in queries.cliques))
+    sizes = queries.sizes  # a column of one code tells nothing
+    return _plan(sizes, tuple(tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in queries.cliques))
 
 
 @lru_cache(maxsize=32)  # a prediction and the run that follows it ask for the same
