@@ -58,12 +58,14 @@ def run_release(
     >>> run_release(Path("x.csv"), **settings, plan=False, as_json=True)
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: --workload says what is asked: marginals:2, thresholds:COLUMN, ...
+    quorate.errors.InvalidInput: x.csv: there is no such table, and no such release
     """
     asked = _asked(ask)
     if table is not None and table.is_dir():
         return _ask_published(table, asked, out=out, synthetic=synthetic, as_json=as_json)
     if workload is None:
+        if table is not None and not table.exists():
+            raise InvalidInput(f"{table}: there is no such table, and no such release")
         raise InvalidInput(
             "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, expressions:FILE, "
             "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"

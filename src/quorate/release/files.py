@@ -234,19 +234,30 @@ def publish(release: QueryRelease, folder: str | Path) -> Path:
     ['GUARANTEE.txt', 'answers.csv', 'arrays.npz', 'manifest.json']
     """
     target = save(release, folder)
-    (target / "GUARANTEE.txt").write_text(_guarantee(release), encoding="utf-8")
+    try:
+        (target / "GUARANTEE.txt").write_text(_guarantee(release), encoding="utf-8")
+        _write_answers(release, target / "answers.csv")
+    except OSError as error:
+        raise InvalidInput(
+            f"{target} cannot be written in full: {error.strerror}; the release itself is there and can be loaded"
+        ) from None
+    return target
+
+
+def _write_answers(release: QueryRelease, path: Path) -> None:
+    """Write the answers as a table, where they can be listed and are not too many."""
     try:
         asked = release.domain_.every()
     except InvalidInput:
-        return target
-    if len(asked) <= _MOST_ANSWERS:
-        table = release.answer(asked)
-        with (target / "answers.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(table.column_names)
-            for row in table.to_pylist():
-                writer.writerow(["" if value is None else value for value in row.values()])
-    return target
+        return
+    if len(asked) > _MOST_ANSWERS:
+        return
+    table = release.answer(asked)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.column_names)
+        for row in table.to_pylist():
+            writer.writerow(["" if value is None else value for value in row.values()])
 
 
 def _guarantee(release: QueryRelease) -> str:
