@@ -25,13 +25,14 @@ from quorate.everlasting import (
     session,
 )
 from quorate.everlasting.directions import MeanDirection
+from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import deal_seats
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import Boost
 from quorate.exchange import Replies, Request
 from quorate.learners import Deal
 from quorate.ledger import restore
-from quorate.mechanisms import Relabel
+from quorate.mechanisms import NO_QUORUM, Relabel
 from quorate.predictors.model_files import digest_of
 
 
@@ -304,6 +305,58 @@ def test_rows_that_no_entry_speaks_of_are_cut_off(tmp_path):
         file.write(content + b"123")
     load(folder).session_.close()
     assert seats.read_bytes() == content
+
+
+def test_every_arrival_is_marked_outside_of_the_ledger(tmp_path):
+    """An old copy of one ask ago would count from there, under the same limit."""
+    made = small()
+    folder = save(made, tmp_path / "model")
+    for _ in range(2):
+        made.predict([[2.0]])
+        ledger = made.session_.ledger
+        assert {mark.seq for mark in ledger._witness.marks()} == {ledger.view().entries}
+    made.session_.close()
+    assert (folder / "ledger.mark").exists()
+
+
+def test_noises_that_were_edited_are_no_sound_ledger(tmp_path):
+    made = small()
+    folder = save(made, tmp_path / "model")
+    ledger = made.session_.ledger
+    assert ledger.verify().sound
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
+        connection.execute("UPDATE quorate_secret SET value = value + 1 WHERE name = 'limit'")
+        connection.commit()
+    assert "secret noises of the phase" in " ".join(ledger.verify().problems)
+    made.session_.close()
+
+
+def test_a_server_that_was_forked_does_not_open_a_phase_when_idle(tmp_path):
+    made = small()
+    save(made, tmp_path / "model")
+    made.predict(np.full((SEATS, 1), 2.0))
+    own, made.session_.process = made.session_.process, (0, 0)
+    with pytest.raises(WrongProcess):
+        made.session_.tend()
+    made.session_.process = own
+    made.session_.tend()
+    assert made.phase_ == 2
+    made.session_.close()
+
+
+def test_the_probe_counts_like_any_arrival_and_is_compared_with_phase_1(monkeypatch):
+    def drawn(self, X):
+        return np.where(np.abs(X[:, 0]) < 1, NO_QUORUM, X[:, 0] > 0)
+
+    monkeypatch.setattr(Phase, "_drawn", drawn)
+    X = np.random.default_rng(0).normal(size=(360, 1))
+    made = small().fit(X, (X[:, 0] >= 0).astype(int), probe=[[0.0], [0.5], [2.0], [-2.0]])
+    assert made._phase.met == 2
+    assert made.drift_ == 0.0
+    monkeypatch.setattr(Phase, "_drawn", lambda self, X: np.ones(len(X), dtype=np.int64))
+    for phase in (2, 3):
+        made.predict(np.full((SEATS + 1 - made.seats_taken_, 1), 2.0))
+        assert (made.phase_, made.drift_) == (phase, 0.5)  # and not with the phase before
 
 
 def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkeypatch):

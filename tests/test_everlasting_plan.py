@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import Infeasible, InvalidInput
+from quorate.cli import main
 from quorate.cli.fit_everlasting import run_fit_everlasting
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.everlasting import EverlastingClassifier, load
@@ -181,3 +182,17 @@ def test_fit_plans_by_a_public_table_or_not_at_all(tmp_path, capsys):
     (tmp_path / "third").mkdir()
     with pytest.raises(InvalidInput, match="learner must be one of"):
         fit_line(tmp_path / "third", learner="oracle")
+
+
+def test_the_command_fits_and_asks(tmp_path, capsys):
+    table, model = write_line(tmp_path / "records.csv", 10_000, 0), tmp_path / "model"
+    settings = ["--label", "y", "--classes", "no,yes", "--method", "everlasting", "--concept", "thresholds", "--json"]
+    settings += ["--epsilon", "8", "--delta", "1e-5", "--growth", "2", "--most-seats", "15000", "--out", str(model)]
+    assert main(["fit", str(table), *settings]) == 0
+    assert json.loads(capsys.readouterr().out)["method"] == "everlasting"
+    (tmp_path / "asked.csv").write_text("x\n0.95\n0.05\n")
+    assert main(["predict", str(model), str(tmp_path / "asked.csv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["answered"] == 2
+    assert main(["fit", str(table), *settings[:-1], str(tmp_path / "other"), "--report", "page.html"]) == 1
+    assert "--report" in capsys.readouterr().err

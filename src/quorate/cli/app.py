@@ -145,6 +145,7 @@ def fit(
     ask: Path | None = None,
     chunk: int | Literal["auto"] = "auto",
     growth: float = 1.0,
+    most_seats: int | None = None,
     refresh: Literal["queries", "pool"] = "queries",
     relabel: Literal["votes", "labelboost"] = "votes",
     query_epsilon: float | None = None,
@@ -217,6 +218,8 @@ def fit(
         For "everlasting": how many units a teacher has.
     growth
         For "everlasting": how many times more queries each phase takes than the one before.
+    most_seats
+        For "everlasting": how many queries a phase takes at most, with --growth above 1.
     refresh
         For "everlasting": what teaches the next phase: the queries, or a pool of points that the owner feeds.
     relabel
@@ -252,6 +255,7 @@ def fit(
             chunk=chunk,
             no_quorums=no_quorums,
             growth=growth,
+            most_seats=most_seats,
             relabel=relabel,
             refresh=refresh,
             jobs=jobs,
