@@ -27,7 +27,7 @@ def run_plan_concept(
     """Plan, print, and return 1 where no method is sure to keep alpha.
 
     >>> run_plan_concept("thresholds", records=10**6, public=5000, as_json=True)
-    {"records": 1000000, "vc_dimension": 1, ... "best": "semi-private", "feasible": true, ...
+    {"records": 1000000, "vc_dimension": 2, ... "best": "semi-private", "feasible": true, ...
     0
     """
     if records is None:
