@@ -107,9 +107,10 @@ class _Votes:
     chunk: int
     ahead: Floats
     wrong: NDArray[np.bool_]
+    rows: int  # different ones that were asked
 
 
-def _votes(estimator: Any, chunk: int, teaching: Draw, asking: Draw, *, classes: int, most: int) -> _Votes:
+def _votes(estimator: Any, chunk: int, teaching: Draw, asking: Draw, *, classes: int, most: int, rows: int) -> _Votes:
     fast = isinstance(estimator, Thresholds | Stumps | MeanDirection) or batched_equivalent(estimator) is not None
     wanted = max(_TEACHERS, _ROWS // chunk) if fast else _SLOW
     teachers = max(_LEAST, min(wanted, most // chunk))
@@ -119,7 +120,8 @@ def _votes(estimator: Any, chunk: int, teaching: Draw, asking: Draw, *, classes:
     queries, labels = asking(_QUERIES)
     counts = ensemble.count(queries).put_to(lambda votes: votes)  # of public or simulated rows
     ordered = np.sort(counts, axis=1)
-    return _Votes(chunk, (ordered[:, -1] - ordered[:, -2]) / (2 * teachers), counts.argmax(axis=1) != labels)
+    ahead, wrong = (ordered[:, -1] - ordered[:, -2]) / (2 * teachers), counts.argmax(axis=1) != labels
+    return _Votes(chunk, ahead, wrong, rows)
 
 
 def _outlook(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -> ChunkOutlook | None:
@@ -130,7 +132,8 @@ def _outlook(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -
         cutoff = cutoff_for(guarantee, arrivals=records, no_quorums=allowed)
         missed = table.missed(distance, no_quorums=cutoff.most, epsilon=guarantee.epsilon - cutoff.epsilon)
         expected = records * float(missed.mean())
-        allowed = math.ceil(_ROOM * expected + 4 * math.sqrt(expected) + 1)
+        unsure = 3 * math.sqrt(expected * records / votes.rows)  # few rows near the boundary: others may have more
+        allowed = math.ceil(_ROOM * expected + 4 * math.sqrt(expected) + 1 + unsure)
         if allowed > records / 2:
             return None
     answered = 1 - missed
@@ -192,9 +195,12 @@ def plan_everlasting(
     teaching, asking = (simulated_points(estimator),) * 2 if sample is None else _resampled(sample)
     classes = 2 if sample is None else len(np.unique(np.asarray(sample[1])))
     most = 10**6 if sample is None else len(sample[1]) // 2
+    rows = 10**9 if sample is None else most  # simulated ones do not run out
     sizes = [check_count("a chunk", chunk) for chunk in chunks]
     every = [
-        _votes(estimator, one, teaching, asking, classes=classes, most=most) for one in sizes if _LEAST * one <= most
+        _votes(estimator, one, teaching, asking, classes=classes, most=most, rows=rows)
+        for one in sizes
+        if _LEAST * one <= most
     ]
     if not every:
         raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * most} rows")
