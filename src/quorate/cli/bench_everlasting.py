@@ -43,7 +43,7 @@ def _threshold_figures(quick: bool) -> Iterator[Figure]:
     """Phases grow to twice (five times) the number of records: the boundary then comes to rest (PROOF.md, step 17)."""
     phases = 2 if quick else 30
     large = {"epsilon": 1.0, "no_quorums": 3200, "chunk": 8, "growth": 1.1, "most_seats": 600_000}
-    small = {"epsilon": 1.0, "no_quorums": 3000, "chunk": 4, "growth": 1.1, "most_seats": 500_000}
+    small = {"epsilon": 1.0, "no_quorums": 3200, "chunk": 6, "growth": 1.1, "most_seats": 500_000}
     course = line_course(records=300_000, phases=phases, **large)
     yield from _named("thresholds.n300000", course, "drift", "seconds", "queries")
     yield from _named("thresholds.n100000", line_course(records=100_000, phases=phases, **small), "drift", "queries")
