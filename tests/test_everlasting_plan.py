@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from quorate import Infeasible, InvalidInput
 from quorate.cli import main
+from quorate.cli.fit import Tables
 from quorate.cli.fit_everlasting import run_fit_everlasting
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.everlasting import EverlastingClassifier, load
@@ -17,6 +18,8 @@ from quorate.everlasting.directions import DirectionTeachers, MeanDirection, fit
 from quorate.everlasting.planning import plan_everlasting, simulated_points
 from quorate.everlasting.teaching import teach
 from quorate.learners import Deal
+
+COLUMNS = ("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts")
 
 
 def sphere(rows, features=3, seed=0):
@@ -153,7 +156,9 @@ def fit_line(folder, **changes):
     settings |= {"label": "y", "classes": "no,yes", "learner": "logistic", "epsilon": 8.0, "delta": 1e-5, "growth": 1.0}
     settings |= {"chunk": "auto", "no_quorums": "auto", "relabel": "votes", "refresh": "queries", "as_json": True}
     table = write_line(folder / "records.csv", 10_000, 0)
-    return run_fit_everlasting(table, out=folder / "model", **(settings | changes))
+    given = settings | changes
+    read = Tables(table=table, **{name: given.pop(name) for name in COLUMNS if name in given})
+    return run_fit_everlasting(read, out=folder / "model", **given)
 
 
 def test_fit_writes_a_folder_that_answers(tmp_path, capsys):

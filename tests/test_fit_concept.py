@@ -9,6 +9,7 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.cli import main
+from quorate.cli.fit import Tables
 from quorate.cli.fit_concept import CONCEPTS, METHODS, make_concept, run_fit_concept
 from quorate.cli.published import HYPOTHESES, document_of, hypothesis_of, is_published, predict_published
 from quorate.concepts import (
@@ -23,6 +24,8 @@ from quorate.concepts import (
     Threshold,
     Thresholds,
 )
+
+COLUMNS = ("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts")
 
 SETTINGS = {
     "concept": "stumps",
@@ -72,7 +75,8 @@ def _right(path: Path) -> list[str]:
 
 def _run(tables, out, *, method, capsys, **given):
     known = SETTINGS | {"ask": tables["ask"], "public": tables["public"], "out": out, "method": method} | given
-    code = run_fit_concept(tables["table"], **known)
+    read = Tables(table=tables["table"], **{name: known.pop(name) for name in COLUMNS if name in known})
+    code = run_fit_concept(read, **known)
     return code, json.loads(capsys.readouterr().out)
 
 

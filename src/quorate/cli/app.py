@@ -231,6 +231,18 @@ def fit(
     json
         Print one JSON object instead of a table.
     """
+    from quorate.cli.fit import Tables, run_fit
+
+    tables = Tables(
+        table=table,
+        label=label,
+        classes=classes,
+        public=public,
+        schema=schema,
+        groups=groups,
+        leave_out=leave_out,
+        missing_texts=missing_texts,
+    )
     if method == "everlasting":
         from quorate.cli.fit_everlasting import run_fit_everlasting
 
@@ -239,14 +251,7 @@ def fit(
                 "an everlasting model has no report: `quorate serve` shows its phases; leave out --report"
             )
         return run_fit_everlasting(
-            table,
-            label=label,
-            classes=classes,
-            public=public,
-            schema=schema,
-            groups=groups,
-            leave_out=leave_out,
-            missing_texts=missing_texts,
+            tables,
             learner=learner,
             concept=concept,
             epsilon=epsilon,
@@ -266,16 +271,9 @@ def fit(
         from quorate.cli.fit_concept import run_fit_concept
 
         return run_fit_concept(
-            table,
+            tables,
             method=method,
             concept=concept or "stumps",
-            label=label,
-            classes=classes,
-            public=public,
-            schema=schema,
-            groups=groups,
-            leave_out=leave_out,
-            missing_texts=missing_texts,
             epsilon=epsilon,
             delta=delta,
             gamma=gamma,
@@ -286,17 +284,8 @@ def fit(
             report=report,
             as_json=json,
         )
-    from quorate.cli.fit import run_fit
-
     return run_fit(
-        table,
-        label=label,
-        classes=classes,
-        public=public,
-        schema=schema,
-        groups=groups,
-        leave_out=leave_out,
-        missing_texts=missing_texts,
+        tables,
         learner=learner,
         epsilon=epsilon,
         delta=delta,

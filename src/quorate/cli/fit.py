@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LEARNERS",
     "SCHEMA_FILE",
+    "Tables",
     "check_new_file",
     "chosen_schema",
     "make_learner",
-    "read_records",
     "run_fit",
     "show_bill",
     "steps",
@@ -35,16 +36,55 @@ LEARNERS = ("logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "fo
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """The tables of a fit, and what is said of their columns: by `quorate fit`, whatever the method.
+
+    >>> Tables(table=Path("x.csv"), label="outcome").public is None
+    True
+    """
+
+    table: Path
+    label: str | None = None
+    classes: str | None = None
+    public: Path | None = None
+    schema: Path | None = None
+    groups: str | None = None
+    leave_out: str | None = None
+    missing_texts: str | None = None
+
+    def read(self, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
+        """Read the private and the public table, and say how their columns become numbers, and all labels: two steps.
+
+        >>> Tables(table=Path("x.csv")).read(lambda: None)
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: x.csv: there is no such file
+        """
+        step()
+        records = read_table(self.table, role="private")
+        left_out = _listed(self.leave_out) or ()
+        _check_named(records, label=self.label, groups=self.groups, leave_out=left_out)
+        known = None if self.public is None else read_table(self.public, role="public")
+        step()
+        columns = chosen_schema(
+            records,
+            known,
+            self.schema,
+            label=self.label,
+            classes=_listed(self.classes),
+            groups=self.groups,
+            leave_out=left_out,
+            missing_texts=_listed(self.missing_texts) or (),
+        )
+        if columns.label is None:
+            raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
+        return records, known, columns, list(columns.label.classes)
+
+
 def run_fit(
-    table: Path,
+    tables: Tables,
     *,
-    label: str | None,
-    classes: str | None,
-    public: Path | None,
-    schema: Path | None,
-    groups: str | None,
-    leave_out: str | None,
-    missing_texts: str | None,
     learner: str,
     epsilon: float,
     delta: float,
@@ -61,31 +101,20 @@ def run_fit(
 ) -> int:
     """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet.
 
-    >>> unsaid = ("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts")
     >>> settings = {"learner": "ridge", "teachers": "auto", "aggregator": "auto", "queries": 10, "no_quorums": "auto"}
     >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "disagreement": None, "holdout": 0.0, "jobs": None}
     >>> settings |= {"report": None, "as_json": True}
-    >>> run_fit(Path("x.csv"), out=Path("x"), **settings, **dict.fromkeys(unsaid))
+    >>> run_fit(Tables(table=Path("x.csv")), out=Path("x"), **settings)
     Traceback (most recent call last):
     ...
     quorate.errors.InvalidInput: x.csv: there is no such file
     """
     _check_new_folder(out)
     if report is not None:
-        check_new_file(report, inputs=[table, public, schema])
+        check_new_file(report, inputs=[tables.table, tables.public, tables.schema])
         check_installed()
     with steps(["reading", "encoding", "fitting", "saving"], quiet=as_json) as step:
-        records, known, columns, declared = read_records(
-            table,
-            step,
-            label=label,
-            classes=classes,
-            public=public,
-            schema=schema,
-            groups=groups,
-            leave_out=leave_out,
-            missing_texts=missing_texts,
-        )
+        records, known, columns, declared = tables.read(step)
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         points = None if known is None else columns.encode(known, role="public")
         step()
@@ -231,47 +260,6 @@ def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
             started = True
 
         yield step
-
-
-def read_records(
-    table: Path,
-    step: Callable[[], None],
-    *,
-    label: str | None,
-    classes: str | None,
-    public: Path | None,
-    schema: Path | None,
-    groups: str | None,
-    leave_out: str | None,
-    missing_texts: str | None,
-) -> tuple[Any, Any, Schema, list[Any]]:
-    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps.
-
-    >>> named = dict.fromkeys(("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts"))
-    >>> read_records(Path("x.csv"), lambda: None, **named)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such file
-    """
-    step()
-    records = read_table(table, role="private")
-    left_out = _listed(leave_out) or ()
-    _check_named(records, label=label, groups=groups, leave_out=left_out)
-    known = None if public is None else read_table(public, role="public")
-    step()
-    columns = chosen_schema(
-        records,
-        known,
-        schema,
-        label=label,
-        classes=_listed(classes),
-        groups=groups,
-        leave_out=left_out,
-        missing_texts=_listed(missing_texts) or (),
-    )
-    if columns.label is None:
-        raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
-    return records, known, columns, list(columns.label.classes)
 
 
 def _check_named(records: Any, *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.fit import _check_new_folder, check_new_file, read_records, show_bill, steps
+from quorate.cli.fit import Tables, _check_new_folder, check_new_file, show_bill, steps
 from quorate.cli.published import write_published
 from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import BudgetSpent, InvalidInput
@@ -65,17 +65,10 @@ def make_concept(name: str, features: int) -> Concept:
 
 
 def run_fit_concept(
-    table: Path,
+    tables: Tables,
     *,
     method: str,
     concept: str,
-    label: str | None,
-    classes: str | None,
-    public: Path | None,
-    schema: Path | None,
-    groups: str | None,
-    leave_out: str | None,
-    missing_texts: str | None,
     epsilon: float,
     delta: float,
     gamma: float,
@@ -88,31 +81,20 @@ def run_fit_concept(
 ) -> int:
     """Read the records, fit the method, answer the queries if there are any, and print what it promises.
 
-    >>> settings = dict.fromkeys(("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts"))
-    >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "gamma": 0.1, "points": None, "rows_per_person": 1}
+    >>> settings = {"epsilon": 1.0, "delta": 1e-6, "gamma": 0.1, "points": None, "rows_per_person": 1}
     >>> settings |= {"ask": None, "out": Path("x"), "report": None, "as_json": True, "concept": "stumps"}
-    >>> run_fit_concept(Path("x.csv"), method="agnostic", **settings)
+    >>> run_fit_concept(Tables(table=Path("x.csv")), method="agnostic", **settings)
     Traceback (most recent call last):
     ...
     quorate.errors.InvalidInput: method agnostic answers in the same command: --ask QUERIES says what
     """
-    _check_options(method, public=public, ask=ask, report=report)
+    _check_options(method, public=tables.public, ask=ask, report=report)
     _check_new_folder(out)
     if report is not None:
-        check_new_file(report, inputs=[table, public, schema, ask])
+        check_new_file(report, inputs=[tables.table, tables.public, tables.schema, ask])
         check_installed()
     with steps(["reading", "encoding", "fitting", "asking"], quiet=as_json) as step:
-        records, known, columns, declared = read_records(
-            table,
-            step,
-            label=label,
-            classes=classes,
-            public=public,
-            schema=schema,
-            groups=groups,
-            leave_out=leave_out,
-            missing_texts=missing_texts,
-        )
+        records, known, columns, declared = tables.read(step)
         encoded, units = columns.encode(records), columns.units(records)
         queries = None if ask is None else columns.encode(read_table(ask, role="query"), role="query")
         made = _classifier(

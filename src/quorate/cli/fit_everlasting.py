@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from quorate.cli.fit import LEARNERS, SCHEMA_FILE, _check_new_folder, make_learner, read_records, show_bill, steps
+from quorate.cli.fit import LEARNERS, SCHEMA_FILE, Tables, _check_new_folder, make_learner, show_bill, steps
 from quorate.cli.fit_concept import make_concept
 from quorate.errors import InvalidInput
 from quorate.tables import Schema
@@ -22,15 +22,8 @@ _PROBES = 100  # public points that are asked when a phase opens, and show its d
 
 
 def run_fit_everlasting(
-    table: Path,
+    tables: Tables,
     *,
-    label: str | None,
-    classes: str | None,
-    public: Path | None,
-    schema: Path | None,
-    groups: str | None,
-    leave_out: str | None,
-    missing_texts: str | None,
     learner: str,
     concept: str | None,
     epsilon: float,
@@ -48,10 +41,9 @@ def run_fit_everlasting(
 ) -> int:
     """Read the records, plan, fit the first teachers, write the folder, and print what it promises.
 
-    >>> named = dict.fromkeys(("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts"))
     >>> settings = {"learner": "logistic", "concept": None, "epsilon": 1.0, "delta": 1e-6, "query_epsilon": None}
     >>> settings |= {"chunk": "auto", "no_quorums": "auto", "growth": 1.0, "relabel": "votes", "refresh": "queries"}
-    >>> run_fit_everlasting(Path("x.csv"), jobs=None, out=Path("x"), as_json=True, **settings, **named)
+    >>> run_fit_everlasting(Tables(table=Path("x.csv")), jobs=None, out=Path("x"), as_json=True, **settings)
     Traceback (most recent call last):
     ...
     quorate.errors.InvalidInput: x.csv: there is no such file
@@ -60,17 +52,7 @@ def run_fit_everlasting(
 
     _check_new_folder(out)
     with steps(["reading", "encoding", "planning", "fitting", "saving"], quiet=as_json) as step:
-        records, known, columns, declared = read_records(
-            table,
-            step,
-            label=label,
-            classes=classes,
-            public=public,
-            schema=schema,
-            groups=groups,
-            leave_out=leave_out,
-            missing_texts=missing_texts,
-        )
+        records, known, columns, declared = tables.read(step)
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         points = None if known is None else columns.encode(known, role="public")
         step()
