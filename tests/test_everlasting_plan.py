@@ -13,7 +13,7 @@ from quorate.cli import main
 from quorate.cli.fit import Tables
 from quorate.cli.fit_everlasting import run_fit_everlasting
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.everlasting import EverlastingClassifier, load
+from quorate.everlasting import EverlastingClassifier, load, planning
 from quorate.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
 from quorate.everlasting.planning import plan_everlasting, simulated_points
 from quorate.everlasting.teaching import teach
@@ -72,7 +72,7 @@ def test_points_of_a_class_have_labels_of_one_hypothesis(concept):
     assert 0.3 < y.mean() < 0.7
 
 
-def test_what_cannot_be_planned_is_said():
+def test_what_cannot_be_planned_is_said(monkeypatch):
     with pytest.raises(InvalidInput, match=r"sample=\(X, y\), public rows"):
         plan_everlasting(Boxes(2))
     with pytest.raises(InvalidInput, match="at least 100 public rows"):
@@ -81,12 +81,19 @@ def test_what_cannot_be_planned_is_said():
         plan_everlasting(LogisticRegression(), sample=sphere(200), chunks=(50,))
     with pytest.raises(Infeasible, match=r"half of all queries would find no quorum .* it takes about"):
         plan_everlasting(Thresholds(), epsilon=4.0, records=500)
-    noise = np.random.default_rng(0).integers(0, 2, size=400)
-    with pytest.raises(Infeasible, match="no number of records"):
-        plan_everlasting(LogisticRegression(), sample=(sphere(400)[0], noise), chunks=(3,), no_quorum_rate=1e-4)
+    with pytest.raises(InvalidInput, match=r"400 public rows cannot show .* 0.0001; give at least 20,000"):
+        plan_everlasting(LogisticRegression(), sample=sphere(400), chunks=(3,), no_quorum_rate=1e-4)
     short = plan_everlasting(Thresholds(), epsilon=4.0, records=3000, no_quorum_rate=0.001, phases=0)
     assert not short.feasible
     assert "falls short" in short.summary()
+    monkeypatch.setattr(planning, "_MOST_STEPS", 0)
+    with pytest.raises(Infeasible, match="no number of records up to 500 brings"):
+        plan_everlasting(Thresholds(), epsilon=4.0, no_quorum_rate=0.001)
+
+
+def test_an_epsilon_too_small_for_a_cutoff_is_refused():
+    with pytest.raises(Infeasible, match=r"epsilon must be at least 0\.0004883, not 0\.0001"):
+        EverlastingClassifier(Thresholds(), epsilon=1e-4).fit(*sphere(200, features=1))
 
 
 def test_directions_are_counted_as_they_vote_and_depend_on_their_own_rows():

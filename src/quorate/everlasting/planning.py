@@ -32,6 +32,8 @@ CHUNKS = (1, 2, 3, 4, 5, 8, 10, 15, 20, 30, 50)
 _ROWS, _TEACHERS, _QUERIES = 40_000, 2000, 20_000  # enough to see how votes fall: shares do not depend on the number
 _SLOW = 300  # teachers that are fitted one by one
 _REFERENCE = 1000  # no-quorums of the Quorum whose table is stretched: its distances grow like their square root
+_LEAST_EPSILON = 0.25  # of that table: below it takes ever longer to make, and is the same, stretched
+_MOST_STEPS = 120  # in the search for a number of records: 46 million
 _ROOM = 1.12  # later phases have more no-quorums than the first, since points near the boundary do not teach
 _LEAST = 50  # teachers, of the sample or of the records
 _TRIES = 3  # chunk sizes whose phases are played
@@ -153,7 +155,7 @@ def _smallest(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate
         ranked = _ranked(every, table, guarantee, _step_records(step))
         return bool(ranked) and _ROOM * min(one.no_quorum_rate for one in ranked) <= rate
 
-    low, high = 0, 120
+    low, high = 0, _MOST_STEPS
     if not enough(high):
         raise Infeasible(
             f"no number of records up to {_step_records(high):,} brings no-quorums down to {rate:.2%} with this "
@@ -196,6 +198,11 @@ def plan_everlasting(
     classes = 2 if sample is None else len(np.unique(np.asarray(sample[1])))
     most = 10**6 if sample is None else len(sample[1]) // 2
     rows = 10**9 if sample is None else most  # simulated ones do not run out
+    if rate * rows < 1:
+        raise InvalidInput(
+            f"{2 * most:,} public rows cannot show a share of no-quorums as small as {rate:.2g}; give at least "
+            f"{math.ceil(2 / rate):,}, or a larger no_quorum_rate"
+        )
     sizes = [check_count("a chunk", chunk) for chunk in chunks]
     every = [
         _votes(estimator, one, teaching, asking, classes=classes, most=most, rows=rows)
@@ -204,7 +211,7 @@ def plan_everlasting(
     ]
     if not every:
         raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * most} rows")
-    table = _Table(0.93 * guarantee.epsilon, 0.9 * guarantee.delta)
+    table = _Table(max(_LEAST_EPSILON, 0.93 * guarantee.epsilon), 0.9 * guarantee.delta)
     count = _smallest(every, table, guarantee, rate) if records is None else check_count("records", records)
     for _ in range(_TRIES):
         ranked = _ranked(every, table, guarantee, count)
