@@ -11,7 +11,8 @@ from cyclopts import App, CycloptsError
 from quorate import __version__
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
-from quorate.errors import InvalidInput, QuorateError
+from quorate.cli.options import FIT_OPTIONS, PLAN_OPTIONS, RELEASE_OPTIONS, refuse_idle
+from quorate.errors import QuorateError
 
 __all__ = ["app", "audit", "bench", "demo", "fit", "main", "plan", "predict", "release", "serve"]
 
@@ -231,6 +232,7 @@ def fit(
     json
         Print one JSON object instead of a table.
     """
+    refuse_idle(fit, locals(), FIT_OPTIONS[method], f"with --method {method}")
     from quorate.cli.fit import Tables, run_fit
 
     tables = Tables(
@@ -246,10 +248,6 @@ def fit(
     if method == "everlasting":
         from quorate.cli.fit_everlasting import run_fit_everlasting
 
-        if report is not None:
-            raise InvalidInput(
-                "an everlasting model has no report: `quorate serve` shows its phases; leave out --report"
-            )
         return run_fit_everlasting(
             tables,
             learner=learner,
@@ -369,6 +367,8 @@ def plan(
     json
         Print one JSON object instead of tables.
     """
+    when = "without --concept" if concept is None else "with --concept"
+    refuse_idle(plan, locals(), PLAN_OPTIONS[when], when)
     if concept is not None:
         from quorate.cli.plan_concept import run_plan_concept
 
@@ -505,6 +505,9 @@ def release(
     json
         Print one JSON object.
     """
+    mode = "with --plan" if plan else "with --online" if online else "without --plan or --online"
+    when = "when a release is asked" if table is not None and table.is_dir() else mode
+    refuse_idle(release, locals(), RELEASE_OPTIONS[when], when)
     from quorate.cli.release import run_release
 
     return run_release(
