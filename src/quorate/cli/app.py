@@ -446,6 +446,7 @@ def release(
     workload: str | None = None,
     public: Path | None = None,
     columns: Path | None = None,
+    groups: str | None = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
     engine: Literal["auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"] = "auto",
@@ -477,6 +478,8 @@ def release(
     columns
         A JSON file that declares columns: {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}. What it declares is not
         read off the public table.
+    groups
+        The column that says whose record it is. The person is then protected, and the first record of each counts.
     epsilon
         The privacy loss allowed for the whole release.
     delta
@@ -514,6 +517,7 @@ def release(
         table,
         public=public,
         columns=columns,
+        groups=groups,
         workload=workload,
         epsilon=epsilon,
         delta=delta,

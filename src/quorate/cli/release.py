@@ -36,6 +36,7 @@ def run_release(
     *,
     public: Path | None,
     columns: Path | None,
+    groups: str | None,
     workload: str | None,
     epsilon: float,
     delta: float,
@@ -53,9 +54,9 @@ def run_release(
 ) -> int:
     """Release, plan, or ask a release that was published before, and print what it promises.
 
-    >>> settings = dict.fromkeys(("public", "columns", "workload", "out", "synthetic", "ledger", "records", "report"))
-    >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "engine": "auto", "ask": (), "online": False, "alpha": 0.05}
-    >>> run_release(Path("x.csv"), **settings, plan=False, as_json=True)
+    >>> absent = ("public", "columns", "groups", "workload", "out", "synthetic", "ledger", "records", "report")
+    >>> settings = dict.fromkeys(absent) | {"epsilon": 1.0, "delta": 1e-6, "engine": "auto", "alpha": 0.05}
+    >>> run_release(Path("x.csv"), **settings, ask=(), online=False, plan=False, as_json=True)
     Traceback (most recent call last):
     ...
     quorate.errors.InvalidInput: x.csv: there is no such table, and no such release
@@ -81,7 +82,7 @@ def run_release(
     queries = parse_queries(asked, subject.about)
     if online:
         return _online(
-            subject, table, public, declared, queries,
+            subject, table, public, declared, queries, groups=groups,
             epsilon=epsilon, delta=delta, alpha=alpha, ledger=ledger, as_json=as_json,
         )  # fmt: skip
     if out is None:
@@ -92,7 +93,16 @@ def run_release(
         check_count("synthetic", synthetic)
     release = QueryRelease(subject.about, epsilon=epsilon, delta=delta, engine=engine, columns=declared)
     return _release(
-        release, subject, table, public, queries, out=out, synthetic=synthetic, report=report, as_json=as_json
+        release,
+        subject,
+        table,
+        public,
+        queries,
+        groups=groups,
+        out=out,
+        synthetic=synthetic,
+        report=report,
+        as_json=as_json,
     )
 
 
@@ -103,6 +113,7 @@ def _release(
     public: Path | None,
     queries: Sequence[Any],
     *,
+    groups: str | None,
     out: Path,
     synthetic: int | None,
     report: Path | None,
@@ -111,13 +122,13 @@ def _release(
     """Fit a release, write it, and print what it promises."""
     with steps(["reading", "releasing", "writing", "reporting"], quiet=as_json) as step:
         step()
-        known = subject.public(None if public is None else read_table(public, role="public"))
-        private = subject.records(read_table(table, role="private"))
+        known = _public(subject, public, groups)
+        private, people = _private(subject, table, groups)
         if queries:  # what cannot be asked is refused before anything is paid
             make_domain(subject.about, known, release.columns).find(queries)
         step()
-        release.fit(private, known)
-        del private
+        release.fit(private, known, groups=people)
+        del private, people
         step()
         _write(release, subject, out, synthetic)
         step()
@@ -143,7 +154,7 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
     queries = release.domain_.queries
     return {
         "claim": release.claim_,
-        "privacy_unit": "record",
+        "privacy_unit": release.unit_,
         "epsilon": float(release.epsilon),
         "delta": float(release.delta),
         "epsilon_spent": release.budget_.spent_epsilon(),
@@ -157,6 +168,24 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
         "seconds": release.seconds_,
         "notes": list(release.notes_),
     }
+
+
+def _private(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
+    """Return the private records, and whose they are where a column says so."""
+    table = read_table(path, role="private")
+    if groups is None:
+        return subject.records(table), None
+    if groups not in table.column_names:
+        raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
+    return subject.records(table.drop_columns(groups)), table[groups].to_numpy()
+
+
+def _public(subject: Subject, path: Path | None, groups: str | None) -> Any:
+    """Return the public records; names of people are no column to release."""
+    if path is None:
+        return None
+    table = read_table(path, role="public")
+    return subject.public(table.drop_columns(groups) if groups in table.column_names else table)
 
 
 def _asked(ask: Sequence[str]) -> list[str]:
@@ -290,6 +319,7 @@ def _online(
     columns: Columns | None,
     queries: Sequence[Any],
     *,
+    groups: str | None,
     epsilon: float,
     delta: float,
     alpha: float,
@@ -305,10 +335,11 @@ def _online(
         raise InvalidInput(
             "--online keeps its budget in a folder, so that a later command goes on with it: --ledger FOLDER"
         )
-    known = subject.public(read_table(public, role="public"))
+    known = _public(subject, public, groups)
     release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
     make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid
-    release.fit(subject.records(read_table(table, role="private")), known)
+    private, people = _private(subject, table, groups)
+    release.fit(private, known, groups=people)
     try:
         told = release.ask(queries)
     except BudgetSpent:
@@ -323,6 +354,7 @@ def _online(
     ]
     bill = {
         "claim": release.claim_,
+        "privacy_unit": release.unit_,
         "epsilon": float(epsilon),
         "delta": float(delta),
         "alpha": float(alpha),

@@ -13,6 +13,7 @@ import numpy as np
 from quorate.errors import QuorateError
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, predict_errors
+from quorate.release.people import RECORD
 from quorate.release.queries import Floats
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
@@ -83,17 +84,19 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         public=known,
     )
     answers, more = _answers(release)
+    by_record = release.unit_ == RECORD
+    replaced = "one private record replaced by any other" if by_record else "all records of one person replaced"
     data = ReleaseReport(
         title="A private release of answers",
         claim=Claim(
             epsilon=float(release.epsilon),
             delta=float(release.delta),
-            unit="record",
-            neighbours="one private record replaced by any other; their number is public",
+            unit=release.unit_,
+            neighbours=f"{replaced}; their number is public",
         ),
         cards={
             "queries answered": f"{release.domain_.queries.count:,}",
-            "private records": f"{release.records_:,}",
+            "private records" if by_record else "people": f"{release.records_:,}",
             "expected largest error": f"{release.expected_error_:.3g}",
             "the cover's own, at most": f"{release.domain_.share(0.05):.3g}",
         },

@@ -28,6 +28,7 @@ from quorate.errors import InvalidInput
 from quorate.privacy import Budget, Cost
 from quorate.release.domain import CoverDomain, Domain, TableDomain
 from quorate.release.engines import Released
+from quorate.release.people import PERSON, RECORD
 from quorate.release.queries import Rows
 from quorate.release.release import QueryRelease
 from quorate.release.tables import BoundWorkload
@@ -110,6 +111,7 @@ def save(release: QueryRelease, folder: str | Path) -> Path:
         "claim": release.claim_,
         "epsilon": float(release.epsilon),
         "delta": float(release.delta),
+        "unit": release.unit_,
         "records": release.records_,
         "engine": release.engine_,
         "expected_error": release.expected_error_,
@@ -216,7 +218,10 @@ def _release(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Query
         notes=tuple(str(note) for note in manifest["notes"]),
         details={str(name): float(value) for name, value in manifest["details"].items()},
     )
-    made._keep(domain, released, int(manifest["records"]), float(manifest["expected_error"]))
+    if manifest["unit"] not in (RECORD, PERSON):
+        raise InvalidInput("the manifest names a unit of privacy that this version does not know")
+    expected = float(manifest["expected_error"])
+    made._keep(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
     made.budget_ = Budget(epsilon=made.epsilon, delta=made.delta, order=float(manifest["spent"]["order"]), slack=0.0)
     made.budget_.spend(made.budget_.remaining())  # what was released was paid for: nothing is left
     made.seconds_ = 0.0
@@ -261,13 +266,13 @@ def _write_answers(release: QueryRelease, path: Path) -> None:
 
 
 def _guarantee(release: QueryRelease) -> str:
-    share = release.domain_.share(0.025)
+    share, counted = release.domain_.share(0.025), "Private records" if release.unit_ == RECORD else "People"
     return (
         f"{release.claim_[0].upper()}{release.claim_[1:]}.\n\n"
         "Everything in this folder was computed from noisy counts, from public records and from the number of\n"
         "private records. It holds no private record and no exact count. Reading it, sharing it and computing\n"
         "with it, however often, costs no further privacy.\n\n"
-        f"Engine: {release.engine_}. Private records: {release.records_}. Queries: {release.domain_.queries.count}.\n"
+        f"Engine: {release.engine_}. {counted}: {release.records_}. Queries: {release.domain_.queries.count}.\n"
         f"Largest error of the engine: {release.expected_error_:.4g} expected; {release.engine_error_bound(0.025):.4g} "
         f"{'at most, at 97.5%' if release.has_error_bars else 'is twice that'}.\n"
         f"Bound on the cover's own error, at 97.5%: {share:.4g}; it is the price of answering a query by one that\n"

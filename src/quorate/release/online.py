@@ -4,7 +4,7 @@ Private multiplicative weights (Hardt and Rothblum 2010) with one threshold run:
 says whether it stands, and where it does not the count is measured and the model corrected.
 
 Claim: all that `ask` ever returns, and the model, is (epsilon, delta)-differentially private under replacement of one
-private record, for any adaptively chosen queries. PROOF.md, step 6, says why.
+private record, or of one person with all records, for any adaptively chosen queries. PROOF.md, step 6, says why.
 """
 
 import hashlib
@@ -30,6 +30,7 @@ from quorate.privacy import Budget
 from quorate.process import check_process, process_identity
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.learned import LearnedWeights
+from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Rows
 from quorate.session import put_to_count
 
@@ -81,7 +82,8 @@ class OnlineRelease(BaseEstimator):
         with the same records. It is the owner's, and secret. Without it, all is kept in memory.
 
     After `fit`: `payable_` says how many paid answers the budget allows, `opening_epsilon_` what the opening costs by
-    itself (PROOF.md, step 6), `paid_` how many answers were paid for, `model_` what was learned, `budget_`, `claim_`.
+    itself (PROOF.md, step 6), `paid_` how many answers were paid for, `model_` what was learned, `unit_` what is
+    protected, `budget_`, `claim_`.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -105,8 +107,10 @@ class OnlineRelease(BaseEstimator):
         self.subject, self.epsilon, self.delta, self.alpha = subject, epsilon, delta, alpha
         self.columns, self.ledger = columns, ledger
 
-    def fit(self, private: Any, public: Any) -> "OnlineRelease":
+    def fit(self, private: Any, public: Any, groups: Any = None) -> "OnlineRelease":
         """Count the private records by cells that public data define, and open the run. Only the opening is paid.
+
+        With `groups`, which says whose record each is, the person is protected, and the first record of each counts.
 
         >>> from quorate.concepts import Thresholds
         >>> OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5]).paid_
@@ -120,7 +124,7 @@ class OnlineRelease(BaseEstimator):
         start = domain.public()
         if start is None:
             raise InvalidInput("an online release starts from public records: fit(private, public)")
-        counts, records = domain.seal(private)
+        counts, records = domain.seal(private if groups is None else first_records(private, groups))
         far = math.floor(alpha * records)
         if far < 2:
             raise Infeasible(f"alpha={alpha:g} of {records} records is less than 2 of them; ask for less precision")
@@ -132,8 +136,10 @@ class OnlineRelease(BaseEstimator):
         self.records_, self.payable_ = records, mechanism.no_quorums
         self.model_ = LearnedWeights(domain.queries, start, blend=_BLEND * alpha)
         self.opening_epsilon_ = smallest_epsilon(lambda order: mechanism.opening_cost(order).renyi, delta=delta)[0]
+        self.unit_ = RECORD if groups is None else PERSON
         self.claim_ = (
-            f"all answers together are ({epsilon:g}, {delta:g})-differentially private under replacement of one record"
+            f"all answers together are ({epsilon:g}, {delta:g})-differentially private under replacement of "
+            f"{'one record' if groups is None else 'all records of one person'}"
         )
         self._counts, self._measurement, self._mechanism = counts, measurement, mechanism
         self._known: dict[Query, float] = {}

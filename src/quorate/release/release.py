@@ -1,7 +1,8 @@
 """Every query of a class or a workload answered once, for one budget; afterwards anyone may ask, for nothing.
 
-Claim: all that is left after `fit` is (epsilon, delta)-differentially private under replacement of one private record;
-the number of records is public, and public records are not protected. PROOF.md says why.
+Claim: all that is left after `fit` is (epsilon, delta)-differentially private under replacement of one private record,
+or, with `groups`, of all records of one person; how many there are is public, and public records are not protected.
+PROOF.md says why.
 """
 
 import math
@@ -19,6 +20,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.privacy import Budget
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
+from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Floats, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 from quorate.session import put_to_count
@@ -49,9 +51,9 @@ class QueryRelease(BaseEstimator):
         What is declared about the columns of a table, a `quorate.release.Columns`; for a workload without public
         records, or where categories are not to be read off them.
 
-    After `fit`: `engine_` is the engine used, `claim_` the guarantee, `budget_` the account, `records_` how many
-    private records there were, `notes_` what the engine says about its run, `seconds_` how long it took. No private
-    record and no exact count is kept.
+    After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
+    protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
+    about its run, `seconds_` how long it took. No private record and no exact count is kept.
 
     >>> import numpy as np
     >>> from quorate.concepts import Threshold, Thresholds
@@ -75,8 +77,11 @@ class QueryRelease(BaseEstimator):
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
 
-    def fit(self, private: Any, public: Any = None) -> "QueryRelease":
+    def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
         """Count the private records by public cells, and release the counts through the engine.
+
+        `groups` says whose record each is. The person, not the record, is then protected, and the first record of each
+        person is counted: answers are shares of people.
 
         Everything that can be refused is refused before anything is spent.
 
@@ -91,6 +96,7 @@ class QueryRelease(BaseEstimator):
         if self.engine != "auto" and self.engine not in ENGINES:
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
         domain = make_domain(self.subject, public, self.columns)  # proof: step 1
+        private = private if groups is None else first_records(private, groups)
         known = domain.public()
         sealed, records = domain.seal(private)  # proof: step 2
         settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
@@ -106,19 +112,20 @@ class QueryRelease(BaseEstimator):
         released = put_to_count(  # proof: step 3
             sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
         )
-        self._keep(domain, released, records, expected)
+        self._keep(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget
         self.seconds_ = time.perf_counter() - began
         return self
 
-    def _keep(self, domain: Domain, released: Released, records: int, expected: float) -> None:
+    def _keep(self, domain: Domain, released: Released, records: int, expected: float, *, unit: str) -> None:
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
         self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)
-        self.notes_ = tuple(released.notes)
+        self.notes_, self.unit_ = tuple(released.notes), unit
+        replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
         self.claim_ = (
             f"the whole release is ({float(self.epsilon):g}, {float(self.delta):g})-differentially private under "
-            f"replacement of one of {records} private records; public records are not protected"
+            f"replacement of {replaced}; public records are not protected"
         )
 
     def answer(self, queries: Any = None) -> pa.Table:

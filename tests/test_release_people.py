@@ -1,0 +1,118 @@
+"""Releases whose unit is the person: the first record of each counts, and nothing else of them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate import InvalidInput
+from quorate.cli import main
+from quorate.concepts import Threshold, Thresholds
+from quorate.release import OnlineRelease, QueryRelease, Workload
+from quorate.release.domain import CoverDomain
+from quorate.release.people import first_records
+
+TABLE = {"sex": ["f", "m", "f", "f"], "age": [40, 50, 41, 60]}
+PEOPLE = ["ann", "bob", "ann", "cy"]
+
+
+@pytest.mark.parametrize("made", [dict, pd.DataFrame, pl.DataFrame, pa.table])
+def test_the_first_record_of_each_person_is_kept_in_any_table(made):
+    kept = first_records(made(TABLE), PEOPLE)
+    assert [list(kept[name]) for name in ("sex", "age")] == [["f", "m", "f"], [40, 50, 60]] or (
+        kept.to_pydict() == {"sex": ["f", "m", "f"], "age": [40, 50, 60]}
+    )
+
+
+def test_points_and_lists_keep_their_types():
+    assert first_records(np.array([[1.0], [2.0], [3.0]]), [1, 1, 0]).tolist() == [[1.0], [3.0]]
+    assert first_records([1, "2", None], [0, 1, 1]) == [1, "2"]
+
+
+@given(
+    names=st.lists(st.integers(0, 5), min_size=1, max_size=30),
+    seed=st.integers(0, 2**32 - 1),
+    chosen=st.integers(0, 5),
+    more=st.lists(st.integers(0, 30), max_size=8),
+)
+def test_replacing_a_person_moves_one_count(names, seed, chosen, more):
+    """All records of one person go, and others come wherever they like: the counts are those of neighbours."""
+    values = np.random.default_rng(seed).normal(size=len(names))
+    person = names[chosen % len(names)]
+    rest = [(name, value) for name, value in zip(names, values, strict=True) if name != person]
+    come = np.random.default_rng(seed + 1).normal(size=len(more) + 1)
+    for place, value in zip([0, *more], come, strict=True):
+        rest.insert(place, (99, value))
+    domain = CoverDomain(Thresholds(), [-1.0, -0.5, 0.0, 0.5, 1.0])
+    counted = []
+    for owners, records in ((names, values), zip(*rest, strict=True)):
+        sealed, people = domain.seal(first_records(np.array(list(records)), list(owners)))
+        counted.append((sealed.put_to(np.copy), people))
+    (one, people), (other, others) = counted
+    assert people == others == one.sum()
+    assert np.abs(one - other).sum() <= 2
+    assert np.abs(one - other).max() <= 1
+
+
+def test_a_release_of_people_says_so_in_its_claim_and_its_files(tmp_path):
+    chance = np.random.default_rng(0)
+    owners = np.repeat(np.arange(5000), 3)
+    values = chance.normal(size=15_000)
+    values[1::3] = values[2::3] = 100.0  # later records of each person: not counted
+    release = QueryRelease(Thresholds(), epsilon=4.0).fit(values, chance.normal(size=200), groups=owners)
+    assert (release.unit_, release.records_) == ("person", 5000)
+    assert "all records of one of 5000 people" in release.claim_
+    assert release.answer([Threshold(50.0)])["answer"][0].as_py() < 0.2  # two thirds of the records are above
+    release.publish(tmp_path / "published")
+    assert "People: 5000." in (tmp_path / "published" / "GUARANTEE.txt").read_text()
+    again = QueryRelease.load(tmp_path / "published")
+    assert (again.unit_, again.claim_) == (release.unit_, release.claim_)
+    manifest = json.loads((tmp_path / "published" / "manifest.json").read_text())
+    (tmp_path / "published" / "manifest.json").write_text(json.dumps({**manifest, "unit": "household"}))
+    with pytest.raises(InvalidInput, match="unit of privacy that this version does not know"):
+        QueryRelease.load(tmp_path / "published")
+
+
+def test_an_online_release_counts_people():
+    owners, values = np.repeat(np.arange(4000), 2), np.tile([0.0, 9.0], 4000)
+    online = OnlineRelease(Thresholds(), alpha=0.2).fit(values, [-1.0, 1.0, 2.0], groups=owners)
+    assert (online.unit_, online.records_) == ("person", 4000)
+    assert "all records of one person" in online.claim_
+    assert online._counts.put_to(max) == 4000  # all of them at 0.0, and nobody at 9.0
+
+
+def test_groups_that_do_not_fit_are_refused_before_anything_is_spent():
+    release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]})
+    with pytest.raises(InvalidInput, match="groups must name the person of each of the 4 rows"):
+        release.fit(TABLE, groups=PEOPLE[:3])
+    with pytest.raises(InvalidInput, match="groups must name a person for every row"):
+        release.fit(TABLE, groups=["ann", None, "bob", "cy"])
+    with pytest.raises(InvalidInput, match="as many values in each column"):
+        release.fit({"sex": ["f"], "age": [1, 2]}, groups=["ann"])
+    with pytest.raises(InvalidInput, match="a table or a list of records"):
+        release.fit(3.0, groups=["ann"])
+    assert not hasattr(release, "budget_")
+
+
+def test_the_command_protects_people(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    chance = np.random.default_rng(1)
+    lines = [f"p{row // 2},{'fm'[chance.integers(2)]},{chance.integers(18, 90)}" for row in range(8000)]
+    (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines]))
+    (tmp_path / "survey.csv").write_text("\n".join(["person,sex,age", *lines[:300]]))
+    command = ["release", "visits.csv", "--public", "survey.csv", "--groups", "person", "--json"]
+    assert main([*command, "--workload", "marginals:1", "--out", "published", "--report", "page.html"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["privacy_unit"], bill["records"]) == ("person", 4000)
+    assert "all records of one person replaced" in (tmp_path / "page.html").read_text()
+    assert "person" not in (tmp_path / "published" / "answers.csv").read_text()
+    asked = ["--online", "--alpha", "0.2", "--ledger", "online", "--ask", '{"age": 40}']
+    assert main([*command, "--workload", "thresholds:age", *asked]) == 0
+    assert json.loads(capsys.readouterr().out)["privacy_unit"] == "person"
+    assert main([*command[:4], "--groups", "name", "--workload", "marginals:1", "--out", "other"]) == 1
+    assert "--groups names 'name'" in capsys.readouterr().err
