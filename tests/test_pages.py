@@ -217,15 +217,17 @@ def test_one_no_quorum_can_be_seen_beside_a_million_answers():
     assert sum(float(rect["height"]) for rect in parts) <= 100.01
 
 
-def test_refusals_name_the_key_and_say_what_the_caller_was_told():
+def test_equal_refusals_are_one_row_that_names_the_key_and_says_what_the_code_means():
     refusals = [
         Refusal(at=AT - 1, caller="a1b2", code="quota_spent"),
         Refusal(at=AT - 2, caller="", code="new_code"),
+        Refusal(at=AT - 3, caller="a1b2", code="quota_spent"),
     ]
     page = dashboard_page([model(view=ledger(keys=[key("alice")]), refusals=refusals)], at=AT)
     text = words(page)
-    assert re.search(r"2027-01-15 08:00:29 alice quota_spent this key.s quota is used up", text)
-    assert re.search(r"2027-01-15 08:00:28 without a key new_code", text)
+    assert re.search(r"2027-01-15 08:00:29 2 alice quota_spent this key.s quota is used up", text)
+    assert re.search(r"2027-01-15 08:00:28 1 without a key new_code", text)
+    assert text.count("quota_spent") == 1
 
 
 def test_a_ledger_that_is_not_sound_is_said_first():

@@ -1,10 +1,10 @@
-"""The report page: it loads nothing, escapes everything, and leaves out what it was not given."""
+"""The report pages: they load nothing, escape everything, fit a telephone, and leave out what they were not given."""
 
 import dataclasses
+import functools
 import json
 import re
 import shutil
-import subprocess
 import sys
 from html.parser import HTMLParser
 
@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput
+from quorate.audit import Verdict
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.report.page import render_report
+from quorate.report.audit import AuditReport, render_audit
+from quorate.report.model import render_report
+from quorate.report.release import ReleaseReport, render_release
+from quorate.report.rendering import write_page
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def full(text="clinic"):
@@ -51,9 +55,55 @@ def full(text="clinic"):
     )
 
 
+def full_release(text="clinic", **changed):
+    """Return the same for the page of a release."""
+    claim = Claim(epsilon=1.0, delta=1e-6, unit=f"record {text}", neighbours=text)
+    answers = [
+        {"query": text, "answer": 0.5, "error": 0.004, "low": 0.492, "high": 0.508},
+        {"query": "age < 20", "answer": 0.25, "error": None, "low": None, "high": None},
+    ]
+    made = {"title": f"Release {text}", "claim": claim, "cards": {text: text}, "bill": {text: text, "epsilon": 1.0}}
+    made |= {"engines": [(text, 0.1), ("plain", 0.002)], "engine": text, "sentences": [text], "source": text}
+    made |= {"truth": [(0.1, 0.2, 0.1, 0.3), (0.2, 0.2, 0.2, 0.2)], "errors": [(0.9, 0.1, 0.1), (1.0, 0.08, 0.1)]}
+    made |= {"sizes": [(10, 0.1, 0.2), (100, 0.01, 0.2)], "crossover": [(10, 0.1, 0.2, 0.3), (100, 0.1, 0.05, 0.05)]}
+    made |= {"crossover_words": text, "answers": answers, "more": 7, "timing": {text: 0.25}}
+    made |= {"proofs": {text: text}, "software": {text: text}, "notes": [text]}
+    return ReleaseReport(**(made | changed))
+
+
+def full_audit(text="clinic"):
+    """Return the same for the page of an audit."""
+    sound = Verdict(
+        target=text,
+        claim=(1.0, 0.0),
+        lower_bound=0.5,
+        attack=text,
+        plays=10,
+        confidence=0.9,
+        not_tested=text,
+        exact=0.75,
+    )
+    verdicts = (sound, dataclasses.replace(sound, claim=(0.0, 0.0), lower_bound=2.0, exact=2.5))
+    rows = {"replays": [(text, text, False)], "planted": [(text, text, text, text, False, False)]}
+    return AuditReport(title=f"Audit {text}", verdicts=verdicts, software={text: text}, **rows)
+
+
+PAGES = {
+    "model": lambda text: render_report(full(text)),
+    "release": lambda text: render_release(full_release(text)),
+    "audit": lambda text: render_audit(full_audit(text)),
+}
+PLACES = {"model": 12, "release": 16, "audit": 13}  # that take a text; the words of plots among them
+
+
+@functools.cache
+def rendered(name, text):
+    return PAGES[name](text)
+
+
 @pytest.fixture(scope="module")
 def whole():
-    return render_report(full())
+    return rendered("model", "clinic")
 
 
 class Page(HTMLParser):
@@ -75,8 +125,9 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("text", ["clinic", HOSTILE])
-def test_the_page_loads_nothing(text):
-    page = Page(render_report(full(text)))
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_nothing(name, text):
+    page = Page(rendered(name, text))
     assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form", "audio", "video"} & set(page.tags)
     for tag, name, value in page.attributes:
         assert not name.startswith("on"), (tag, name)
@@ -88,23 +139,33 @@ def test_the_page_loads_nothing(text):
     assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
 
 
-def test_style_sheets_load_nothing(whole):
-    text = whole
+@pytest.mark.parametrize("name", PAGES)
+def test_style_sheets_load_nothing(name):
+    text = rendered(name, "clinic")
     assert "@import" not in text
     assert all(target.startswith("#") for target in re.findall(r"url\(\s*['\"]?([^)]*)", text))
 
 
-def test_hostile_text_is_shown_and_not_obeyed():
-    text = render_report(full(HOSTILE))
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_text_is_shown_and_not_obeyed(name):
+    text = rendered(name, HOSTILE)
     assert "<script" not in text
     assert "<img" not in text
     page = Page(text)
     shown = "".join(page.shown)
-    assert shown.count(HOSTILE) >= 12  # every place that takes a text, the plots' words among them
+    assert shown.count(HOSTILE) >= PLACES[name]
 
 
-def test_every_plot_has_words_and_ids_of_its_own(whole):
-    text = whole
+def test_pages_share_one_head_and_one_style():
+    heads = [rendered(name, "clinic").split("<title>")[0] for name in PAGES]
+    assert len(set(heads)) == 1
+    first = [re.search(r"<style>(.*?)@media print", rendered(name, "clinic"), flags=re.DOTALL)[1] for name in PAGES]
+    assert len(set(first)) == 1
+
+
+@pytest.mark.parametrize("name", ["model", "release"])
+def test_every_plot_has_words_and_ids_of_its_own(name):
+    text = rendered(name, "clinic")
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert len(drawings) == 5
     for drawing in drawings:
@@ -132,8 +193,40 @@ def test_plots_have_axes_with_names_and_follow_the_colours_of_the_page(whole):
     assert "@media print" in text
 
 
-def test_the_same_data_give_the_same_page(whole):
-    assert render_report(full()) == whole
+@pytest.mark.parametrize("name", PAGES)
+def test_the_same_data_give_the_same_page(name):
+    assert PAGES[name]("clinic") == rendered(name, "clinic")
+
+
+def test_the_answers_of_a_release_have_the_decimals_that_their_errors_are_worth():
+    shown = re.findall(r'<td class="number" data-name="(\w+)">([^<]*)</td>', render_release(full_release()))
+    assert shown[:4] == [("answer", "0.5000"), ("error", "0.0040"), ("low", "0.4920"), ("high", "0.5080")]
+    assert shown[4:] == [("answer", "0.2500"), ("error", ""), ("low", ""), ("high", "")]
+
+
+def test_a_release_compares_engines_where_there_are_several():
+    assert 'id="figure-engines"' in render_release(full_release())
+    assert 'id="figure-engines"' not in render_release(full_release(engines=[("plain", 0.1)]))
+
+
+@pytest.mark.parametrize(
+    ("crossover", "words"),
+    [
+        ([(10, 0.1, 0.2, 0.3), (100, 0.1, 0.05, 0.2)], "never do as well"),
+        ([(10, 0.1, 0.2, 0.3), (100, 0.1, 0.05, 0.05)], "between 10 and 100 public records"),
+        ([(10, 0.1, 0.2, 0.05), (100, 0.1, 0.05, 0.05)], "however few"),
+    ],
+)
+def test_where_public_data_alone_do_better(crossover, words):
+    assert words in render_release(full_release(crossover=crossover))
+
+
+def test_a_claim_of_epsilon_0_that_is_false_is_said():
+    page = render_audit(full_audit())
+    assert "1 of 2 claims are false" in page
+    assert "over 1,000% of the claim, which is false" in page
+    assert re.findall(r'class="shown( false)?" style="width: ([^"]*)"', page) == [(" false", "100.0%"), ("", "50.0%")]
+    assert re.findall(r'class="exact" style="left: ([^"]*)"', page) == ["100.0%", "75.0%"]
 
 
 SECTIONS = {
@@ -212,18 +305,30 @@ def test_proofs_and_versions_are_those_installed():
     assert "no-such-package" not in software_versions(["no-such-package"])
 
 
-@pytest.mark.skipif(shutil.which(CHROMIUM) is None, reason="chromium is not installed, so the page was not loaded")
-def test_a_browser_loads_the_page_without_complaint(tmp_path):
-    path = write_report(full(HOSTILE), tmp_path / "page.html")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}"]
-    done = subprocess.run(
-        [CHROMIUM, *flags, "--enable-logging=stderr", "--log-level=0", "--dump-dom", path.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "Report" in done.stdout
-    assert done.stdout.count("<svg") == 5
-    assert "CONSOLE" not in done.stderr, done.stderr
+@pytest.fixture(scope="module")
+def browser():
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no page was loaded")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine: no page was loaded")
+    with sync.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+@pytest.mark.parametrize("text", ["clinic", HOSTILE + 6 * "a_word_without_a_space"])
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, name, width, text):
+    path = write_page(rendered(name, text), tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(path.as_uri())
+    assert asked == [path.as_uri()]
+    assert said == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    inside = "all => all.every(one => one.getBoundingClientRect().right <= innerWidth + 1)"
+    assert page.eval_on_selector_all("main *:not(svg *)", inside)
+    page.close()

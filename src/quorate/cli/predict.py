@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import sys
 from collections import Counter
@@ -241,7 +242,7 @@ def _bill(classifier: "PrivateClassifier", answers: list[Answer]) -> dict[str, A
         "epsilon_allowed": classifier.epsilon_,
         "epsilon_spent": classifier.spent_epsilon(),
         "delta": classifier.delta_,
-        "budget_left_percent": 100 * budget.remaining().renyi / budget.capacity().renyi,
+        "budget_left_percent": math.floor(1e6 * budget.remaining().renyi / budget.capacity().renyi) / 1e4,
     }
 
 

@@ -10,6 +10,7 @@ from quorate.cli.cover_sweeps import crossover, line_errors
 from quorate.concepts import Thresholds
 from quorate.release import ReleasePlan, plan_release
 from quorate.report import Claim, software_versions
+from quorate.report.drawing import standing_alone
 from quorate.report.release import ReleaseReport, write_release_report
 from quorate.report.release_plots import plot_crossover, plot_public_size
 
@@ -29,7 +30,7 @@ def plan_report(plan: ReleasePlan) -> ReleaseReport:
     (6, 6)
     """
     line = [line_errors(Thresholds(), records=_LINE_RECORDS, points=size, world=size) for size in _POINTS]
-    stages = crossover(features=FEATURES, records=_RECORDS, points=_POINTS, seeds=1)
+    stages = crossover(features=FEATURES, records=_RECORDS, points=_POINTS, seeds=5)
     needed = {"private_records_needed": plan.private_needed, "public_records_needed": plan.public_needed}
     bill = {
         "about": plan.subject,
@@ -97,25 +98,8 @@ def write_plots(folder: Path) -> list[Path]:
     paths = []
     for name, plot in drawn.items():
         paths.append(target / f"{name}.svg")
-        paths[-1].write_text(_standing_alone(plot.svg), encoding="utf-8")
+        paths[-1].write_text(standing_alone(plot.svg), encoding="utf-8")
     return paths
-
-
-def _standing_alone(svg: str) -> str:
-    """Return a drawing that stood in a page as a file: with its namespaces, and plain colours on white."""
-    colours = {
-        "var(--blue)": "#0072b2",
-        "var(--orange)": "#d55e00",
-        "var(--green)": "#009e73",
-        "var(--line)": "#c0c1c2",
-        "currentColor": "#111213",
-    }
-    for name, colour in colours.items():
-        svg = svg.replace(name, colour)
-    opening = (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" style="background:#fff"'
-    )
-    return svg.replace("<svg", opening, 1)
 
 
 if __name__ == "__main__":

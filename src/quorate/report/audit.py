@@ -1,14 +1,14 @@
-"""The page of an audit: every claim, how close an attack came to it, and what was not tested. It loads nothing."""
+"""The page of an audit: every claim, how close an attack came to it, and what was not tested."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from quorate.audit import Verdict
-from quorate.errors import InvalidInput
-from quorate.report.page import check_installed
+from quorate.report.rendering import render, write_page
+from quorate.report.words import percent
 
 __all__ = ["AuditReport", "render_audit", "write_audit_report"]
 
@@ -47,13 +47,7 @@ def write_audit_report(data: AuditReport, path: str | os.PathLike[str]) -> Path:
     ...     write_audit_report(AuditReport(verdicts=()), Path(folder) / "audit.html").name
     'audit.html'
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")
-    if target.is_dir():
-        raise InvalidInput(f"{str(target)!r} is a folder; name a file for the report, such as audit.html")
-    target.write_text(render_audit(data), encoding="utf-8")
-    return target
+    return write_page(render_audit(data), path)
 
 
 def render_audit(data: AuditReport) -> str:
@@ -62,26 +56,31 @@ def render_audit(data: AuditReport) -> str:
     >>> "<h1>Audit of every claim</h1>" in render_audit(AuditReport(verdicts=()))
     True
     """
-    check_installed()
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["figure"] = lambda value: f"{value:.4g}"
-    environment.filters["percent"] = lambda share: f"{100 * min(share, 9.99):.0f}%"
-    environment.filters["words"] = lambda name: str(name).replace("_", " ")
-    folder = resources.files("quorate.report")
-    whole = folder.joinpath("page.html").read_text("utf-8")
-    style = whole[whole.index("<style>") : whole.index("</style>")]  # one style for every page; the template adds to it
-    template = environment.from_string(folder.joinpath("audit.html").read_text("utf-8"))
     verdicts = sorted(data.verdicts, key=lambda verdict: -verdict.ratio)
-    return template.render(data=data, verdicts=verdicts, cards=_cards(data), style=style)
+    return render("audit.html", data=data, cards=_cards(data), claims=[_claim(verdict) for verdict in verdicts])
+
+
+def _claim(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict with what its bar needs: how much of the claim was shown, and where the exact figure stands."""
+    exact = None if verdict.exact is None else _width(verdict.exact, verdict.claim[0])
+    shown = _width(verdict.lower_bound, verdict.claim[0])
+    return {"verdict": verdict, "share": _of_claim(verdict.ratio), "shown": shown, "exact": exact}
+
+
+def _width(epsilon: float, claimed: float) -> str:
+    """Return an epsilon as a width of the whole bar, which is the claim."""
+    return percent(epsilon / claimed if epsilon < claimed else 1.0)
+
+
+def _of_claim(ratio: float) -> str:
+    return percent(ratio, 0) if ratio < 10 else "over 1,000%"
 
 
 def _cards(data: AuditReport) -> dict[str, str]:
     cards = {"claims attacked": str(len(data.verdicts)), "shown to be false": str(data.violated)}
     if data.verdicts:
         closest = max(data.verdicts, key=lambda verdict: verdict.ratio)
-        cards["closest to its claim"] = f"{100 * closest.ratio:.0f}%"
+        cards["closest to its claim"] = _of_claim(closest.ratio)
         cards["plays of each world"] = f"{max(verdict.plays for verdict in data.verdicts):,}"
     if data.planted:
         cards["planted bugs caught"] = f"{sum(bug[4] for bug in data.planted)} of {len(data.planted)}"

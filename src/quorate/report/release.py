@@ -1,19 +1,20 @@
-"""The page of a release: what was promised, what it cost, how good it is on simulated data. It loads nothing."""
+"""The page of a release: what was promised, what it cost, how good it is on simulated data."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from quorate.errors import InvalidInput
 from quorate.report.data import Claim
-from quorate.report.page import check_installed
-from quorate.report.plots import Plot
+from quorate.report.drawing import Plot
 from quorate.report.release_plots import plot_crossover, plot_engines, plot_epsilon, plot_public_size, plot_truth
+from quorate.report.rendering import check_installed, render, write_page
+from quorate.report.words import decimals_for, figure
 
 __all__ = ["ReleaseReport", "render_release", "write_release_report"]
+
+_SAID_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +61,7 @@ def write_release_report(data: ReleaseReport, path: str | os.PathLike[str]) -> P
     ...     write_release_report(data, Path(folder) / "report.html").name
     'report.html'
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")
-    if target.is_dir():
-        raise InvalidInput(f"{str(target)!r} is a folder; name a file for the report, such as report.html")
-    target.write_text(render_release(data), encoding="utf-8")
-    return target
+    return write_page(render_release(data), path)
 
 
 def render_release(data: ReleaseReport) -> str:
@@ -77,34 +72,34 @@ def render_release(data: ReleaseReport) -> str:
     True
     """
     check_installed()
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["figure"] = _figure
-    environment.filters["words"] = lambda name: str(name).replace("_", " ")
-    folder = resources.files("quorate.report")
-    whole = folder.joinpath("page.html").read_text("utf-8")
-    style = whole[whole.index("<style>") : whole.index("</style>")] + "</style>"  # one style for every page
-    template = environment.from_string(folder.joinpath("release.html").read_text("utf-8"))
-    return template.render(data=data, plots=_plots(data), style=style)
-
-
-def _plots(data: ReleaseReport) -> dict[str, Plot | None]:
-    return {
-        "engines": plot_engines(data.engines, data.engine) if data.engines else None,
-        "truth": plot_truth(data.truth, data.source) if data.truth else None,
-        "errors": plot_epsilon(data.errors, data.source) if data.errors else None,
-        "sizes": plot_public_size(data.sizes, data.source) if data.sizes else None,
-        "crossover": plot_crossover(data.crossover, data.crossover_words) if data.crossover else None,
-    }
+    return render(
+        "release.html",
+        data=data,
+        cards=data.cards,
+        bill={name: value for name, value in data.bill.items() if name not in _SAID_ABOVE},
+        plots=_plots(data),
+        answers=_answer_rows(data.answers),
+        timing={name: f"{seconds:.3g} s" for name, seconds in data.timing.items()},
+    )
 
 
-def _figure(value: Any) -> str:
-    """Return a number as people read it; anything else as its text."""
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:,.4g}".replace("e-0", "e-")
-    return f"{int(value):,}" if abs(value) < 1e15 else f"{value:.4g}"
+def _plots(data: ReleaseReport) -> list[Plot]:
+    """Return the plots there are figures for; one engine alone has nothing to be compared with."""
+    drawn = [
+        plot_truth(data.truth, data.source) if data.truth else None,
+        plot_epsilon(data.errors, data.source) if data.errors else None,
+        plot_engines(data.engines, data.engine) if len(data.engines) > 1 else None,
+        plot_public_size(data.sizes, data.source) if data.sizes else None,
+        plot_crossover(data.crossover, data.crossover_words) if data.crossover else None,
+    ]
+    return [plot for plot in drawn if plot is not None]
+
+
+def _answer_rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table of answers as text, with as many decimals in every row as the errors are worth."""
+    errors = [row["error"] for row in answers if row.get("error")]
+    decimals = decimals_for(min(errors, default=0.0))
+    return [
+        {name: f"{value:.{decimals}f}" if isinstance(value, float) else figure(value) for name, value in row.items()}
+        for row in answers
+    ]

@@ -1,9 +1,12 @@
-"""The plots of a release, drawn as those of every report are."""
+"""The plots of a release's page: its engines before the run, and its errors on simulated records."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from quorate.report.plots import _BLUE, _GREEN, _INK, _LINE, _ORANGE, Plot, _plot
+from quorate.report.axes import logarithmic, logarithmic_at, named_rows, plain
+from quorate.report.drawing import BLUE, GREEN, GREY, LINE, ORANGE, Plot, draw_plot
+from quorate.report.words import words
 
 __all__ = ["plot_crossover", "plot_engines", "plot_epsilon", "plot_public_size", "plot_truth"]
 
@@ -11,36 +14,32 @@ _MOST_POINTS = 800  # drawn one by one
 
 
 def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
-    """Return the expected largest error of each engine as bars, the smallest on top.
+    """Return the expected largest error of each engine, the smallest on top.
 
     >>> plot_engines([("prefix", 0.002), ("plain", 0.004)], "prefix").description
     'Expected largest error: prefix 0.002, plain 0.004. Used: prefix.'
     """
-    best = sorted(engines, key=lambda one: one[1])
-    rows = best[::-1]
+    best = [(words(name), error) for name, error in sorted(engines, key=lambda one: one[1])]
+    used, errors = words(chosen), [error for _, error in best]
 
     def draw(axes: Any) -> None:
-        places = range(len(rows))
-        colours = [_ORANGE if name == chosen else _BLUE for name, _ in rows]
-        axes.barh(places, [error for _, error in rows], height=0.7, color=colours)
-        names = [name.replace("_", " ") + (" (used)" if name == chosen else "") for name, _ in rows]
-        axes.set_yticks(places, names)
-        errors = [error for _, error in rows]
-        if min(errors) > 0 and max(errors) > 8 * min(errors):
-            axes.set_xscale("log")
-            axes.set_xlim(min(errors) / 2, None)
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set(xlabel="expected largest error")
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
+        logarithmic(axes.xaxis, errors, labels=4)
+        for place, (name, error) in enumerate(best):
+            colour = ORANGE if name == used else BLUE
+            axes.axhline(place, color=LINE, linewidth=0.8)
+            axes.plot([error], [place], color=colour, marker="D" if name == used else "o", markersize=7)
+            axes.annotate(f"{error:.3g}", (error, place), (7, 2), textcoords="offset points")
+        named_rows(axes, [name for name, _ in best], used, "used")
+        axes.margins(x=0.25)  # room for the last figure
+        axes.set_xlabel("largest error, share of records")
 
-    words = ", ".join(f"{name.replace('_', ' ')} {error:.3g}" for name, error in best)
-    text = f"Expected largest error: {words}. Used: {chosen.replace('_', ' ')}."
-    return _plot("engines", "The engines, before the run", text, draw, height=0.9 + 0.32 * len(rows))
+    shown = ", ".join(f"{name} {error:.3g}" for name, error in best)
+    description = f"Expected largest error: {shown}. Used: {used}."
+    return draw_plot("engines", "The engines, before the run", description, draw, height=0.75 + 0.3 * len(best))
 
 
 def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
-    """Return answers against the truth, with error bars where they are known.
+    """Return how far answers are from the truth, with error bars where they are known.
 
     >>> plot_truth([(0.5, 0.52, 0.5, 0.54), (0.1, 0.1, 0.08, 0.12)], "simulated").description
     'Largest difference between an answer and the truth: 0.02, over 2 queries.'
@@ -50,17 +49,19 @@ def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str)
     shown = sorted(points)[::step]
 
     def draw(axes: Any) -> None:
-        low, high = min(point[0] for point in points), max(point[0] for point in points)
-        axes.plot([low, high], [low, high], color=_LINE, linewidth=1.2)
-        truth, answers = [point[0] for point in shown], [point[1] for point in shown]
+        truth = [point[0] for point in shown]
+        off = [point[1] - point[0] for point in shown]
         below = [max(0.0, point[1] - point[2]) for point in shown]
         above = [max(0.0, point[3] - point[1]) for point in shown]
-        axes.errorbar(truth, answers, yerr=[below, above], fmt="none", ecolor=_LINE, elinewidth=0.8, zorder=1)
-        axes.plot(truth, answers, color=_BLUE, linestyle="none", marker="o", markersize=2.6, zorder=2)
-        axes.set(xlabel="true share", ylabel="answer")
+        axes.errorbar(truth, off, yerr=[below, above], fmt="none", ecolor=GREY, elinewidth=0.6, alpha=0.5, zorder=1)
+        axes.axhline(0, color=ORANGE, linewidth=1.2, zorder=2)
+        axes.plot(truth, off, color=BLUE, linestyle="none", marker="o", markersize=2.4, zorder=3)
+        axes.set(xlabel="true answer, share of the records", ylabel="answer less truth")
+        plain(axes.xaxis)
+        plain(axes.yaxis)
 
-    text = f"Largest difference between an answer and the truth: {worst:.3g}, over {len(points):,} queries."
-    return _plot("truth", f"Answers against the truth ({source})", text, draw)
+    description = f"Largest difference between an answer and the truth: {worst:.3g}, over {len(points):,} queries."
+    return draw_plot("truth", "Answers against the truth", description, draw, source=source)
 
 
 def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
@@ -73,16 +74,14 @@ def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> P
     epsilons, measured, expected = ([row[place] for row in rows] for place in range(3))
 
     def draw(axes: Any) -> None:
-        axes.plot(epsilons, expected, color=_GREEN, linestyle="--", label="expected")
-        axes.plot(epsilons, measured, color=_BLUE, marker="o", markersize=3, label="measured")
-        _logarithmic(axes, epsilons, [*measured, *expected])
-        axes.set(xlabel="epsilon", ylabel="largest error")
-        axes.legend(loc="upper right")
+        axes.plot(epsilons, expected, color=GREEN, linestyle="--", label="expected")
+        axes.plot(epsilons, measured, color=BLUE, marker="o", label="measured")
+        _errors_against(axes, epsilons, [*measured, *expected])
+        axes.set(xlabel="epsilon", ylabel="largest error, share of records")
 
-    text = (
-        f"Largest error: {measured[0]:.3g} at epsilon {epsilons[0]:g}, {measured[-1]:.3g} at epsilon {epsilons[-1]:g}."
-    )
-    return _plot("epsilon", f"Largest error against epsilon ({source})", text, draw)
+    first, last = rows[0], rows[-1]
+    description = f"Largest error: {first[1]:.3g} at epsilon {first[0]:g}, {last[1]:.3g} at epsilon {last[0]:g}."
+    return draw_plot("epsilon", "Largest error against epsilon", description, draw, source=source)
 
 
 def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
@@ -95,54 +94,51 @@ def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) 
     sizes, cover, engine = ([row[place] for row in rows] for place in range(3))
 
     def draw(axes: Any) -> None:
-        axes.plot(sizes, cover, color=_ORANGE, marker="s", markersize=3, label="the cover's own")
-        axes.plot(sizes, engine, color=_BLUE, marker="o", markersize=3, label="the engine's")
-        _logarithmic(axes, sizes, [*cover, *engine])
-        axes.set(xlabel="public points", ylabel="error")
-        axes.legend(loc="upper right")
+        axes.plot(sizes, cover, color=ORANGE, marker="s", label="the cover's own")
+        axes.plot(sizes, engine, color=BLUE, marker="o", label="the engine's")
+        _errors_against(axes, sizes, [*cover, *engine])
+        axes.set(xlabel="public points", ylabel="error, share of records")
 
-    text = (
-        f"With {sizes[-1]:,.0f} public points the cover itself errs by {cover[-1]:.3g} and the engine by "
-        f"{engine[-1]:.3g}."
+    last = rows[-1]
+    description = (
+        f"With {last[0]:,.0f} public points the cover itself errs by {last[1]:.3g} and the engine by {last[2]:.3g}."
     )
-    return _plot("public-size", f"Two parts of the error ({source})", text, draw)
+    return draw_plot("public-size", "Two parts of the error", description, draw, source=source)
 
 
-def plot_crossover(points: Sequence[tuple[float, float, float, float]], words: str) -> Plot:
+def plot_crossover(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
     """Return the error of stumps against public records: private data alone, public data alone, and both.
 
-    >>> plot_crossover([(10, 0.05, 0.05, 0.3), (1000, 0.05, 0.03, 0.03)], "64 columns").name
-    'crossover'
+    >>> plot_crossover([(10, 0.05, 0.05, 0.3), (1000, 0.05, 0.03, 0.03)], "64 columns").description
+    'Public data alone overtake private data alone between 10 and 1,000 public records.'
     """
     rows = sorted(points)
     sizes, private, both, public = ([row[place] for row in rows] for place in range(4))
 
     def draw(axes: Any) -> None:
-        axes.plot(sizes, private, color=_ORANGE, linestyle="--", label="private alone")
-        axes.plot(sizes, public, color=_GREEN, linestyle=":", label="public alone")
-        axes.plot(sizes, both, color=_BLUE, marker="o", markersize=3, label="both")
-        _logarithmic(axes, sizes, [*private, *both, *public])
+        axes.plot(sizes, private, color=ORANGE, linestyle="--", label="private alone")
+        axes.plot(sizes, public, color=GREEN, linestyle=":", label="public alone")
+        axes.plot(sizes, both, color=BLUE, marker="o", label="both")
+        _errors_against(axes, sizes, [*private, *both, *public])
         axes.set(xlabel="public records", ylabel="largest error")
-        axes.legend(loc="lower left")
 
-    first = next((size for size, one, other in zip(sizes, public, private, strict=True) if one < other), None)
-    text = (
-        "Public data alone never do as well as private data here."
-        if first is None
-        else f"Up to about {first:,.0f} public records private data alone do better; beyond, public data alone do."
-    )
-    return _plot("crossover", f"Stumps: when public data help ({words})", text, draw)
+    return draw_plot("crossover", "Stumps: when public data help", _crossing(rows), draw, source=source)
 
 
-def _logarithmic(axes: Any, across: Sequence[float], up: Sequence[float]) -> None:
-    if min(across) > 0:
-        axes.set_xscale("log")
-        ticks = across if len(across) <= 7 else None
-        if ticks is not None:
-            axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
-            axes.minorticks_off()
-    if min(up) > 0:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
-    axes.tick_params(colors=_INK)
+def _crossing(rows: Sequence[tuple[float, float, float, float]]) -> str:
+    """Say where public data alone (the last figure of a row) begin to do better than private data alone."""
+    if rows[0][3] < rows[0][1]:
+        return "Public data alone do better than private data alone, however few they are here."
+    for before, after in pairwise(rows):
+        if after[3] < after[1]:
+            return (
+                f"Public data alone overtake private data alone between {before[0]:,.0f} and {after[0]:,.0f} "
+                "public records."
+            )
+    return "Public data alone never do as well as private data alone here."
+
+
+def _errors_against(axes: Any, across: Sequence[float], up: Sequence[float]) -> None:
+    logarithmic_at(axes.xaxis, across)
+    logarithmic(axes.yaxis, up)
+    axes.legend(loc="best")

@@ -85,7 +85,7 @@ def _of_ledger(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, A
         "first_keys": in_use[:_KEYS_SHOWN],
         "more_keys": in_use[_KEYS_SHOWN:],
         "revoked": [_key_row(key) for key in ledger.keys if key.revoked],
-        "refusals": [_refusal_row(refusal, names) for refusal in model.refusals],
+        "refusals": _refusal_rows(model.refusals, names),
     }
 
 
@@ -108,7 +108,7 @@ def _cards(activity: "Sequence[Activity]", at: float, leases: int) -> list[dict[
         "answered, 24 hours": sum(minute.answered for minute in day),
         "no quorum, 24 hours": sum(minute.no_quorums for minute in day),
         "asked again, free": sum(minute.repeated for minute in day),
-        "refused, 24 hours": sum(minute.refused for minute in day),
+        "queries refused, 24 hours": sum(minute.refused for minute in day),
         "leases out": leases,
     }
     return [{"name": name, "shown": figure(count)} for name, count in counted.items()]
@@ -121,10 +121,19 @@ def _key_row(key: "Key") -> dict[str, Any]:
     return {"key": key, "used": f"{figure(key.used)}{allowed}{pace}", "share": share}
 
 
-def _refusal_row(refusal: "Refusal", names: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "at": refusal.at,
-        "who": names.get(refusal.caller, refusal.caller) or "without a key",
-        "code": refusal.code,
-        "told": PROBLEMS[refusal.code].sentence if refusal.code in PROBLEMS else "",
-    }
+def _refusal_rows(refusals: "Sequence[Refusal]", names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return one row for each caller and code, the latest first, with how often it came."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for refusal in refusals:  # newest first
+        row = rows.setdefault(
+            (refusal.caller, refusal.code),
+            {
+                "at": refusal.at,
+                "who": names.get(refusal.caller, refusal.caller) or "without a key",
+                "code": refusal.code,
+                "meaning": PROBLEMS[refusal.code].sentence if refusal.code in PROBLEMS else "",
+                "times": 0,
+            },
+        )
+        row["times"] += 1
+    return list(rows.values())

@@ -1,24 +1,24 @@
-"""From report data to one HTML file that loads nothing: no script, no picture, no style sheet, no font."""
+"""The page of a model: what was promised, planned, asked, answered and paid."""
 
 import math
 import os
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from quorate.errors import InvalidInput
 from quorate.report.data import ReportData
-from quorate.report.plots import (
-    Plot,
+from quorate.report.drawing import Plot
+from quorate.report.model_plots import (
     plot_accuracy,
     plot_agreement,
     plot_answer_rate,
     plot_candidates,
     plot_spending,
 )
+from quorate.report.rendering import check_installed, render, write_page
+from quorate.report.words import figure, percent, words
 
-__all__ = ["check_installed", "render_report", "write_report"]
+__all__ = ["render_report", "write_report"]
 
 _SHARES = {"answered", "agreement", "right", "answer_rate"}
 _PLAN_WORDS = {
@@ -43,27 +43,7 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
     ...     write_report(data, Path(folder) / "report.html").name
     'report.html'
     """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")
-    if target.is_dir():
-        raise InvalidInput(f"{str(target)!r} is a folder; name a file for the report, such as report.html")
-    target.write_text(render_report(data), encoding="utf-8")
-    return target
-
-
-def check_installed() -> None:
-    """Refuse, before any work is done for a report, if the packages that make it are not installed.
-
-    >>> check_installed()
-    """
-    try:
-        import jinja2  # noqa: F401, PLC0415
-        import matplotlib  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise InvalidInput(
-            "a report needs matplotlib and jinja2; install them: pip install 'quorate[report]'"
-        ) from error
+    return write_page(render_report(data), path)
 
 
 def render_report(data: ReportData) -> str:
@@ -75,13 +55,8 @@ def render_report(data: ReportData) -> str:
     True
     """
     check_installed()
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["figure"] = _figure
-    environment.filters["words"] = _words
-    template = environment.from_string(resources.files("quorate.report").joinpath("page.html").read_text("utf-8"))
-    return template.render(
+    return render(
+        "model.html",
         data=data,
         plan=_plan_rows(data.plan),
         plots=_plots(data),
@@ -107,13 +82,13 @@ def _cards(data: ReportData) -> dict[str, str]:
     cards = {}
     if data.spending:
         asked, spent = data.spending[-1]
-        cards["queries asked"] = _figure(asked)
+        cards["queries asked"] = figure(asked)
         cards["epsilon spent"] = f"{spent:.3g} of {data.claim.epsilon:g}"
     if data.label_counts and data.spending:
         answered = sum(data.label_counts.values())
-        cards["answered"] = _percent(answered / max(1.0, data.spending[-1][0]))
+        cards["answered"] = percent(answered / max(1.0, data.spending[-1][0]))
     if data.plan and data.plan.get("teachers") is not None:
-        cards["teachers"] = _figure(data.plan["teachers"])
+        cards["teachers"] = figure(data.plan["teachers"])
     return cards
 
 
@@ -123,12 +98,12 @@ def _plan_rows(plan: Mapping[str, Any] | None) -> dict[str, Any]:
     for name, value in (plan or {}).items():
         if name in {"candidates", "epsilon", "delta"} or value is None or value in ("", [], {}, ()):
             continue
-        shown: Any = _percent(value) if name in _SHARES and _is_share(value) else value
+        shown: Any = percent(value) if name in _SHARES and _is_share(value) else value
         if isinstance(value, bool):
             shown = "yes" if value else "no"
         if isinstance(value, list | tuple):
             shown = [_sentence(entry) for entry in value]
-        rows[_PLAN_WORDS.get(name, _words(name))] = shown
+        rows[_PLAN_WORDS.get(name, words(name))] = words(value) if name == "aggregator" else shown
     return rows
 
 
@@ -144,34 +119,17 @@ def _candidates(plan: Mapping[str, Any] | None) -> tuple[list[dict[str, Any]], s
         return [], ""
     bars: dict[str, dict[str, Any]] = {}
     for candidate in (plan, *plan["candidates"]):
-        name, answered, right = _words(candidate.get("aggregator")), candidate.get("answered"), candidate.get("right")
+        name, answered, right = words(candidate.get("aggregator")), candidate.get("answered"), candidate.get("right")
         if _is_share(answered) and _is_share(right):
             bars.setdefault(name, {"name": name, "answered": answered, "right": right})
     best = sorted(bars.values(), key=lambda bar: -bar["right"])
-    return best, _words(plan.get("aggregator"))
+    return best, words(plan.get("aggregator"))
 
 
 def _label_rows(counts: Mapping[str, int] | None) -> list[tuple[str, int, float]]:
     total = max(1, sum((counts or {}).values()))
-    return [(str(name), count, 100 * count / total) for name, count in (counts or {}).items()]
+    return [(str(name), count, count / total) for name, count in (counts or {}).items()]
 
 
 def _is_share(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
-
-
-def _words(name: Any) -> str:
-    return str(name).replace("_", " ")
-
-
-def _figure(value: Any) -> str:
-    """Return a number as people read it; anything else as its text."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:,.4g}".replace("e-0", "e-")
-    return f"{int(value):,}" if abs(value) < 1e15 else f"{value:.4g}"
