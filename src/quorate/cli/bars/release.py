@@ -33,13 +33,13 @@ RELEASE: dict[str, Bar | None] = {
     "release.online.queries_per_second": None,
     "release.online.paid_with_a_bad_start": None,
     "release.online.largest_error_bad_start": None,
-    # Peers where they are installed (QUORATE_PEERS names their Pythons): 7 columns, epsilon 1, add-remove neighbours.
-    "release.peer.smartnoise_mst.largest_error": None,
-    "release.peer.smartnoise_mst.seconds": None,
-    "release.peer.smartnoise_aim.largest_error": None,
-    "release.peer.smartnoise_aim.seconds": None,
-    "release.peer.opendp_aim.largest_error": None,
-    "release.peer.opendp_aim.seconds": None,
+    # Peers where they are installed (QUORATE_PEERS names their Pythons): add-remove neighbours, no public records.
+    **{
+        f"release.peer.{peer}.{epsilon}.{what}": None
+        for peer in ("smartnoise_mst.adult7", "smartnoise_aim.adult7", "opendp_aim.adult7", "smartnoise_mst.adult15")
+        for epsilon in ("epsilon1", "epsilon01")
+        for what in ("largest_error", "seconds")
+    },
     # Covers: 10^6 records and 10,000 public points on a line without bounds; the largest error over all thresholds or
     # intervals, and its two shares. 10^5 records in the plane, m public points. epsilon 1, delta 1e-6.
     "release.thresholds.largest_error": ("<=", 0.002),
