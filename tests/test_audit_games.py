@@ -22,6 +22,7 @@ from quorate.audit.attacks import attacks_on, best_attack, exact_epsilon, turned
 from quorate.audit.cutoffs import closing_law
 from quorate.audit.games import attempts_at
 from quorate.audit.plays import STOPPED, PlayNoise, play
+from quorate.audit.predictors import _votes
 from quorate.audit.targets import TARGETS, make_target
 from quorate.audit.verdict import settled
 from quorate.concepts import Thresholds
@@ -159,6 +160,26 @@ def test_a_noisy_sum_is_shown_to_need_what_enumeration_says():
     verdict = quorate.audit(NoisySum(sensitivity=1, scale=0.7), plays=1_000_000, deltas=(1e-1, 1e-2))
     assert all(0.95 * attempt.exact <= attempt.lower_bound <= attempt.exact for attempt in verdict.attempts)
     assert all(attempt.exact <= attempt.claim[0] for attempt in verdict.attempts)
+
+
+def test_relabelling_is_shown_to_need_much_of_its_term():
+    """A row on either side of all others: as the others lead more, the whole term is needed, by ever rarer outcomes."""
+    verdict = quorate.audit(make_target("relabel"), plays=2000)
+    assert verdict.lower_bound > 0.35 * verdict.claim[0]
+    assert 0.65 * verdict.claim[0] < verdict.exact <= verdict.claim[0]
+
+
+def test_what_a_release_needs_is_known_exactly():
+    verdict = quorate.audit(make_target("query_release"), plays=20)
+    assert 0.8 * verdict.claim[0] < verdict.exact <= verdict.claim[0]
+    other = make_target("query_release").set_params(engine="prefix")
+    assert quorate.audit(other, plays=20).exact is None  # whose noise is another
+
+
+def test_all_votes_of_a_tree_are_made_of_records():
+    last = Query((3, 7), (4, 6))
+    tree = Query((5, 5), (4, 6), {0: Query((5, 5), (4, 6), {0: last, 1: last})})  # the second asks what the first did
+    assert _votes(tree) == {(5, 5), (4, 6), (3, 7)}
 
 
 class HalfTheNoise(NoisyMax):
@@ -327,8 +348,11 @@ def test_a_claim_that_enumeration_breaks_is_told_before_one_that_plays_come_clos
 def test_attacks_can_be_named():
     soft = SoftMajority(teachers=9, epsilon=1.0)
     assert audit_votes(soft, plays=1000, attacks=["worst tree"]).attack.startswith("worst tree of 1 query")
+    assert audit_votes(soft, plays=1000, attacks="worst tree").attack.startswith("worst tree of 1 query")
     with pytest.raises(InvalidInput, match="no attack"):
         audit_votes(soft, plays=1000, attacks=["psychic"])
+    with pytest.raises(InvalidInput, match="no attack"):
+        audit_votes(soft, plays=1000, attacks="psychic one")
 
 
 def test_no_attack_at_all_is_no_verdict():
@@ -340,6 +364,21 @@ def test_no_attack_at_all_is_no_verdict():
 def test_too_few_plays_are_refused_before_the_game(plays):
     with pytest.raises(InvalidInput, match="plays"):
         quorate.audit(make_target("noisy_max"), plays=plays)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ExponentialChoice(epsilon=1.0, sensitivity=90),  # more than the records that the game usually has
+        Relabel(concept=Thresholds(), kappa=2000.0),  # whose weights are all below the smallest number
+        NoisyMax(teachers=1, classes=2, scale=2.0),
+    ],
+    ids=lambda target: type(target).__name__,
+)
+def test_extreme_mechanisms_are_audited_too(target):
+    verdict = quorate.audit(target, plays=100)
+    assert not verdict.violated
+    assert 0 <= verdict.exact <= verdict.claim[0] * (1 + 1e-9)
 
 
 def test_what_no_attack_is_known_for_is_said():

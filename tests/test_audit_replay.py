@@ -117,6 +117,24 @@ class PaysMore(LooksUp):
         return answer
 
 
+class Crashes(LooksUp):
+    """Fails, and not in words of its own, where a record is large."""
+
+    def fit(self, X, y):
+        if np.abs(X).max() > 10:
+            raise ZeroDivisionError("a spread")
+        return super().fit(X, y)
+
+
+class FailsToAnswer(LooksUp):
+    """Ends with an error, and not with an answer that is paid for, where a record was large."""
+
+    def predict(self, X):
+        if self._large:
+            raise FloatingPointError("overflow")
+        return super().predict(X)
+
+
 class ClaimsMore(LooksUp):
     @property
     def claim_(self):
@@ -129,6 +147,8 @@ class ClaimsMore(LooksUp):
         (ScaledByAll, "teachers differ"),
         (AsksMore, "fitting asks for other randomness"),
         (RefusesOutliers, "refusal"),
+        (Crashes, "refusal is None on one data set and ZeroDivisionError: a spread on the other"),
+        (FailsToAnswer, "query 0 ends with an error that depends on one unit"),
         (DrawsMore, "query 0 asks for other randomness"),
         (PaysMore, "query 0 costs something else"),
         (ClaimsMore, "claim_ is"),
@@ -146,6 +166,22 @@ def test_classes_read_from_the_labels_are_seen(neighbours):
     rare[7] = 2
     made = PrivateClassifier(aggregator="noisy_max", **CLASSIFIER | {"classes": None})
     assert any("classes_" in sentence for sentence in replay(made, (X, y), (X, rare), queries).forbidden)
+
+
+def test_what_fails_on_both_data_sets_is_not_called_sound(neighbours):
+    class NeverAnswers(PrivateClassifier):
+        def predict(self, X):
+            raise NotImplementedError("later")
+
+    with pytest.raises(InvalidInput, match=r"nothing was replayed.*at most records=2000"):
+        replay(PrivateClassifier(aggregator="noisy_max", **CLASSIFIER | {"teachers": 100_000}), *neighbours)
+    with pytest.raises(InvalidInput, match=r"nothing was replayed.*NotImplementedError: later"):
+        replay(NeverAnswers(aggregator="noisy_max", **CLASSIFIER), *neighbours)
+
+
+def test_no_quorum_that_is_raised_is_an_answer(neighbours):
+    made = PrivateClassifier(aggregator="quorum", on_no_quorum="raise", **CLASSIFIER)
+    assert replay(made, *neighbours).forbidden == ()
 
 
 def test_a_predictor_without_teachers_is_refused():

@@ -28,6 +28,7 @@ from quorate.audit import (
 )
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM, BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SoftMajority, StabilityTest
+from quorate.mechanisms.above_threshold import AboveThreshold
 
 THRESHOLD = [name for name in INSTANCES if name.startswith(("quorum", "stability", "between"))]
 
@@ -181,6 +182,14 @@ def test_random_mechanisms_keep_their_claims(kind, seed):
             assert not [finding for finding in search(instance, starts=4) if finding.violated], instance
 
 
+def test_many_teachers_against_a_student_leave_no_outcome_impossible():
+    """Where the law of the threshold noise ended early, an outcome was rare on D, impossible on D', and cost inf."""
+    above = AboveThreshold.calibrate(epsilon=6.0, delta=1e-2, records=40, near=10, far=30)
+    findings = worst_cases(release_of(above, classes=2), claims_of(above, queries=2, orders=[above.order]), queries=2)
+    assert not [finding for finding in findings if finding.violated]
+    assert 0 < findings[0].measured < math.inf
+
+
 # ---------------------------------------------------------------- planted bugs
 
 BROKEN_RELEASES = [
@@ -329,15 +338,21 @@ def chain(batch, classes):
     return query
 
 
+_CELL = 30  # draws that a cell is expected to have, at least
+
+
 def alarm(counts, probabilities) -> float:
-    """Return the chance that draws of these probabilities fit as badly as the counts; rare cells are put together."""
+    """Return the chance that draws of these probabilities fit as badly as the counts; rare cells are put together.
+
+    Where a cell has 10 draws, Pearson's sum passes its quantile of 1e-9 with probability 5e-8; where it has 30, 1e-8.
+    """
     total = counts.sum()
     if (counts[probabilities * total < 1e-30] > 0).any():
         return 0.0
-    rare = probabilities * total < 10
+    rare = probabilities * total < _CELL
     seen = np.append(counts[~rare], counts[rare].sum())
     expected = np.append(probabilities[~rare], probabilities[rare].sum()) * total
-    if expected[-1] < 10:  # too few to be a cell of their own: they join the largest
+    if expected[-1] < _CELL:  # too few to be a cell of their own: they join the largest
         seen[expected.argmax()] += seen[-1]
         expected[expected.argmax()] += expected[-1]
         seen, expected = seen[:-1], expected[:-1]

@@ -120,7 +120,7 @@ def test_every_draw_is_handed_out_once():
 
 def _forked(count, draw):
     """Return what `draw` gives in this process and in `count` forked children."""
-    ends = [os.pipe() for _ in range(count)]
+    ends, children = [os.pipe() for _ in range(count)], []
     for _, write in ends:
         child = os.fork()
         if child == 0:
@@ -129,11 +129,12 @@ def _forked(count, draw):
             finally:
                 os._exit(0)
         os.close(write)
+        children.append(child)
     results = [draw()]
-    for read, _ in ends:
+    for (read, _), child in zip(ends, children, strict=True):
         with os.fdopen(read, "rb") as pipe:
             results.append(np.frombuffer(pipe.read(), dtype=np.int64))
-        os.wait()
+        os.waitpid(child, 0)
     return results
 
 

@@ -23,7 +23,8 @@ __all__ = ["Attack", "attacks_on", "best_attack", "exact_epsilon", "turned"]
 _LEADS = 48  # leads that are looked at
 _KEPT = 4  # of which so many are built upon
 _FEW = 400_000  # numbers in the table of a game that enumeration looks through
-_PATIENCE = (8, 40)  # queries that are asked in a row
+_PATIENCE = ((2, 1), (4, 1), (8, 0), (8, 8), (40, 0), (40, 40))  # queries in a row, one way and then the other
+_DEEPEST = 4  # queries of the worst trees
 
 Pair = tuple[Votes, Votes]
 
@@ -81,7 +82,7 @@ def attacks_on(release: Release, *, queries: int, epsilon: float) -> Iterator[At
     size = release.law.size * len(pairs) * 3
     if size * release.teachers ** (release.classes - 2) <= _FEW:
         game = Game(release, DeltaClaim.measures)
-        for depth in range(1, min(queries, 3) + 1):
+        for depth in range(1, min(queries, _DEEPEST) + 1):
             for share in (0.5, 0.8):
                 found = ascend(game, DeltaClaim(epsilon=share * epsilon, limit=1.0), queries=depth, starts=6)
                 yield Attack(f"worst tree of {depth} quer{'y' if depth == 1 else 'ies'}", found.query)
@@ -147,13 +148,13 @@ def _patient(release: Release, pairs: list[Pair], epsilon: float) -> Iterator[At
     """
     if release.no_quorums is None:
         return
-    some = pairs[:: max(1, len(pairs) // 16)]
-    for long in _PATIENCE:
-        lists = [[pair] * long + [pair[::-1]] * after for pair in some for after in (0, long)]
+    some = pairs[:: max(1, len(pairs) // 24)]
+    for long, after in _PATIENCE:
+        lists = [[pair] * long + [pair[::-1]] * after for pair in some]
         rows = [_until_missed(one) for each in lists for one in (each, [pair[::-1] for pair in each])]
         rows.sort(key=lambda row: -enumerate_outcomes(release, row).delta(epsilon / 2))
         for row in rows[:_KEPT]:
-            yield Attack(f"up to {2 * long} queries until one finds no quorum", row)
+            yield Attack(f"up to {long + after} queries until one finds no quorum", row)
 
 
 def _until_missed(queries: Sequence[Pair]) -> Query:

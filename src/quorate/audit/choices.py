@@ -1,7 +1,9 @@
 """The game on a choice among hypotheses: one record's label changed, where it moves two candidates apart."""
 
+import itertools
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,13 @@ from quorate.mechanisms import ExponentialChoice, Relabel, SoftMajority
 __all__ = ["audit_choice", "audit_relabel", "choice_law"]
 
 _RECORDS = 40
-_MOST_CHOICES, _MOST_RELABELLED = 100_000, 10_000  # plays: each is drawn exactly, one at a time, in 50 to 300 us
-_RELABEL_ROWS, _INNER = 40, 0.5
+_MOST_CHOICES, _MOST_RELABELLED = 100_000, 30_000  # plays: each is drawn exactly, one at a time, in 50 to 300 us
+_RELABEL_ROWS, _INNER = 80, 0.25
+_PLACES = (0.0, 1.0, 2.0)  # where the changed row may lie, the others being at one of them
+_LEADS = 11  # by which one label of the others may lead: an odd number, as theirs is
+
+Row = tuple[float, int]
+World = tuple[np.ndarray, np.ndarray]
 
 
 def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
@@ -31,10 +38,11 @@ def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
     [0.622, 0.378]
     """
     weights: dict[Hypothesis, float] = {}
+    least = int(np.flatnonzero(tally.counts)[0])  # taken off all, so that not all weights are below the smallest number
     for mistakes, count in enumerate(tally.counts.tolist()):
         for rank in range(count):
             chosen = tally.pick(mistakes, rank)
-            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-float(rate) * mistakes)
+            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-float(rate) * (mistakes - least))
     total = math.fsum(weights.values())
     return {chosen: weight / total for chosen, weight in weights.items()}
 
@@ -56,9 +64,9 @@ def audit_choice(
     False
     """
     plays = min(plays, _MOST_CHOICES)
-    rate = float(target.rate)
-    laws = [_choice_law(rate, zeros, _RECORDS) for zeros in range(_RECORDS + 1)]
-    pairs = [(zeros, zeros + target.sensitivity) for zeros in range(_RECORDS + 1 - target.sensitivity)]
+    rate, records = float(target.rate), max(_RECORDS, target.sensitivity)
+    laws = [_choice_law(rate, zeros, records) for zeros in range(records + 1)]
+    pairs = [(zeros, zeros + target.sensitivity) for zeros in range(records + 1 - target.sensitivity)]
     zeros, more = max(
         pairs,
         key=lambda pair: expected_lower_bound(
@@ -67,8 +75,8 @@ def audit_choice(
     )
     law = laws_of(laws[zeros], laws[more])
     noise, claims = PlayNoise(seed), [(target.epsilon(), 0.0)]
-    first, second = (_choices(target, _tally(count), plays, noise) for count in (zeros, more))
-    attack = f"{zeros} or {more} of {_RECORDS} records labelled 0, two candidates"
+    first, second = (_choices(target, _tally(count, records), plays, noise) for count in (zeros, more))
+    attack = f"{zeros} or {more} of {records} records labelled 0, two candidates"
     found = attempts_at(claims, first, second, attack=attack, confidence=confidence, law=law)
     not_tested = "more than two candidates, several choices in a row, and candidates that depend on the records"
     return settled("ExponentialChoice", found, plays=plays, confidence=confidence, not_tested=not_tested)
@@ -83,10 +91,11 @@ def audit_relabel(
     attacks: Attacks = "auto",
     seed: int = 0,
 ) -> Verdict:
-    """Relabel rows of which one moves away from all others, ask a soft majority of the new labels, and judge that.
+    """Relabel rows of which one is replaced, ask a soft majority of the new labels, and judge that.
 
-    The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both. The
-    majority costs little and sees a label that all rows have: so nearly all of the choice is seen.
+    The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both. All
+    other rows lie at one point, so that they get one label; the majority costs little and sees which. The changed row
+    is on either side of them: there it decides how many hypotheses give them a label, and what these weigh.
 
     >>> audit_relabel(Relabel(concept=Thresholds(), kappa=1.0), plays=300).violated
     False
@@ -94,33 +103,45 @@ def audit_relabel(
     plays, noise = min(plays, _MOST_RELABELLED), PlayNoise(seed)
     inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)
 
-    def laws(ones: int) -> list[np.ndarray]:
-        return [_relabelled_law(target, inner, X, labels) for X, labels in _relabel_worlds(target, ones)]
+    @cache
+    def law(row: Row, middle: float, lead: int) -> np.ndarray:
+        return _relabelled_law(target, inner, *_relabel_world(target, row, middle, lead))
 
-    ones = max(
-        range(_RELABEL_ROWS),
-        key=lambda ones: expected_lower_bound(*laws(ones), delta=0.0, confidence=confidence, plays=plays),
+    pairs = [
+        ((one, middle, lead), (other, middle, lead))
+        for middle, lead in itertools.product(_PLACES[:2], range(-_LEADS, _LEADS + 1, 2))
+        for one, other in itertools.combinations(itertools.product(_PLACES, (0, 1)), 2)
+    ]
+    chosen = max(
+        pairs,
+        key=lambda pair: expected_lower_bound(
+            law(*pair[0]), law(*pair[1]), delta=0.0, confidence=confidence, plays=plays
+        ),
     )
     seen = []
-    for X, labels in _relabel_worlds(target, ones):
+    for world in chosen:
+        X, labels = _relabel_world(target, *world)
         votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(plays)])
         seen.append(inner._answers(votes, None, noise).labels)
     claims = [(target.epsilon(_INNER), 0.0)]
+    (one, middle, lead), (other, _, _) = chosen
     attack = (
-        f"one of {_RELABEL_ROWS} rows moved away from the others, of which {ones} have label 1, then a soft majority "
-        f"of epsilon {_INNER}"
+        f"a row at {one[0]:g} of label {one[1]} or at {other[0]:g} of label {other[1]}, {_RELABEL_ROWS - 1} others at "
+        f"{middle:g}, of which label {int(lead < 0)} has {abs(lead)} more, then a soft majority of epsilon {_INNER}"
     )
-    found = attempts_at(claims, *seen, attack=attack, confidence=confidence, law=laws_of(*laws(ones)))
+    found = attempts_at(
+        claims, *seen, attack=attack, confidence=confidence, law=laws_of(law(*chosen[0]), law(*chosen[1]))
+    )
     not_tested = (
-        "other classes of hypotheses, more rows, other mechanisms on the new labels, unlabelled rows; the term of "
-        "relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
+        "other classes of hypotheses, rows at many points, other mechanisms on the new labels, unlabelled rows; the "
+        "term of relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
     )
     return settled("Relabel", found, plays=plays, confidence=confidence, not_tested=not_tested)
 
 
-def _tally(zeros: int) -> Tally:
-    labels = [0] * zeros + [1] * (_RECORDS - zeros)
-    return Thresholds().dichotomies([1.0]).tally([1.0] * _RECORDS, labels)
+def _tally(zeros: int, records: int) -> Tally:
+    labels = [0] * zeros + [1] * (records - zeros)
+    return Thresholds().dichotomies([1.0]).tally([1.0] * records, labels)
 
 
 def _choice_law(rate: float, zeros: int, records: int) -> np.ndarray:
@@ -134,12 +155,13 @@ def _choices(target: ExponentialChoice, tally: Tally, plays: int, noise: PlayNoi
     return np.array([hypothesis.cut < 1.0 for hypothesis in chosen], dtype=np.int64)  # type: ignore[attr-defined]
 
 
-def _relabel_worlds(target: Relabel, ones: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return rows at one point, `ones` of them of label 1, and one more of label 1 that is there too, or elsewhere."""
-    labels = np.array([0] * (_RELABEL_ROWS - 1 - ones) + [1] * (ones + 1))
-    points = [np.zeros((_RELABEL_ROWS, target.concept.features or 1)) for _ in range(2)]
-    points[1][-1] = 1.0
-    return [(X, labels) for X in points]
+def _relabel_world(target: Relabel, row: Row, middle: float, lead: int) -> World:
+    """Return the rows and labels: all others at one point, where label 0 is ahead by `lead`, and then this row."""
+    others, features = _RELABEL_ROWS - 1, target.concept.features or 1
+    ones = (others - lead) // 2
+    X = np.full((_RELABEL_ROWS, features), middle)
+    X[-1] = row[0]
+    return X, np.array([0] * (others - ones) + [1] * ones + [row[1]])
 
 
 def _relabelled_law(target: Relabel, inner: SoftMajority, X: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -22,6 +22,8 @@ from quorate.predictors import PrivateClassifier
 
 __all__ = ["audit_classifier"]
 
+_MOST_VOTES = 64  # that are made of records: each takes a fit
+
 
 @audit.register(PrivateClassifier)
 def audit_classifier(
@@ -68,13 +70,14 @@ def audit_classifier(
 
 
 def _votes(query: Query) -> set[Votes]:
-    """Return all votes that the first few queries of a tree may need."""
-    found, stack = set[Votes](), [query]
-    while stack and len(found) < 64:
+    """Return the votes that a tree may need, or the first of them where they are many."""
+    found, stack, seen = set[Votes](), [query], set[int]()
+    while stack and len(found) < _MOST_VOTES:
         node = stack.pop()
-        new = {node.votes, node.neighbour} - found
-        found |= new
-        stack += {id(then): then for then in node.then.values()}.values() if new else ()
+        if id(node) not in seen:  # a query that is reached on several ways is looked at once
+            seen.add(id(node))
+            found |= {node.votes, node.neighbour}
+            stack += node.then.values()
     return found
 
 

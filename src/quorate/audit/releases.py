@@ -153,9 +153,14 @@ class _Tails:
         return self._above[self._index(value)]
 
 
-def _hidden(law: Callable[[float, int], Floats], scale: float) -> tuple[NDArray[np.int64], Floats]:
-    """Return values of the threshold noise and their law, out to where what is left is below 1e-16."""
+def _hidden(law: Callable[[float, int], Floats], scale: float, *, needed: int = 0) -> tuple[NDArray[np.int64], Floats]:
+    """Return values of the threshold noise and their law, out to where what is left is below 1e-16.
+
+    Where some votes need noise of a size to have all outcomes, the law goes that far, or to the smallest double: else
+    an outcome would be rare on one data set and impossible on its neighbour.
+    """
     reach = math.ceil(10 * scale) + 24 if law is gaussian else math.ceil(37 * scale) + 1
+    reach = max(reach, min(needed, math.ceil(38 * scale) + 1))
     return np.arange(-reach, reach + 1), law(scale, reach)
 
 
@@ -199,7 +204,8 @@ def _quorum(mechanism: Quorum, *, classes: int) -> Release:
 
 @release_of.register
 def _dissent(mechanism: Dissent, *, classes: int) -> Release:
-    noise, law = _hidden(gaussian, mechanism.threshold_scale)
+    needed = mechanism.teachers // 2 + 2 - mechanism.margin  # for all teachers against the student, who yet stands
+    noise, law = _hidden(gaussian, mechanism.threshold_scale, needed=needed)
     one = 2**64
     missed = np.array([level / one for level in mechanism.table])
     stood = np.array([(one - level) / one for level in mechanism.table])

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
 from quorate.audit.plays import PlayNoise
-from quorate.errors import InvalidInput, QuorateError
+from quorate.errors import InvalidInput, NoQuorum, QuorateError
 from quorate.mechanisms import query
 
 __all__ = ["Replay", "entropy_tape", "fitted_ensemble", "replay"]
@@ -99,15 +99,23 @@ class Replay:
         return not self.forbidden
 
 
+class _Answer(NamedTuple):
+    said: str
+    drawn: int  # so far
+    spent: str  # so far
+    failed: bool  # an error, and no answer that is paid for
+
+
 @dataclass
 class _Seen:
     """One run: what everybody sees, what the owner sees, and the draws made by the time of each."""
 
     public: dict[str, str]
     ballots: np.ndarray
-    answers: list[tuple[str, int, str]]  # answer, draws so far, cost so far
+    answers: list[_Answer]
     drawn: list[Draw]
     fitted_after: int
+    failed: str = ""  # why there is nothing to compare, where that is so
 
 
 def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0) -> Replay:
@@ -125,6 +133,8 @@ def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0)
     ()
     """
     one, other = (_run(make, data, np.asarray(queries), seed) for data in (first, second))
+    if one.failed and one.failed == other.failed:
+        raise InvalidInput(f"nothing was replayed, since this comes of both data sets: {one.failed}")
     forbidden = [
         f"{name} is {one.public.get(name)} on one data set and {other.public.get(name)} on the other"
         for name in sorted({*one.public, *other.public})
@@ -142,13 +152,15 @@ def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0)
         forbidden.append("fitting asks for other randomness")
     changed = 0
     for place, (mine, theirs) in enumerate(zip(one.answers, other.answers, strict=False)):
-        if mine[0] != theirs[0]:
-            changed = sum(a[0] != b[0] for a, b in zip(one.answers, other.answers, strict=False))
+        if mine.said != theirs.said:
+            changed = sum(a.said != b.said for a, b in zip(one.answers, other.answers, strict=False))
+            if mine.failed or theirs.failed:
+                forbidden.append(f"query {place} ends with an error that depends on one unit")
             break
-        if one.drawn[: mine[1]] != other.drawn[: theirs[1]]:
+        if one.drawn[: mine.drawn] != other.drawn[: theirs.drawn]:
             forbidden.append(f"query {place} asks for other randomness, though all answers so far are the same")
             break
-        if mine[2] != theirs[2]:
+        if mine.spent != theirs.spent:
             forbidden.append(f"query {place} costs something else, though all answers so far are the same")
             break
     return Replay(teachers, ballots, changed, tuple(forbidden))
@@ -159,20 +171,30 @@ def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
         made = make() if callable(make) else clone(make)
         try:
             made.fit(*data)
-        except QuorateError as error:  # a refusal is seen by everybody
-            return _Seen({"refusal": f"{type(error).__name__}: {error}"}, np.zeros((0, 0)), [], drawn, len(drawn))
+        except Exception as error:  # whatever it is, everybody sees it
+            told = _told(error)
+            return _Seen({"refusal": told}, np.zeros((0, 0)), [], drawn, len(drawn), failed=told)
         after = len(drawn)
         public = {name: repr(getattr(made, name)) for name in _PUBLIC if hasattr(made, name)}
         ballots = np.asarray(fitted_ensemble(made).fitted.ballots(queries))
-        answers = []
+        answers: list[_Answer] = []
+        failures = set()
         for row in queries:
+            failed = False
             try:
-                seen = repr(made.predict(row[np.newaxis]).tolist())
-            except QuorateError as error:
-                seen = f"{type(error).__name__}: {error}"
+                said = repr(made.predict(row[np.newaxis]).tolist())
+            except Exception as error:
+                said, failed = _told(error), not isinstance(error, NoQuorum)
+                failures.add("" if isinstance(error, QuorateError) else said)
+            else:
+                failures.add("")
             spent = repr(made.budget_.spent()) if hasattr(made, "budget_") else ""
-            answers.append((seen, len(drawn), spent))
-        return _Seen(public, ballots, answers, drawn, after)
+            answers.append(_Answer(said, len(drawn), spent, failed))
+        return _Seen(public, ballots, answers, drawn, after, failed="" if "" in failures else "; ".join(failures))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def fitted_ensemble(made: Any) -> Any:

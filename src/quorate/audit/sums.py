@@ -15,7 +15,7 @@ from quorate.audit.verdict import CONFIDENCE, Attacks, Verdict, audit, settled
 from quorate.mechanisms import NoisySum
 from quorate.mechanisms.noisy_vector import NoisyVector
 
-__all__ = ["audit_sum", "audit_vector", "sum_outcomes"]
+__all__ = ["audit_sum", "audit_vector", "sum_outcomes", "vector_law"]
 
 
 def sum_outcomes(mechanism: NoisySum, *, changes: Sequence[int]) -> Outcomes:
@@ -96,7 +96,7 @@ def audit_vector(
     entries = ", ".join(map(str, target.squared_sensitivities))
     attack = f"{entries} entries moved by 1, in each of {len(target.scales)} vectors"
     found = attempts_at(
-        claims, first, second, attack=attack, confidence=confidence, law=_vector_law(target), bound=score_lower_bound
+        claims, first, second, attack=attack, confidence=confidence, law=vector_law(target), bound=score_lower_bound
     )
     not_tested = (
         "entries moved by more than 1 (fewer of them, the same length), other releases from the same budget, and "
@@ -112,8 +112,13 @@ def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np
     return np.asarray(np.sum([part.reshape(plays, -1).sum(axis=1) / scale**2 for part, scale in pairs], axis=0))
 
 
-def _vector_law(target: NoisyVector) -> Outcomes | None:
-    """Return the laws of the sum of all entries, where there is one vector and it has few of them."""
+def vector_law(target: NoisyVector) -> Outcomes | None:
+    """Return the laws of the sum of all entries that a unit moves, where there is one vector and they are few.
+
+    >>> law = vector_law(NoisyVector(squared_sensitivities=(2,), scales=(2.0,)))
+    >>> 1.4 < law.epsilon(1e-2) < NoisyVector(squared_sensitivities=(2,), scales=(2.0,)).epsilon(delta=1e-2)
+    True
+    """
     if len(target.scales) > 1 or target.squared_sensitivities[0] > 8:
         return None
     (entries,), (scale,) = target.squared_sensitivities, target.scales

@@ -42,8 +42,8 @@ class Attempt:
 class Verdict:
     """A claim (epsilon, delta), the largest epsilon that an attack showed to be needed, and which attack it was.
 
-    `exact` is the epsilon, at the same delta, of the same attack by enumeration, where that is known: what is missing
-    from `lower_bound` to it is due to the number of plays, and what is missing from it to the claim is not.
+    `exact` is the epsilon, at the same delta, of the worst attack of its kind by enumeration, where that is known: what
+    is missing from `lower_bound` to it is due to the number of plays, and what is missing from it to the claim is not.
 
     >>> verdict = Verdict(
     ...     target="SoftMajority", claim=(1.0, 0.0), lower_bound=0.9, attack="one ballot moved", plays=10**6,

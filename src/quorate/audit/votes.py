@@ -97,7 +97,8 @@ def _epsilon(target: Any, delta: float, queries: int) -> float:
 
 
 def _wanted(attack: Attack, attacks: Attacks) -> bool:
-    return attacks == "auto" or any(attack.name.startswith(name) for name in attacks)
+    names = [attacks] if isinstance(attacks, str) else attacks  # a text is one name, and not its letters
+    return attacks == "auto" or any(attack.name.startswith(name) for name in names)
 
 
 def _words(attack: Attack) -> str:

@@ -60,13 +60,21 @@ def run_audit(
 
 
 def _check_report(report: Path) -> None:
+    """Refuse a page that could not be written: the figures of an hour should not be lost to it."""
     from quorate.report import check_installed
 
     check_installed()
     if not report.parent.is_dir():
         raise InvalidInput(f"the folder {str(report.parent)!r} for the report does not exist; make it first")
-    if report.is_dir():
-        raise InvalidInput(f"{str(report)!r} is a folder; name a file for the report, such as audit.html")
+    try:
+        if report.is_dir():
+            raise InvalidInput(f"{str(report)!r} is a folder; name a file for the report, such as audit.html")
+        there = report.exists()
+        report.open("ab").close()
+        if not there:
+            report.unlink()
+    except OSError as error:
+        raise InvalidInput(f"the report cannot be written to {str(report)!r}: {error.strerror}") from None
 
 
 def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:

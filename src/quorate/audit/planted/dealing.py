@@ -4,14 +4,13 @@ The attack is a replay: the same randomness, the same queries, one record replac
 that are paid for; nothing else.
 """
 
-import os
 from typing import Any
 
 import numpy as np
 
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.replay import replay
-from quorate.ensemble import Ensemble
+from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.learners import Deal
 from quorate.predictors import PrivateClassifier
 
@@ -38,7 +37,7 @@ class UncheckedDeal(Deal):
 
 
 class ChunksOverlap(PrivateClassifier):
-    """Draws every chunk for itself, from all records, so that one record may have several teachers.
+    """Gives each teacher the chunk of the next one too, so that every record has two teachers.
 
     >>> ChunksOverlap(teachers=20).teachers
     20
@@ -53,9 +52,11 @@ class ChunksOverlap(PrivateClassifier):
         20
         """
         super().fit(X, y, *more)
-        rows, size = np.asarray(X, dtype=np.float64), 2 * len(X) // self.teachers_
-        drawn = np.frombuffer(os.urandom(8 * size * self.teachers_), dtype=np.uint64) % len(rows)
-        deal = UncheckedDeal(drawn.astype(np.int64), np.full(self.teachers_, size))  # the mistake
+        rows = np.asarray(X, dtype=np.float64)
+        right, _ = deal_units(*unit_numbers(len(rows)), teachers=self.teachers_)
+        chunks = np.split(right.rows, np.cumsum(right.sizes)[:-1])
+        pairs = [np.concatenate(pair) for pair in zip(chunks, chunks[1:] + chunks[:1], strict=True)]  # the mistake
+        deal = UncheckedDeal(np.concatenate(pairs), [pair.size for pair in pairs])
         codes = np.searchsorted(self.classes_, np.asarray(y))
         ensemble = Ensemble.fit(rows, codes, deal, estimator=self._estimator(), classes=len(self.classes_))
         self._open(ensemble, self.plan_)

@@ -116,7 +116,7 @@ def _run_law(mechanism: ThresholdMechanism, classes: int) -> Release:
     covered_law = law
     if probe.asked:
         kind, scale = probe.asked[0][:2]
-        drawn, law = _noise_law(kind, scale, reach=_hidden_reach(kind, scale))
+        drawn, law = _noise_law(kind, scale, reach=written.law.size // 2)
         hidden = np.array([mechanism._threshold_noise(_Grid([np.array([value])], [1])) for value in drawn])
         covered_law = np.where(written.covered_law > 0, law, 0.0)
 
@@ -189,10 +189,6 @@ def _laws(mechanism: Any, votes: Votes, hidden: Sequence[int]) -> tuple[list[Law
 
 def _noise_law(kind: str, scale: float, *, reach: int) -> Law:
     return np.arange(-reach, reach + 1), (gaussian if kind == "gaussian" else laplace)(scale, reach)
-
-
-def _hidden_reach(kind: str, scale: float) -> int:
-    return math.ceil(10 * scale) + 24 if kind == "gaussian" else math.ceil(37 * scale) + 1
 
 
 def _word_law(mechanism: Any) -> Law:

@@ -3,12 +3,13 @@
 The attacks are on states: a fork, a restart, two threads that spend at once, two callers that ask the same.
 """
 
+import math
 import os
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,9 @@ __all__ = [
     "spend_after_restart",
     "spend_at_once",
 ]
+
+
+_TRIES = 10  # of an attack that depends on how threads are scheduled
 
 
 class RepeatsAfterFork(NoisySum):
@@ -184,20 +188,33 @@ class CheckedThenCharged(Budget):
         if self.affordable(cost) < times:
             raise BudgetSpent("the budget is spent")
         time.sleep(0.5)  # as long as an answer takes
-        self._spent += int(cost.renyi * 2**40) * times  # the mistake: another may have come in between
+        self._spent += math.ceil(cost.renyi * 2**40) * times  # the mistake: another may have come in between
 
 
 def spend_at_once(budget: Budget) -> Caught:
-    """Spend from eight threads at once, and add up what was let through.
+    """Spend from eight threads at once, and add up what was let through; up to ten times, each on a fresh budget.
+
+    Threads that a busy machine holds up for long come one after the other: a single try may miss what is there.
 
     >>> spend_at_once(Budget(epsilon=1.0, delta=0.0)).found
     False
     """
+    most = 0.0
+    for _ in range(_TRIES):
+        most = max(most, _let_through(type(budget)(epsilon=budget.epsilon, delta=budget.delta)))
+        if most > budget.epsilon:
+            break
+    evidence = f"eight threads spent {most:g} of a budget of {budget.epsilon:g}"
+    return Caught("double spend", evidence, found=most > budget.epsilon)
+
+
+def _let_through(budget: Budget) -> float:
+    """Return what eight threads spend that start together."""
     accepted: list[float] = []
     together = threading.Barrier(8)
 
     def spend() -> None:
-        together.wait(timeout=30)
+        together.wait(timeout=300)
         try:
             budget.spend(Cost(renyi=0.5))
         except BudgetSpent:
@@ -208,10 +225,8 @@ def spend_at_once(budget: Budget) -> Caught:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(timeout=60)
-    total = sum(accepted)
-    evidence = f"eight threads spent {total:g} of a budget of {budget.epsilon:g}"
-    return Caught("double spend", evidence, found=total > budget.epsilon)
+        worker.join(timeout=300)
+    return sum(accepted)
 
 
 class SharedAnswers(KeptAnswers):
@@ -224,14 +239,12 @@ class SharedAnswers(KeptAnswers):
     [Admitted(known={b'query': 1}, outcome=None)]
     """
 
-    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Return what is known of each request, from whoever asked before.
-
-        >>> SharedAnswers().admit([Asked("a", [b"query"])])
-        [Admitted(known={}, outcome=None)]
-        """
+    def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
+        found = super()._admit(one, taken)
+        if isinstance(found, QuorateError):
+            return found
         everybody = {query: label for (_, query), label in self._answers.items()}  # the mistake
-        return [Admitted({query: everybody[query] for query in one.queries if query in everybody}) for one in asked]
+        return Admitted({query: everybody[query] for query in one.queries if query in everybody}, found.outcome)
 
 
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:

@@ -63,13 +63,14 @@ class SumOfAnything(ClippedSum):
     """
 
     def release(self, values: Iterable[float], noise: Any) -> int | float:
-        """Return the noisy sum of floats.
+        """Return the noisy sum as a float, which may be none.
 
         >>> round(SumOfAnything(NoisySum(sensitivity=20, scale=0.01), bound=10).release([3.0], SeededNoise(0)))
         3
         """
-        total = np.clip(np.asarray(list(values), dtype=np.float64), -self.bound, self.bound).sum()  # the mistake
-        return float(total) + self.noisy._releases([0], None, noise)[0]
+        numbers = np.asarray(list(values), dtype=np.float64)  # the mistake: what is no number stays
+        total = float(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
+        return total + self.noisy._releases([0], None, noise)[0]
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ class NoiseReused(NoisySum):
 
     def _releases(self, totals: Iterable[int], budget: Budget | None, noise: Any) -> list[int]:
         sums = list(totals)
-        (drawn,) = super()._releases([0], budget, noise)  # the mistake
-        return [total + drawn for total in sums]
+        drawn = [noisy - total for noisy, total in zip(super()._releases(sums, budget, noise), sums, strict=True)]
+        return [total + drawn[0] for total in sums]  # the mistake
 
 
 def enumerate_sum(target: ClippedSum) -> Caught:

@@ -33,10 +33,10 @@ class Quorum(ThresholdMechanism):
     of the discrete Gaussian mu in the threshold h - mu; `slack` bounds P(mu > h); `table` holds the probabilities of no
     quorum in units of 2**-64.
 
-    >>> quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=100)
+    >>> quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=5000, no_quorums=100)
     >>> quorum.distance() <= 538 * 1.03
     True
-    >>> quorum.answers([[2000, 0, 0], [0, 100, 1900]]).labels
+    >>> quorum.answers([[5000, 0, 0], [0, 100, 4900]]).labels
     array([0, 2])
     """
 

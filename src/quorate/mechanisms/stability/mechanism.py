@@ -34,8 +34,8 @@ class StabilityTest(ThresholdMechanism):
 
     `margin` is the threshold w; `slack` bounds, for one epoch, the probability that a distance of 0 passes it.
 
-    >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
-    >>> stability.answers([[4000, 0], [0, 4000]]).labels
+    >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=6000, no_quorums=20)
+    >>> stability.answers([[6000, 0], [0, 6000]]).labels
     array([0, 1])
     """
 
