@@ -52,7 +52,7 @@ EASY, HARD = [[3.0, 0.0], [-3.0, 0.0]], [[0.0, 0.0]]
 
 
 def _quorum(**settings):
-    known = {"epsilon": 2.0, "delta": 1e-6, "teachers": 400, "aggregator": "quorum", "no_quorums": 5, "queries": 100}
+    known = {"epsilon": 2.0, "delta": 1e-8, "teachers": 400, "aggregator": "quorum", "no_quorums": 5, "queries": 100}
     return PrivateClassifier(**(known | {"classes": ["no", "yes"]} | settings))
 
 
@@ -60,7 +60,7 @@ def _tied(classifier):
     """Give a fitted classifier teachers that are of one mind on EASY and exactly tied on HARD.
 
     Fitted ones are tied there on average only: as the rows were dealt, one side led far enough for a quorum once in a
-    thousand fits. With a tie, only threshold noise past the margin is left: below 2e-7.
+    thousand fits. With a tie, only threshold noise past the margin is left: below 1e-9 a query.
     """
     lean = np.tile([0.5, -0.5], classifier.session_.ensemble.teachers // 2)
     scores = np.stack([np.ones_like(lean), np.full_like(lean, 0.2), lean], axis=1)
@@ -366,7 +366,7 @@ def test_the_estimate_guides_the_plan(records):
     assert estimate.disagreement < estimate.pessimistic <= 0.5
     assert abs(estimate.error - 0.03) < 6 * estimate.deviation + 0.05
     assert estimate.epsilon + classifier.budget_.epsilon <= 4.0
-    assert estimate.delta + classifier.budget_.delta <= 1e-6
+    assert estimate.delta + classifier.budget_.delta <= 1e-8
     assert classifier.spent_epsilon() > estimate.epsilon
     assert classifier.predict(EASY).tolist() == ["yes", "no"]
 
@@ -503,8 +503,8 @@ def test_a_model_folder_is_for_its_owner(asked, tmp_path):
 
 def test_the_mechanism_is_calibrated_for_the_budget(asked):
     assert isinstance(asked.mechanism_, Quorum)
-    assert asked.mechanism_.epsilon(delta=1e-6) <= 2.0
-    assert "(2, 1e-06)-differentially private under replacement of one row" in asked.claim_
+    assert asked.mechanism_.epsilon(delta=1e-8) <= 2.0
+    assert "(2, 1e-08)-differentially private under replacement of one row" in asked.claim_
 
 
 def test_undeclared_classes_are_said_to_be_public(records):

@@ -122,7 +122,7 @@ def test_links_in_the_documents_lead_somewhere():
 
 def test_an_interrupt_says_what_it_means(tmp_path):
     """Found by a newcomer: the command line's own handling swallowed it. The signal is sent once the job has begun."""
-    for _ in range(3):  # Python itself swallows an interrupt that falls into a finaliser
+    for _ in range(6):  # Python itself swallows an interrupt that falls into a finaliser
         process = subprocess.Popen(
             [sys.executable, "-m", "quorate.cli", "demo", "--out", str(tmp_path / "x.html")],
             stdout=subprocess.PIPE,

@@ -1,10 +1,12 @@
 """QueryRelease: answers, error bars, synthetic records, files that hold nothing private, refusals before spending."""
 
+import errno
 import hashlib
 import io
 import json
 import math
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +34,7 @@ from quorate.concepts import (
 )
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.domain import CoverDomain, TableDomain, make_domain
+from quorate.release.domain import NOTHING, CoverDomain, TableDomain, make_domain
 from quorate.release.files import concept_document, concept_of
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.sealed import SealedCounts
@@ -157,6 +159,26 @@ def test_the_bound_allows_for_the_projection_onto_the_simplex():
     assert math.isclose(release.engine_error_bound(0.05), 2 * noise)
 
 
+def test_the_bound_allows_for_answers_that_are_differences_and_for_weights_of_boxes():
+    """A threshold within a group, a downward one, and a lower side are one released answer less another."""
+    private, public = people(5000, 1), people(50, 2)
+    for release, factor in (
+        (QueryRelease(Workload.thresholds("age"), engine="prefix").fit(private, public), 1),
+        (QueryRelease(Workload.thresholds("age", by="sex"), engine="prefix").fit(private, public), 2),
+        (QueryRelease(Workload.ranges("age", by="sex", bins=5), engine="prefix").fit(private, public), 1),
+        (QueryRelease(Thresholds(), engine="prefix").fit(reals(5000, 1), reals(9, 2)), 1),
+        (QueryRelease(Thresholds(both_directions=True), engine="prefix").fit(reals(5000, 1), reals(9, 2)), 2),
+        (QueryRelease(Halfspaces(2), engine="plain").fit(points(5000, 1), points(4, 2)), 2),
+        (QueryRelease(Boxes(2), engine="prefix").fit(points(5000, 1), points(4, 2)), 2),
+        (QueryRelease(Boxes(2), engine="plain").fit(points(5000, 1), points(4, 2)), 1),
+    ):
+        noise = math.sqrt(2 * math.log(2 * release.domain_.queries.count / 0.05)) * release.released_.errors.max()
+        assert math.isclose(release.engine_error_bound(0.05), factor * noise), release.subject
+        asked = release.domain_.every()
+        parted = (release.domain_.parts(release.domain_.find(asked))[1] != NOTHING).any()
+        assert parted == release.domain_.has_differences()
+
+
 # ---------------------------------------------------------------- scikit-learn manners
 
 
@@ -272,9 +294,12 @@ def test_queries_that_are_none_are_refused():
     with pytest.raises(InvalidInput, match="both_directions"):
         release.answer([Threshold(1.0, upward=False)])
     table = QueryRelease(Workload.marginals(1)).fit(people(500, 1), people(50, 2))
-    for wrong in ("nonsense", {"sex": "x"}, {"height": 3}, 10**9, -2):
-        with pytest.raises(InvalidInput):
-            table.answer([wrong])
+    for wrong in ("nonsense", {"sex": "x"}, {"height": 3}, 10**9, -2, 3.7):
+        for asked in ([wrong], wrong):
+            with pytest.raises(InvalidInput):
+                table.answer(asked)
+    with pytest.raises(InvalidInput, match="hypotheses of the class"):
+        release.answer(0.5)
 
 
 # ---------------------------------------------------------------- synthetic records
@@ -440,6 +465,37 @@ def test_files_that_were_changed_are_not_loaded(tmp_path):
     manifest.write_text(json.dumps(broken | {"about": {"concept": {"kind": "Finite"}}}))
     with pytest.raises(InvalidInput, match="does not know"):
         QueryRelease.load(folder)
+
+
+def test_a_claim_is_never_rounded_down():
+    release = QueryRelease(Thresholds(), epsilon=1.0000004, delta=1.0000004e-6).fit([1.0, 2.0] * 500, [1.5])
+    assert "is (1.0000004, 1.0000004e-06)-diff" in release.claim_
+
+
+def test_what_is_written_is_the_claim_of_the_fit_and_not_of_the_wish(tmp_path):
+    release = QueryRelease(Thresholds(), epsilon=8.0).fit([1.0, 2.0] * 500, [1.5])
+    claim = release.claim_
+    folder = release.set_params(epsilon=6.0, delta=1e-9).publish(tmp_path / "release")
+    assert "(8, 1e-06)" in claim
+    assert QueryRelease.load(folder).claim_ == claim
+
+
+@pytest.mark.parametrize("full", ["arrays.npz", "manifest.json"])
+def test_a_full_disk_leaves_nothing_behind_and_the_release_can_be_saved_again(full, tmp_path, monkeypatch):
+    release = QueryRelease(Thresholds()).fit([1.0, 2.0] * 500, [1.5])
+    write = Path.write_bytes
+
+    def some(self, content):
+        write(self, content[:7] if self.name == full else content)
+        if self.name == full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", some)
+        with pytest.raises(InvalidInput, match=r"No space left on device. Nothing of the release is there: make room"):
+            release.publish(tmp_path / "release")
+    assert list((tmp_path / "release").iterdir()) == []
+    assert QueryRelease.load(release.publish(tmp_path / "release")).answer() == release.answer()
 
 
 def test_an_array_of_objects_is_never_unpacked(tmp_path):

@@ -350,6 +350,18 @@ def test_the_lazy_correction_equals_the_dense_one(queries):
         assert table.answers() == pytest.approx(queries.answers(dense), rel=1e-9)
 
 
+@pytest.mark.parametrize("shares", [(0.2, 0.9, 0.9), (0.9, 0.9, 0.9), (0.1, 0.1, 0.1), (0.25, 0.25, 0.25)])
+def test_answers_that_contradict_each_other_never_wear_the_weights_out(shares):
+    """Each pass multiplies the total by a factor: it came to nothing, or to infinity, and the answers with it."""
+    queries = Matrix([[True, False, False], [True, True, False], [False, True, True]])
+    table = LearningTable(queries, np.ones(3), None)
+    for _ in range(3000):
+        for query, share in enumerate(shares):
+            table.correct(query, share)
+    assert table.answers()[query] == pytest.approx(share)
+    assert table.weights.sum() == pytest.approx(1.0)
+
+
 def test_a_support_is_corrected_like_its_cells():
     queries, rows = Marginals.of_order((3, 4), 2), population(1, 200, (3, 4)).merged()
     on_rows = LearningTable(queries, rows.weights, rows)

@@ -129,6 +129,8 @@ def test_a_ledger_carries_it_over_a_restart(tmp_path):
     again.close()
     with pytest.raises(LedgerRefused, match="belongs to another"):
         OnlineRelease(Thresholds(), **{**settings, "alpha": 0.2}).fit(private, public)
+    with pytest.raises(LedgerRefused, match="belongs to another"):  # as many people as there were records
+        OnlineRelease(Thresholds(), **settings).fit(private, public, groups=np.arange(len(private)))
     moved = normal(500, 3, shift=50.0)  # as many public points, elsewhere: what was measured was about other cuts
     with pytest.raises(LedgerRefused, match="belongs to another"):
         OnlineRelease(Thresholds(), **settings).fit(private, moved)
@@ -137,6 +139,34 @@ def test_a_ledger_carries_it_over_a_restart(tmp_path):
     for wrong, text in ((tmp_path / "full", "something else"), (tmp_path / "no" / "where", "cannot be")):
         with pytest.raises(InvalidInput, match=text):
             OnlineRelease(Thresholds(), **{**settings, "ledger": wrong}).fit(private, public)
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_two_processes_over_one_ledger_forget_no_measurement(looks, tmp_path, monkeypatch):
+    """Each is told by the ledger what the other has measured, when it keeps its own; a restart knows all of it.
+
+    Also where the other's measurement comes to the ledger just after it was looked at.
+    """
+    private, public = normal(60_000, 1), normal(500, 2, shift=1.5)
+    settings = {"epsilon": 2.0, "delta": 1e-6, "alpha": 0.1, "ledger": tmp_path / "ledger"}
+    first, second = (OnlineRelease(Thresholds(), **settings).fit(private, public) for _ in range(2))
+    look, left = second._catch_up, [None] * looks
+    monkeypatch.setattr(second, "_catch_up", lambda: left.pop() if left else look())
+    told = {}
+    for online, cut in ((first, 0.5), (second, 0.0), (first, -0.7), (second, 1.2)):
+        [answer] = online.ask([Threshold(cut)])
+        if answer.paid:
+            told[cut] = answer.answer
+    assert len(told) >= 2  # the first of each: both models are off by 0.5 there
+    assert second.model_.corrections[:2] == first.model_.corrections[:2]
+    first.close()
+    second.close()
+    again = OnlineRelease(Thresholds(), **settings).fit(private, public)
+    assert again.paid_ == len(told)
+    for cut, answer in told.items():
+        [repeated] = again.ask([Threshold(cut)])
+        assert (repeated.answer, repeated.paid) == (answer, False)
+    again.close()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def test_the_first_record_of_each_person_is_kept_in_any_table(made):
     )
 
 
+def test_no_name_says_of_which_type_another_is_read():
+    for names in ([2**53, 2**53 + 1, 0.5], [1, "1", 2], ["a", "a\0", 3]):
+        assert first_records([10, 20, 30], names) == [10, 20, 30]
+    with pytest.raises(InvalidInput, match="each person by a text or a number"):
+        first_records([10, 20], [["ann"], ["bob"]])
+
+
 def test_points_and_lists_keep_their_types():
     assert first_records(np.array([[1.0], [2.0], [3.0]]), [1, 1, 0]).tolist() == [[1.0], [3.0]]
     assert first_records([1, "2", None], [0, 1, 1]) == [1, "2"]
@@ -116,3 +123,9 @@ def test_the_command_protects_people(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["privacy_unit"] == "person"
     assert main([*command[:4], "--groups", "name", "--workload", "marginals:1", "--out", "other"]) == 1
     assert "--groups names 'name'" in capsys.readouterr().err
+    (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines, " ,f,30", ",m,31"]))
+    assert main([*command, "--workload", "marginals:1", "--out", "other"]) == 1  # they are not one person
+    assert "column 'person': it is not said whose row it is" in capsys.readouterr().err
+    (tmp_path / "visits.csv").write_text("\n".join(["person,sex,age", *lines, " p7 ,f,30"]))
+    assert main([*command, "--workload", "marginals:1", "--out", "other"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 4000  # blanks around a name are none of it

@@ -22,7 +22,7 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
 from quorate.release.domain import make_domain
 from quorate.report import check_installed
-from quorate.tables import read_table
+from quorate.tables import Number, Schema, read_table
 
 __all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "release_bill", "run_release"]
 
@@ -155,8 +155,8 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
     return {
         "claim": release.claim_,
         "privacy_unit": release.unit_,
-        "epsilon": float(release.epsilon),
-        "delta": float(release.delta),
+        "epsilon": release.budget_.epsilon,
+        "delta": release.budget_.delta,
         "epsilon_spent": release.budget_.spent_epsilon(),
         "records": release.records_,
         "queries": queries.count,
@@ -177,7 +177,8 @@ def _private(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any
         return subject.records(table), None
     if groups not in table.column_names:
         raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
-    return subject.records(table.drop_columns(groups)), table[groups].to_numpy()
+    people = Schema({"": Number()}, groups=groups).units(table)  # as `quorate fit` reads them: a name is never missing
+    return subject.records(table.drop_columns(groups)), people
 
 
 def _public(subject: Subject, path: Path | None, groups: str | None) -> Any:

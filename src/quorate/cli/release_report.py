@@ -45,7 +45,7 @@ def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> t
     records = release.synthetic(rows)
     queries = release.domain_.queries
     again = QueryRelease(
-        release.subject, epsilon=epsilon, delta=release.delta, engine=release.engine_, columns=release.columns
+        release.subject, epsilon=epsilon, delta=release.budget_.delta, engine=release.engine_, columns=release.columns
     ).fit(records, public)
     which = np.arange(queries.count)
     if queries.count > _MOST_ROWS:
@@ -79,8 +79,8 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
     outlook = predict_errors(
         release.domain_.queries,
         records=release.records_,
-        epsilon=float(release.epsilon),
-        delta=float(release.delta),
+        epsilon=release.budget_.epsilon,
+        delta=release.budget_.delta,
         public=known,
     )
     answers, more = _answers(release)
@@ -89,8 +89,8 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
     data = ReleaseReport(
         title="A private release of answers",
         claim=Claim(
-            epsilon=float(release.epsilon),
-            delta=float(release.delta),
+            epsilon=release.budget_.epsilon,
+            delta=release.budget_.delta,
             unit=release.unit_,
             neighbours=f"{replaced}; their number is public",
         ),
@@ -122,7 +122,7 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
 
 def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any], float]:
     """Return points of answers against the truth, of the largest error against epsilon, and the seconds of a run."""
-    truth, answers, deviations, seconds = simulate_release(release, public, epsilon=float(release.epsilon))
+    truth, answers, deviations, seconds = simulate_release(release, public, epsilon=release.budget_.epsilon)
     step = max(1, len(truth) // _MOST_POINTS)
     bars = np.where(np.isnan(deviations), 0.0, 1.96 * deviations)
     points = [
@@ -131,7 +131,7 @@ def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]
     ]
     errors = []
     if seconds <= _PATIENCE:
-        for epsilon in sorted({*_EPSILONS, float(release.epsilon)}):
+        for epsilon in sorted({*_EPSILONS, release.budget_.epsilon}):
             try:
                 true, answered, _, _ = simulate_release(release, public, epsilon=epsilon)
             except QuorateError:  # too small an epsilon for this engine
@@ -142,7 +142,7 @@ def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]
 
 def _expected(release: QueryRelease, epsilon: float) -> float:
     engine = ENGINES[release.engine_]
-    settings: dict[str, Any] = {"records": min(release.records_, _MOST_ROWS), "delta": float(release.delta)}
+    settings: dict[str, Any] = {"records": min(release.records_, _MOST_ROWS), "delta": release.budget_.delta}
     return engine.predict(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
 
 

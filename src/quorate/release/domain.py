@@ -9,7 +9,7 @@ answers, or one of them without another that lies within it, or nothing at all (
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,6 +67,10 @@ class Domain(Protocol):
     @abstractmethod
     def parts(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Return for each number the engine's query, and the one within it that does not belong, or `NOTHING`."""
+
+    @abstractmethod
+    def has_differences(self) -> bool:
+        """Return whether some query has two parts: it errs as both of them."""
 
     @abstractmethod
     def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
@@ -165,6 +169,15 @@ class CoverDomain:
         """
         plus, minus = self.cover.parts(numbers)
         return np.asarray(plus, dtype=np.int64), np.asarray(minus, dtype=np.int64)
+
+    def has_differences(self) -> bool:
+        """Return whether some hypothesis is answered by the difference of two queries.
+
+        >>> from quorate.concepts import Thresholds
+        >>> CoverDomain(Thresholds(), [1.0, 2.0]).has_differences()
+        False
+        """
+        return self.cover.has_differences
 
     def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
         """Return the hypotheses as they were asked.
@@ -267,7 +280,7 @@ class TableDomain:
         >>> domain.find([{"sex": "m"}, 0])
         array([1, 0])
         """
-        wanted = [asked] if isinstance(asked, str | Mapping | int) else list(asked)
+        wanted = [asked] if isinstance(asked, str | Mapping | int) or not isinstance(asked, Iterable) else list(asked)
         numbers = np.array([self._number(one) for one in wanted], dtype=np.int64)
         if numbers.size and not (numbers.min() >= NOTHING and numbers.max() < self.bound.count_queries):
             raise InvalidInput(f"a query of this workload has a number from 0 to {self.bound.count_queries - 1}")
@@ -312,6 +325,14 @@ class TableDomain:
         """
         plus, minus = self.bound.parts(numbers)
         return np.asarray(plus, dtype=np.int64), np.asarray(minus, dtype=np.int64)
+
+    def has_differences(self) -> bool:
+        """Return whether some query of the workload is answered by the difference of two.
+
+        >>> TableDomain(Workload.marginals(1).bind(columns={"sex": ["f", "m"]})).has_differences()
+        False
+        """
+        return self.bound.has_differences
 
     def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
         """Return the tidy names of these queries.
@@ -363,7 +384,7 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
 
 
 def _hypotheses(asked: Any) -> list[Hypothesis]:
-    wanted = [asked] if isinstance(asked, Hypothesis) else list(asked)
+    wanted = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, Hypothesis) else [asked]
     if not all(isinstance(one, Hypothesis) for one in wanted):
         raise InvalidInput("ask hypotheses of the class, such as those of quorate.concepts")
     return wanted

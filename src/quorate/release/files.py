@@ -9,11 +9,13 @@ Nothing in it is private. It is written from what `fit` left: noisy values, publ
 `fit` keeps no record and no exact count, so there is none that could be written.
 """
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -109,8 +111,8 @@ def save(release: QueryRelease, folder: str | Path) -> Path:
         "format": _FORMAT,
         "kind": _KIND,
         "claim": release.claim_,
-        "epsilon": float(release.epsilon),
-        "delta": float(release.delta),
+        "epsilon": release.budget_.epsilon,  # of the fit: parameters may have been changed since
+        "delta": release.budget_.delta,
         "unit": release.unit_,
         "records": release.records_,
         "engine": release.engine_,
@@ -121,13 +123,25 @@ def save(release: QueryRelease, folder: str | Path) -> Path:
         "about": about,
         "files": {"arrays.npz": hashlib.sha256(content.getvalue()).hexdigest()},
     }
+    files = {"arrays.npz": content.getvalue(), "manifest.json": json.dumps(manifest, indent=1).encode()}
     try:
         target.mkdir(parents=True, exist_ok=True)
-        (target / "arrays.npz").write_bytes(content.getvalue())
-        (target / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        for name, written in files.items():
+            (target / name).write_bytes(written)
     except OSError as error:
-        raise InvalidInput(f"{target} cannot be written: {error.strerror}") from None
+        _take_back(target, files)
+        raise InvalidInput(
+            f"{target} cannot be written: {error.strerror}. Nothing of the release is there: make room, or choose "
+            "another folder, and save it again; what was never seen may also be released anew"
+        ) from None
     return target
+
+
+def _take_back(target: Path, names: Iterable[str]) -> None:
+    """Take half a release away: nobody reads it, and its folder can be used again."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            (target / name).unlink()
 
 
 def _about(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

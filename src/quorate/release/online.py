@@ -32,6 +32,7 @@ from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.learned import LearnedWeights
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Rows
+from quorate.rounding import text_up
 from quorate.session import put_to_count
 
 __all__ = ["OnlineAnswer", "OnlineRelease"]
@@ -138,10 +139,10 @@ class OnlineRelease(BaseEstimator):
         self.opening_epsilon_ = smallest_epsilon(lambda order: mechanism.opening_cost(order).renyi, delta=delta)[0]
         self.unit_ = RECORD if groups is None else PERSON
         self.claim_ = (
-            f"all answers together are ({epsilon:g}, {delta:g})-differentially private under replacement of "
-            f"{'one record' if groups is None else 'all records of one person'}"
+            f"all answers together are ({text_up(epsilon)}, {text_up(delta)})-differentially private under replacement "
+            f"of {'one record' if groups is None else 'all records of one person'}"
         )
-        self._counts, self._measurement, self._mechanism = counts, measurement, mechanism
+        self._counts, self._measurement, self._mechanism, self._alpha = counts, measurement, mechanism, alpha
         self._known: dict[Query, float] = {}
         self._lock, self._process = threading.Lock(), process_identity()
         self._open(Budget(epsilon=epsilon, delta=delta, order=mechanism.order, slack=0.0))
@@ -197,7 +198,8 @@ class OnlineRelease(BaseEstimator):
         check_is_fitted(self, "model_")
         numbers = self.domain_.find(queries)
         plus, minus = self.domain_.parts(numbers)
-        return np.array([self._proposed(int(one), int(other)) for one, other in zip(plus, minus, strict=True)])
+        with self._lock:
+            return np.array([self._proposed(int(one), int(other)) for one, other in zip(plus, minus, strict=True)])
 
     def close(self) -> None:
         """Let go of the ledger, if there is one. Nothing is answered after that.
@@ -232,8 +234,7 @@ class OnlineRelease(BaseEstimator):
             self._kept.keep_run(self._run.threshold_noise)
         else:
             self._run = self._mechanism.resume(self.budget_, threshold_noise=noise)
-        for query, noisy in self._measured():
-            self._learn(query, noisy)
+        self._catch_up()
 
     def _ask(self, query: Query, name: str) -> OnlineAnswer:
         if query[0] == NOTHING:
@@ -248,7 +249,7 @@ class OnlineRelease(BaseEstimator):
             raise BudgetSpent("the budget cannot pay for another answer, which any query may turn out to need")
         proposal = self._proposed(*query)
         if put_to_count(self._counts, lambda counts: self._stands(counts, query, proposal)):
-            return OnlineAnswer(name, proposal, float(self.alpha), paid=False)
+            return OnlineAnswer(name, proposal, self._alpha, paid=False)
         noisy = put_to_count(
             self._counts,
             lambda counts: self._measurement.release(self._count(counts, query), budget=self.budget_),
@@ -278,26 +279,39 @@ class OnlineRelease(BaseEstimator):
         return share
 
     def _keep(self, query: Query, noisy: int) -> None:
-        """Put what was measured on the disk before it leaves, where there is a ledger."""
-        if self._kept is not None:
-            keys = _keys(len(self.model_.corrections))
-            self._kept.keep({(_CALLER, key): value for key, value in zip(keys, (*query, noisy), strict=True)}, {}, [])
+        """Put what was measured on the disk before it leaves, where there is a ledger.
 
-    def _measured(self) -> list[tuple[Query, int]]:
+        Another process may have kept a measurement at the same place, and the ledger keeps the first: that one is
+        learned, and the next place is tried.
+        """
+        while self._kept is not None:
+            self._catch_up()
+            place = len(self.model_.corrections)
+            values = (*query, noisy)
+            self._kept.keep({(_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
+            if self._measured(place) == values:
+                return
+
+    def _catch_up(self) -> None:
+        """Learn what the ledger holds and this process does not know: from before a restart, or from another one."""
+        while (known := self._measured(len(self.model_.corrections))) is not None:
+            number, without, noisy = known
+            self._learn((number, without), noisy)
+
+    def _measured(self, place: int) -> tuple[int, int, int] | None:
+        """Return what the ledger keeps at a place: a query, what is left out of it, and its noisy count."""
         assert self._kept is not None
-        found: list[tuple[Query, int]] = []
-        while True:
-            keys = _keys(len(found))
-            [admitted] = self._kept.admit([Asked(_CALLER, keys)])
-            known = getattr(admitted, "known", {})
-            if not all(key in known for key in keys):
-                return found
-            number, without, noisy = (known[key] for key in keys)
-            found.append(((number, without), noisy))
+        keys = _keys(place)
+        [admitted] = self._kept.admit([Asked(_CALLER, keys)])
+        known = getattr(admitted, "known", {})
+        if not all(key in known for key in keys):
+            return None
+        number, without, noisy = (int(known[key]) for key in keys)
+        return number, without, noisy
 
     def _fingerprint(self) -> str:
         """Return what tells this release from another, made of public things alone."""
-        public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_)).encode()
+        public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_, self.unit_)).encode()
         return hashlib.sha256(public + self.domain_.identity()).hexdigest()
 
 

@@ -21,8 +21,9 @@ from quorate.privacy import Budget
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
-from quorate.release.queries import Floats, Marginals, Rows
+from quorate.release.queries import BoxRanges, Floats, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
+from quorate.rounding import text_up
 from quorate.session import put_to_count
 
 __all__ = ["QueryRelease"]
@@ -124,7 +125,7 @@ class QueryRelease(BaseEstimator):
         self.notes_, self.unit_ = tuple(released.notes), unit
         replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
         self.claim_ = (
-            f"the whole release is ({float(self.epsilon):g}, {float(self.delta):g})-differentially private under "
+            f"the whole release is ({text_up(self.epsilon)}, {text_up(self.delta)})-differentially private under "
             f"replacement of {replaced}; public records are not protected"
         )
 
@@ -248,7 +249,7 @@ class QueryRelease(BaseEstimator):
         return min(1.0, self.engine_error_bound(beta / 2) + self.domain_.share(beta / 2))
 
     def engine_error_bound(self, beta: float = 0.05) -> float:
-        """Return a bound on the engine's own error on the queries it was given, with probability 1 - beta.
+        """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta.
 
         >>> from quorate.concepts import Thresholds
         >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).engine_error_bound() < 1
@@ -257,12 +258,14 @@ class QueryRelease(BaseEstimator):
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
         errors, count = self.released_.errors, self.domain_.queries.count
+        parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
         if not self.has_error_bars:
-            return min(1.0, 2 * self.expected_error_)
+            return min(1.0, 2 * parts * self.expected_error_)
         largest = self.released_.details["deviation"] if errors is None else float(errors.max())
-        fitted = self.released_.answers is None or isinstance(self.domain_.queries, Marginals)
-        projected = 2 if fitted else 1  # onto the simplex: PROOF.md, step 5
-        return min(1.0, projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
+        boxes = self.engine_ == "prefix" and isinstance(self.domain_.queries, BoxRanges)
+        fitted = self.released_.answers is None or boxes or isinstance(self.domain_.queries, Marginals)
+        projected = 2 if fitted else 1  # onto the simplex
+        return min(1.0, parts * projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
 
     @property
     def has_error_bars(self) -> bool:

@@ -5,7 +5,7 @@ from quorate.cli.bars.bar import Bar
 __all__ = ["RELEASE"]
 
 RELEASE: dict[str, Bar | None] = {
-    # UCI Adult, delta 1e-6, largest error over all marginals, median of three splits (nine releases).
+    # UCI Adult, delta 1e-6, largest error over all marginals, median over three splits (27 releases of 7 columns).
     "release.adult7.epsilon1.largest_error": ("<=", 0.0020),
     "release.adult7.epsilon1.plain_largest_error": None,
     "release.adult7.epsilon01.largest_error": ("<=", 0.0101),

@@ -3,6 +3,8 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,17 @@ class Cover(ABC):
         3
         """
         return self.queries.cells
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether some query of the cover is the difference of two of `queries`, and errs as both of them.
+
+        >>> from quorate.concepts import Thresholds
+        >>> from quorate.release.cover import make_cover
+        >>> [make_cover(Thresholds(both_directions=both), [1.0]).has_differences for both in (False, True)]
+        [False, True]
+        """
+        return False
 
     def locate(self, records: Any) -> Whole:
         """Return the number of the cell of each record. No value of a record is a reason for an error.
@@ -158,10 +171,19 @@ class Cover(ABC):
 def read_points(records: Any, *, features: int, name: str = "records") -> Points:
     """Return records as points; in a column of objects what is no number is NaN, each value by itself.
 
+    A plain list has no type: where its records are not all numbers, each is read by itself, and is no point unless it
+    has as many values as there are features.
+
     >>> read_points([1.5, None], features=1).ravel()
     array([1.5, nan])
     """
-    given = np.asarray(records)
+    try:
+        given = np.asarray(records)
+    except ValueError:  # records of different lengths
+        given = np.full((len(records), features), "")
+    fits = given.ndim == 1 if features == 1 and given.ndim < 2 else given.shape[1:] == (features,)
+    if isinstance(records, list | tuple) and fits and given.dtype.kind not in "fiubO":
+        given = np.array([_point(record, features) for record in records]).reshape(-1, features)
     if given.dtype == object:
         given = np.array([_number(value) for value in given.ravel()], dtype=np.float64).reshape(given.shape)
     return check_points(given, features=features, name=name)
@@ -198,8 +220,14 @@ def check_cells(cells: int, what: str) -> None:
         raise Infeasible(f"{what} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")
 
 
+def _point(record: Any, features: int) -> list[float]:
+    listed = isinstance(record, list | tuple) or (isinstance(record, np.ndarray) and record.ndim == 1)
+    values = record if listed else [record]
+    return [_number(value) for value in values] if len(values) == features else [math.nan] * features
+
+
 def _number(value: Any) -> float:
     try:
-        return float(value) if isinstance(value, int | float | np.number) else math.nan
-    except OverflowError:  # a whole number beyond all floats
+        return float(value) if isinstance(value, Real | Decimal | str | np.bool_) else math.nan
+    except (OverflowError, ValueError):  # a whole number beyond all floats, or another text
         return math.nan

@@ -57,6 +57,15 @@ class HalfspaceCover(Cover):
         self._marks = marks[self._faces]
         super().__init__(concept, len(points), Sides(faces))
 
+    @property
+    def has_differences(self) -> bool:
+        """Whether there are lines: what lies below one is all, less what lies above.
+
+        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0]]).has_differences
+        False
+        """
+        return len(self.lines) > 0
+
     def _locate(self, points: Points) -> Any:
         found = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])

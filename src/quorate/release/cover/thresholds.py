@@ -35,6 +35,15 @@ class ThresholdCover(Cover):
         self._axis, self._both = Axis(points[:, 0]), concept.both_directions
         super().__init__(concept, len(points), Prefixes(self._axis.cells + 1))
 
+    @property
+    def has_differences(self) -> bool:
+        """Whether there are downward thresholds: all, less what lies above.
+
+        >>> ThresholdCover(Thresholds(), [1.0]).has_differences
+        False
+        """
+        return self._both
+
     def _locate(self, points: Points) -> Any:
         return self._axis.cells - 1 - self._axis.locate(points[:, 0])
 

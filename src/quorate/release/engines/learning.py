@@ -1,7 +1,8 @@
 """Weights that learn: one query is given its noisy share at a time, and earlier ones are gone through again.
 
 All of it is post-processing of released and public numbers. Weights are not normalised: their total is kept beside
-them, so that a correction touches the cells of its query and no others.
+them, so that a correction touches the cells of its query and no others. Answers that contradict each other move the
+total, by a factor in each pass: now and then it is brought back.
 """
 
 from typing import Any
@@ -16,6 +17,7 @@ from quorate.release.queries import Floats, Marginals, Queries, Rows
 __all__ = ["LearningTable", "start_weights", "unseen_share"]
 
 _KEPT = 4096  # lists of cells that are remembered
+_LEAST_TOTAL, _LARGEST_TOTAL = 1e-6, 1e9  # of the weights: beyond, they are brought back to 1, or rounding would tell
 
 
 def unseen_share(counts: Floats) -> float:
@@ -109,6 +111,9 @@ class LearningTable:
         factor = share * (1.0 - now) / (now * (1.0 - share))
         view[place] *= factor
         self._total += (factor - 1.0) * held
+        if not _LEAST_TOTAL < self._total < _LARGEST_TOTAL:
+            self._weights /= self._weights.sum()  # in its place: views stay
+            self._total = 1.0
         return share - now
 
     def _cells(self, query: int) -> tuple[Any, Floats]:

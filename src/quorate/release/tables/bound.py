@@ -67,6 +67,16 @@ class BoundWorkload(ABC):
     def _settings(self) -> dict[str, Any]:
         """Return what is needed beside the columns to make this workload again."""
 
+    @property
+    def has_differences(self) -> bool:
+        """Whether some query is the difference of two of `queries`, and errs as both of them.
+
+        >>> from quorate.release.tables import Workload
+        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).has_differences
+        False
+        """
+        return False
+
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the two queries of `queries` whose difference each query is; `NOTHING` where there is none.
 

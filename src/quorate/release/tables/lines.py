@@ -57,6 +57,16 @@ class LineWorkload(BoundWorkload):
         rows = self.encode(table)
         return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self._cells * self._groups)
 
+    @property
+    def has_differences(self) -> bool:
+        """Whether these are thresholds of several groups: prefixes of one line, less what stands before the group.
+
+        >>> columns = Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18]}})
+        >>> [LineWorkload(columns, "age", by, "thresholds").has_differences for by in ([], ["sex"])]
+        [False, True]
+        """
+        return self.kind == "thresholds" and self._groups > 1
+
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the prefixes whose difference each threshold is, or the range on the line that each range is.
 
