@@ -29,7 +29,7 @@ test: lint  ## lint and the fast suite, under ten minutes on two cores
 
 audit: $(READY)  ## every claim attacked a million times, planted bugs caught, the long suites; writes quorate-audit.html
 	$(BIN)/quorate audit --planted --report quorate-audit.html
-	$(BIN)/python -m pytest -n auto -m long
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n auto -m 'long or hypothesis'
 
 crash: $(READY)  ## servers killed a thousand times, system calls, many clients on several workers; both stores
 	$(BIN)/python -m pytest -rP -m crash tests/crash
