@@ -98,7 +98,7 @@ class PrivateServer:
     def _wait(self):
         import psycopg
 
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 180
         while True:
             try:
                 psycopg.connect(self.url("postgres")).close()

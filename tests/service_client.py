@@ -79,7 +79,7 @@ class Server(NamedTuple):
     log: str
 
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             response = connection.getresponse()
@@ -87,7 +87,7 @@ class Server(NamedTuple):
         finally:
             connection.close()
 
-    def stop(self, number=signal.SIGTERM, seconds=40):
+    def stop(self, number=signal.SIGTERM, seconds=120):
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
@@ -113,7 +113,7 @@ def serving(settings, log, seconds=150):
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(40)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

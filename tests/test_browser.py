@@ -5,9 +5,9 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -32,7 +32,7 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine: no browser test")
     with sync.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=150_000)
         yield started
         started.close()
 
@@ -40,18 +40,17 @@ def browser():
 class Server:
     """`quorate serve` in a process of its own, with one key that may ask and see everything."""
 
-    def __init__(self, model, key, port, log):
-        self.model, self.key, self.address = model, key, f"http://127.0.0.1:{port}"
-        self._log = log
+    def __init__(self, model, key, log):
+        self.model, self.key, self.address, self._log = model, key, None, log
         with log.open("wb") as file:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "quorate.cli", "serve", model, "--port", str(port), "--lease", "1"],
+                [sys.executable, "-m", "quorate.cli", "serve", model, "--port", "0", "--lease", "1"],
                 stdout=file,
                 stderr=file,
                 stdin=subprocess.DEVNULL,
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
-        end = time.monotonic() + 60
+        end = time.monotonic() + 150
         while not self._ready():
             if self._child.poll() is not None or time.monotonic() > end:
                 self.stop()
@@ -59,6 +58,11 @@ class Server:
             time.sleep(0.1)
 
     def _ready(self):
+        if self.address is None:  # the system chooses a port, and the log tells which
+            found = re.search(r'"event":"listening".*"port":(\d+)', self._log.read_text())
+            if found is None:
+                return False
+            self.address = f"http://127.0.0.1:{found[1]}"
         try:
             with urllib.request.urlopen(f"{self.address}/v2/health/ready", timeout=5) as answer:
                 return answer.status == 200
@@ -74,7 +78,7 @@ class Server:
             headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -82,7 +86,7 @@ class Server:
     def stop(self):
         if self._child.poll() is None:
             self._child.send_signal(signal.SIGTERM)
-        return self._child.wait(timeout=30)
+        return self._child.wait(timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +97,7 @@ def server(browser, tmp_path_factory):
     model = save(classifier.fit(X, y), folder / "triage")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert main(["keys", "add", str(model), "Ward 3 <triage>", "--scope", "admin"]) == 0
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = Server(model, printed.getvalue().strip(), port, folder / "server.log")
+    started = Server(model, printed.getvalue().strip(), folder / "server.log")
     yield started
     started.stop()
 
@@ -107,6 +108,7 @@ def page(browser, server):
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, http_credentials={"username": "owner", "password": server.key}
     )
+    context.set_default_timeout(150_000)
     made = context.new_page()
     made.complaints, made.asked = [], []
     made.on("console", lambda said: made.complaints.append(said.text) if said.type in ("error", "warning") else None)
@@ -136,7 +138,7 @@ def test_the_description_of_the_api_and_the_door(server, page):
     assert page.complaints == []
     for sent in ({}, {"Authorization": f"Basic {base64.b64encode(b'owner:qk_a1_wrong').decode()}"}):
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            urllib.request.urlopen(urllib.request.Request(server.address, headers=sent), timeout=30)
+            urllib.request.urlopen(urllib.request.Request(server.address, headers=sent), timeout=120)
         asked = refused.value.headers.get_all("WWW-Authenticate")
         refused.value.close()
         assert any(line.startswith("Basic ") for line in asked), "a browser reads one scheme from each line"

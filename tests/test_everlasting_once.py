@@ -149,7 +149,43 @@ def test_labelboost_takes_a_secret_sample_of_the_records(monkeypatch):
     assert np.array_equal(made._labelled_set[0], X[count - size :])
 
 
+def test_points_of_a_pool_are_not_put_to_the_vote_by_labelboost(monkeypatch):
+    """They pay for the relabelling, and not for the cutoff: asked, they would count in it (proof, step 11)."""
+    asked = []
+    real = Phase.ask
+    monkeypatch.setattr(Phase, "ask", lambda self, X: asked.append(len(X)) or real(self, X))
+    for relabel, seen in (("labelboost", [1]), ("votes", [4, 1])):
+        made = small(refresh="pool", relabel=relabel, seats="auto" if relabel == "labelboost" else SEATS)
+        made.feed([[2.0]] * 4).predict([[2.0]])
+        assert (asked, made.seats_taken_) == (seen, 4)
+        asked.clear()
+
+
 # --- One phase, one run ----------------------------------------------------------------------------------------------
+
+
+def test_later_phases_have_the_run_that_queries_pay_for():
+    made = small(query_epsilon=50.0)
+    assert made.terms_.first != made.terms_.later
+    for phase in (1, 2, 3):
+        made.predict(np.full((SEATS + 1 - made.seats_taken_ if phase > 1 else 1, 1), 2.0))
+        assert (made.phase_, made._phase._run._mechanism) == (phase, made.terms_.quorum(phase))
+
+
+def test_a_run_that_is_resumed_has_met_what_it_met(tmp_path, monkeypatch):
+    """It would end by itself, were the cutoff ever to let one no-quorum too many pass (proof, step 18)."""
+    made = small()
+    folder = save(made, tmp_path / "model")
+    before = made._phase._run
+    monkeypatch.setattr(Phase, "_drawn", lambda self, X: np.full(len(X), NO_QUORUM))
+    made.predict([[0.0]] * 3)
+    made.session_.close()
+    again = load(folder)
+    run = again._phase._run
+    assert again._phase.met == 3
+    assert run.no_quorums_left == made.terms_.cutoff.most - 3
+    assert run._budget.affordable(run._cost) == before._budget.affordable(before._cost) - 3
+    again.session_.close()
 
 
 def test_a_fork_does_not_open_the_next_phase_a_second_time():
@@ -240,6 +276,20 @@ def test_a_folder_that_cannot_be_written_leaves_nothing_that_answers(tmp_path, m
     made.session_.close()
 
 
+@pytest.mark.parametrize("name", ["phase-notes.txt", "phase.lock", "probe.npz", "estimator.skops", "ledger.key"])
+def test_files_that_travel_with_a_model_have_names_of_their_own(tmp_path, name):
+    """One that is named like a phase's would be removed with it, or be read as the probe."""
+    made = small()
+    with pytest.raises(InvalidInput, match="extra must"):
+        save(made, tmp_path / "model", extra={name: b"mine"})
+    assert not (tmp_path / "model").exists()
+    assert made.predict([[2.0]]).tolist() == [1]  # it goes on in memory
+    folder = save(made, tmp_path / "model", extra={"notes.txt": b"mine"})
+    made.predict(np.full((SEATS, 1), 2.0))
+    made.session_.close()
+    assert (folder / "notes.txt").read_bytes() == b"mine"
+
+
 def test_a_manifest_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     made, written = small(), files.write_new
 
@@ -328,6 +378,8 @@ def test_noises_that_were_edited_are_no_sound_ledger(tmp_path):
         connection.execute("UPDATE quorate_secret SET value = value + 1 WHERE name = 'limit'")
         connection.commit()
     assert "secret noises of the phase" in " ".join(ledger.verify().problems)
+    with pytest.raises(LedgerRefused, match="secret noises of the phase"):  # nor does one that runs go on with them
+        ledger.phase()
     made.session_.close()
 
 

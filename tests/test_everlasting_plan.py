@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -13,11 +14,25 @@ from quorate.cli import main
 from quorate.cli.fit import Tables
 from quorate.cli.fit_everlasting import run_fit_everlasting
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.ensemble import units
 from quorate.everlasting import EverlastingClassifier, load, planning
 from quorate.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
 from quorate.everlasting.planning import plan_everlasting, simulated_points
 from quorate.everlasting.teaching import teach
 from quorate.learners import Deal
+from quorate.simulation import SeededNoise
+
+
+@pytest.fixture(autouse=True)
+def _tape(monkeypatch):
+    """Points, deals and noise of a plan come from one tape: by chance one play in a hundred closes early."""
+    noise, dealt, made = SeededNoise(1), np.random.default_rng(2), np.random.default_rng
+    for name, module in list(sys.modules.items()):
+        if name.startswith("quorate.mechanisms") and hasattr(module, "system_noise"):
+            monkeypatch.setattr(module, "system_noise", noise)
+    monkeypatch.setattr(units, "_secret_permutation", dealt.permutation)
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=3: made(seed))
+
 
 COLUMNS = ("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts")
 
@@ -94,6 +109,14 @@ def test_what_cannot_be_planned_is_said(monkeypatch):
 def test_an_epsilon_too_small_for_a_cutoff_is_refused():
     with pytest.raises(Infeasible, match=r"epsilon must be at least 0\.0004883, not 0\.0001"):
         EverlastingClassifier(Thresholds(), epsilon=1e-4).fit(*sphere(200, features=1))
+
+
+@pytest.mark.parametrize("epsilon", [81.0, 200.0, 1e5])
+def test_an_epsilon_of_any_size_has_a_cutoff(epsilon):
+    made = EverlastingClassifier(Thresholds(), epsilon=epsilon, delta=1e-2, chunk=6, no_quorums=12)
+    made.fit(*sphere(360, features=1))
+    assert made.terms_.cutoff.epsilon <= 40
+    assert made.predict([[2.0], [-2.0]]).tolist() == [1, 0]
 
 
 def test_directions_are_counted_as_they_vote_and_depend_on_their_own_rows():
@@ -181,6 +204,17 @@ def test_fit_writes_a_folder_that_answers(tmp_path, capsys):
     made.session_.close()
     with pytest.raises(InvalidInput, match="empty"):
         fit_line(tmp_path, concept="thresholds")
+
+
+def test_fit_plans_for_the_smaller_epsilon(tmp_path, capsys):
+    """Later phases have what a query pays: a plan by the records' epsilon would let them close early."""
+    assert fit_line(tmp_path, concept="thresholds", query_epsilon=4.0) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["epsilon"], bill["query_epsilon"], bill["plan"]["epsilon"]) == (8.0, 4.0, 4.0)
+    (tmp_path / "other").mkdir()
+    assert fit_line(tmp_path / "other", concept="thresholds", query_epsilon=4.0, as_json=False) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Planned as if both had the smaller epsilon: 10,000 records make" in said
 
 
 def test_fit_plans_by_a_public_table_or_not_at_all(tmp_path, capsys):

@@ -31,6 +31,7 @@ CANARY = 7.123456789123456
 @pytest.fixture(autouse=True)
 def _state(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(reading, "_PATIENCE", 120.0)  # on a busy machine a page would be shown before it is verified
 
 
 def saved(folder, probe=None, **changes):

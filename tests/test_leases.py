@@ -107,13 +107,14 @@ def test_what_a_dead_process_had_out_stays_spent(make, monkeypatch):
     budget.spend(UNIT, times=48)
     with pytest.raises(BudgetSpent):
         budget.spend(UNIT)
-    assert time.monotonic() - began < 20  # nobody waits for the dead
+    assert time.monotonic() - began < leases._PATIENCE[False] - 5  # nobody waits for the dead
     assert left_in(ledger) == 0
     assert ledger.view().leases == ()
 
 
-def test_near_the_end_a_lease_is_returned_to_who_needs_it(make):
+def test_near_the_end_a_lease_is_returned_to_who_needs_it(make, monkeypatch):
     """Two servers, one of them idle with a lease: the last unit is still granted, and not one more."""
+    monkeypatch.setitem(leases._PATIENCE, True, 60.0)  # this machine may be busy
     idle, busy = make(), make(again=True)
     first, second = idle.budget(lease=16), busy.budget(lease=16)
     first.spend(UNIT)
@@ -155,7 +156,7 @@ def test_two_who_wait_for_each_other_do_not_wait_for_long(make, monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=300)
     assert sum(granted) + left_in(ledgers[0]) == 64
     assert ledgers[0].verify().sound
 
@@ -320,7 +321,8 @@ def test_who_was_taken_for_dead_answers_nothing(make, monkeypatch):
     assert other.keep({("a", b"x" * 16): 1}, known, [asked]) == [[0]]  # the answer that was kept first stands
 
 
-def test_quota_and_rate_are_exact(make):
+def test_quota_and_rate_are_exact(make, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0)  # rates are counted from minute to minute
     ledger = make()
     key = ledger.find_key(ledger.add_key("alice", quota=3, per_minute=2))
     session = parity_session(ledger)

@@ -258,3 +258,10 @@ def test_a_copy_that_lives_its_own_life_is_refused_here(path):
         ask(session, number)
         session.close()
     pytest.fail("two copies of one ledger both paid for answers")
+
+
+def test_a_damaged_schema_is_refused_like_any_other_damage(path):
+    content = path.read_bytes()
+    place = content.index(b"quorate_request") + 2
+    path.write_bytes(content[:place] + bytes([content[place] ^ 0xC7]) + content[place + 1 :])  # no letter of any text
+    assert "is not a ledger" in _refused(path)

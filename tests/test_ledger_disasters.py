@@ -45,7 +45,7 @@ for number in {[first, *more]!r}:
 print(ask(session, {first}), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
@@ -206,7 +206,7 @@ try:
 except LedgerRefused as error:
     print("refused", error)
 """
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=False)
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False)
         assert ended.stdout.startswith(b"refused"), ended.stderr.decode() + ended.stdout.decode()
         assert units_spent(folder / path.name) in (SPENT, SPENT + LEASE)
 

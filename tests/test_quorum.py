@@ -173,3 +173,9 @@ def test_infeasible_targets_say_what_would_work():
         made.distance(answer_rate=1.0)
     with pytest.raises(InvalidInput, match="finite order"):
         made.no_quorum_cost(math.inf)
+
+
+def test_a_delta_below_what_doubles_hold_is_refused():
+    with pytest.raises(Infeasible, match="too small to be computed; raise delta"):
+        Quorum.calibrate(epsilon=1.0, delta=1e-300, teachers=1000, no_quorums=10)
+    Quorum.calibrate(epsilon=1.0, delta=1e-100, teachers=10_000, no_quorums=1)

@@ -460,7 +460,7 @@ def test_a_session_with_nothing_to_do_is_tended():
     async def main():
         groups = Groups(lambda requests: requests, idle=tended.set)
         groups.start()
-        assert await asyncio.to_thread(tended.wait, 10)
+        assert await asyncio.to_thread(tended.wait, 60)
         tended.clear()
 
         def breaks():
@@ -468,7 +468,7 @@ def test_a_session_with_nothing_to_do_is_tended():
             raise OSError
 
         groups._idle = breaks
-        assert await asyncio.to_thread(tended.wait, 10)
+        assert await asyncio.to_thread(tended.wait, 60)
         asked = await groups.ask("still there", rows=1)
         await groups.close()
         return asked
@@ -613,7 +613,7 @@ def test_answers_and_refusals_of_the_vote_are_paced_and_others_are_not():
                 ("repeated", features([1, 0, 0], id="a")),
                 ("id_reused", features([2, 0, 0], id="a")),
                 ("budget_spent", features([2, 0, 0])),
-                *[(f"bad_json {n}", b"{") for n in range(5)],
+                *[(f"bad_json {n}", b"{") for n in range(50)],
             ):
                 started = time.perf_counter()
                 await call(app, "POST", INFER, body)
@@ -621,13 +621,16 @@ def test_answers_and_refusals_of_the_vote_are_paced_and_others_are_not():
             return times
 
     times = asyncio.run(main())
-    at_once = [times.pop(f"bad_json {n}") for n in range(5)]
+    at_once = [times.pop(f"bad_json {n}") for n in range(50)]  # one of them meets no pause of this machine
     assert min(times.values()) > 0.148, times
     assert min(at_once) < 0.148
 
 
 def _told_apart(pace_ms, each=30):
-    """Return how well time tells two kinds of queries apart, if the session takes longer over one: an AUC."""
+    """Return by how many seconds two kinds of queries differ, if the session takes 15 ms longer over one.
+
+    The fastest of each kind are compared: a machine that is busy only adds to the time of some.
+    """
     model = fake_model()
     answered = model.session.ask_all
 
@@ -648,12 +651,12 @@ def _told_apart(pace_ms, each=30):
         return times
 
     times = asyncio.run(main())
-    return np.mean([[slow > fast for fast in times[1]] for slow in times[0]])
+    return min(times[0]) - min(times[1])
 
 
 def test_time_tells_nothing_where_there_is_a_pace():
-    assert _told_apart(0) > 0.9
-    assert abs(_told_apart(80) - 0.5) < 0.4  # by chance with 30 of each: less than once in ten million
+    assert _told_apart(0) > 0.0075
+    assert abs(_told_apart(80)) < 0.0075
 
 
 # Logs.

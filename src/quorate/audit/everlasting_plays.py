@@ -183,7 +183,8 @@ def _(
     attempts = audit_terms(target.terms_, plays=plays, confidence=confidence, seed=seed)
     if attacks != "auto":
         known = [one.attack for one in attempts]
-        attempts = tuple(one for one in attempts if any(one.attack.startswith(name) for name in attacks))
+        names = [attacks] if isinstance(attacks, str) else attacks  # a text is one name, and not its letters
+        attempts = tuple(one for one in attempts if any(one.attack.startswith(name) for name in names))
         if not attempts:
             raise InvalidInput(f"attacks must begin like one of: {'; '.join(known)}")
     return settled(

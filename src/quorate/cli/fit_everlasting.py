@@ -62,7 +62,8 @@ def run_fit_everlasting(
         if chunk == "auto" or no_quorums == "auto":
             sizes = None if chunk == "auto" else (chunk,)
             sample = _sample(known, points, columns)
-            plan = _plan(estimator, sample, records=count, epsilon=epsilon, delta=delta, chunks=sizes)
+            least = epsilon if query_epsilon is None else min(epsilon, query_epsilon)  # some phases have no more
+            plan = _plan(estimator, sample, records=count, epsilon=least, delta=delta, chunks=sizes)
         chosen: dict[str, Any] = {"chunk": _CHUNK if chunk == "auto" else chunk, "no_quorums": no_quorums}
         if plan is not None:
             chosen = {"chunk": plan.chunk, "no_quorums": plan.no_quorums if no_quorums == "auto" else no_quorums}
@@ -85,7 +86,9 @@ def run_fit_everlasting(
     made.session_.close()  # whoever asks next opens the folder
     show_bill(f"The model in {out}", _bill(made, columns, plan, chosen, out), as_json=as_json)
     if plan is not None and not as_json:
-        Console(stderr=True).print(plan.summary())
+        differ = query_epsilon is not None and query_epsilon != epsilon
+        said = ["Planned as if both had the smaller epsilon:"] if differ else []
+        Console(stderr=True).print(*said, plan.summary())
     return 0
 
 

@@ -106,6 +106,9 @@ def save(
     contents = {"estimator.skops": to_skops(classifier._estimator())}
     if classifier._probe is not None:
         contents["probe.npz"] = arrays_of(points=np.asarray(classifier._probe, dtype=np.float64))
+    for name in extra or {}:
+        if name == "probe.npz" or name.startswith("phase"):  # those of a phase go with it
+            raise InvalidInput(f"extra must not be named like a file of an everlasting model, as {name!r} is")
     contents = with_extra(contents, extra)
     text = manifest_text(_manifest(classifier), contents)
     try:

@@ -189,8 +189,9 @@ def plan_everlasting(
     public: rows with labels, like those that will come; a class of hypotheses does without. `phases` are then played,
     with real noise on such rows, since what the votes of the first phase promise need not hold for those that follow.
 
-    >>> plan_everlasting(Thresholds(), epsilon=8.0, delta=1e-4, records=20_000, chunks=(3, 5), phases=1).feasible
-    True
+    >>> plan = plan_everlasting(Thresholds(), epsilon=8.0, delta=1e-4, records=20_000, chunks=(3, 5), phases=1)
+    >>> plan.no_quorum_rate < plan.target, len(plan.phases)
+    (True, 1)
     """
     guarantee = Guarantee(check_positive("epsilon", epsilon), check_delta(delta, zero=False))
     rate, phases = check_rate("no_quorum_rate", no_quorum_rate), check_count("phases", phases, least=0)

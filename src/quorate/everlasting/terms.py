@@ -33,7 +33,7 @@ Refresh = Literal["queries", "pool"]
 
 CUTOFF_DELTA = 0.1  # the share of delta that goes to the cutoff
 _SHARES = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5)
-_LEAST_EPSILON = 2.0**-12  # of a cutoff
+_LEAST_EPSILON, _MOST_EPSILON = 2.0**-12, 40.0  # of a cutoff
 _ROOM = 2.0**-32  # of epsilon and of delta: more than the rounding of a handful of charges to whole quanta
 
 
@@ -127,7 +127,8 @@ def cutoff_for(guarantee: Guarantee, *, arrivals: int, no_quorums: int, epsilon:
         if check_positive("cutoff_epsilon", epsilon) >= guarantee.epsilon:
             raise Infeasible(f"cutoff_epsilon must be below the {guarantee.epsilon:g} of a query, not {epsilon!r}")
         return made(epsilon)
-    tried = [made(share * guarantee.epsilon) for share in _SHARES if share * guarantee.epsilon >= _LEAST_EPSILON]
+    shares = (share * guarantee.epsilon for share in _SHARES)
+    tried = [made(min(share, _MOST_EPSILON)) for share in shares if share >= _LEAST_EPSILON]
     if not tried:
         raise Infeasible(
             f"epsilon must be at least {2 * _LEAST_EPSILON:.4g}, not {guarantee.epsilon!r}: a cutoff takes half of that"

@@ -100,7 +100,7 @@ class SQLiteStore:
             except sqlite3.OperationalError as error:
                 self._drop()
                 raise LedgerRefused(f"{self.path} cannot be used just now: {error}") from None
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter of a damaged schema
                 self._drop()
                 raise LedgerRefused(f"{self.path} is not a ledger: {error}") from None
 

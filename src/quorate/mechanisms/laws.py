@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 ROUND_UP = 1 + 2.0**-26
+_LEAST = 1e-290  # a smaller tail would be lost in what is added to be safe
 Floats = NDArray[np.float64]
 
 
@@ -57,6 +58,8 @@ def gaussian_tail_quantile(scale: float, probability: float) -> int:
     >>> gaussian_tail(11.0, threshold) <= 1e-7 < gaussian_tail(11.0, threshold - 1)
     True
     """
+    if probability < _LEAST:
+        raise Infeasible(f"a tail of probability {probability:g} is too small to be computed; raise delta")
     radius = math.ceil(40 * scale) + 2
     tails = np.cumsum(gaussian_pmf(scale, radius)[radius + 1 :][::-1])[::-1] * ROUND_UP + 1e-300
     threshold = int(np.searchsorted(-tails, -probability))
