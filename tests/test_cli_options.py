@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from quorate.cli import main
-from quorate.cli.app import fit, plan, release
+from quorate.cli.commands import fit, plan, release
 from quorate.cli.options import FIT_OPTIONS, PLAN_OPTIONS, RELEASE_OPTIONS
 
 

@@ -1,4 +1,4 @@
-"""The command line: `quorate demo`, `quorate bench`."""
+"""The command line. `main` runs one command; `commands` has their options, the other modules what they do."""
 
 from quorate.cli.app import main
 

@@ -1,0 +1,36 @@
+"""`quorate demo`: the whole job on a generated clinic."""
+
+from pathlib import Path
+
+__all__ = ["demo"]
+
+
+def demo(
+    *,
+    records: int = 200_000,
+    queries: int = 10_000,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    out: Path = Path("quorate-demo.html"),
+    json: bool = False,
+) -> int:
+    """Do the whole job on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
+
+    Parameters
+    ----------
+    records
+        How many visits the clinic holds, about five for every three people. The person is the unit of privacy.
+    queries
+        How many queries are asked.
+    epsilon
+        The privacy loss allowed in all.
+    delta
+        The probability with which epsilon may fail.
+    out
+        The report, one HTML file. A file of this name is replaced.
+    json
+        Print one JSON object instead of tables. It holds what the report shows.
+    """
+    from quorate.cli.demo import run_demo
+
+    return run_demo(records=records, queries=queries, epsilon=epsilon, delta=delta, out=out, as_json=json)

@@ -1,0 +1,108 @@
+"""`quorate plan`: what is achievable, before any record is read."""
+
+from pathlib import Path
+from typing import Literal
+
+from quorate.cli.options import PLAN_OPTIONS, refuse_idle
+
+__all__ = ["plan"]
+
+
+def plan(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    records: int | None = None,
+    teachers: int | None = None,
+    classes: int | None = None,
+    disagreement: float | None = None,
+    votes: Path | None = None,
+    aggregator: Literal[
+        "auto",
+        "quorum",
+        "sharp_majority",
+        "noisy_max",
+        "confident_max",
+        "soft_majority",
+        "stability",
+        "between_thresholds",
+    ] = "auto",
+    no_quorums: int | None = None,
+    answer_rate: float = 0.5,
+    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] | None = None,
+    features: int = 1,
+    alpha: float = 0.1,
+    public: int = 0,
+    json: bool = False,
+) -> int:
+    """Say what is achievable before any private record is read. Exit code 1 if it is less than asked for.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy loss allowed in all.
+    delta
+        The probability with which epsilon may fail. 0 allows sharp_majority and soft_majority alone.
+    queries
+        How many queries will be asked.
+    records
+        How many private records (or people) there are; the number of teachers is chosen, at least 20 of them each.
+    teachers
+        How many teachers vote, if that is decided.
+    classes
+        How many labels there are: 2, or as many as the votes have columns.
+    disagreement
+        The share of teachers expected to vote against the plurality, on average over queries; 0.1 unless given.
+    votes
+        A .npy or .csv file of vote counts on public points (one row a point, one column a class), instead of a guess.
+    aggregator
+        How ballots become answers; auto takes the one with the most queries expected to be answered rightly.
+    no_quorums
+        How many queries may find no quorum before a run ends; chosen unless given.
+    answer_rate
+        The share of queries to be answered with the plurality's label for the plan to be feasible; and of the answers
+        a share halfway between guessing and certainty must be (75% with two labels).
+    concept
+        A class of hypotheses: compare the methods of `quorate fit --method` on it instead, by bounds that always hold.
+    features
+        How many columns the class reads.
+    alpha
+        The excess error over the best hypothesis to keep, with --concept.
+    public
+        How many public points there are, with --concept.
+    json
+        Print one JSON object instead of tables.
+    """
+    when = "without --concept" if concept is None else "with --concept"
+    refuse_idle(plan, locals(), PLAN_OPTIONS[when], when)
+    if concept is not None:
+        from quorate.cli.plan_concept import run_plan_concept
+
+        return run_plan_concept(
+            concept,
+            features=features,
+            records=records,
+            epsilon=epsilon,
+            delta=delta,
+            queries=queries,
+            alpha=alpha,
+            public=public,
+            as_json=json,
+        )
+    from quorate.cli.plan import run_plan
+
+    return run_plan(
+        epsilon=epsilon,
+        delta=delta,
+        queries=queries,
+        records=records,
+        teachers=teachers,
+        classes=classes,
+        disagreement=disagreement,
+        votes=votes,
+        aggregator=aggregator,
+        no_quorums=no_quorums,
+        answer_rate=answer_rate,
+        as_json=json,
+    )

@@ -1,0 +1,103 @@
+"""`quorate release`: answers to all queries of a class or a workload, once."""
+
+from pathlib import Path
+from typing import Literal
+
+from quorate.cli.options import RELEASE_OPTIONS, refuse_idle
+
+__all__ = ["release"]
+
+
+def release(
+    table: Path | None = None,
+    *,
+    workload: str | None = None,
+    public: Path | None = None,
+    columns: Path | None = None,
+    groups: str | None = None,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    engine: Literal["auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"] = "auto",
+    out: Path | None = None,
+    ask: list[str] | None = None,
+    synthetic: int | None = None,
+    online: bool = False,
+    alpha: float = 0.05,
+    ledger: Path | None = None,
+    plan: bool = False,
+    records: int | None = None,
+    report: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Release answers to all marginals, thresholds, ranges, boxes, halfspaces or expressions of a table, once.
+
+    The folder that is written may be published: it holds nothing private, and anyone may ask it, for nothing. Name that
+    folder in place of the table to ask it.
+
+    Parameters
+    ----------
+    table
+        The private records: .csv, .csv.gz, .parquet, .arrow or .feather; or the folder of a release to ask.
+    workload
+        What is asked: marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...], expressions:FILE,
+        boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
+    public
+        A table of public records of the same columns. They define categories, cuts and cells, and help the engine.
+    columns
+        A JSON file that declares columns: {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}. What it declares is not
+        read off the public table.
+    groups
+        The column that says whose record it is. The person is then protected, and the first record of each counts.
+    epsilon
+        The privacy loss allowed for the whole release.
+    delta
+        The probability with which epsilon may fail.
+    engine
+        How counts become answers. "auto" takes the one of the smallest expected error, by public numbers alone.
+    out
+        The folder for the release; it must be new or empty. When asking a folder, a CSV file for the answers.
+    ask
+        A query to answer, or a .txt file with one a line; may be given several times. An expression or the name of a
+        query, {"column": value}, low:high,low:high for boxes, a,b>c for halfspaces.
+    synthetic
+        How many synthetic records to write, to synthetic.csv in the folder; when asking a folder, to --out.
+    online
+        Ask the queries of --ask one at a time, and pay only for those that public data and earlier answers miss.
+    alpha
+        With --online, how far off an unpaid answer may be; with --plan, the error to plan for.
+    ledger
+        With --online, a folder that keeps the budget, so that a later command goes on with the same records.
+    plan
+        Say what can be achieved with --records private records, and read none of them.
+    records
+        With --plan, how many private records there are.
+    report
+        An HTML page to write: the guarantee, the engines, and the error on simulated records.
+    json
+        Print one JSON object.
+    """
+    mode = "with --plan" if plan else "with --online" if online else "without --plan or --online"
+    when = "when a release is asked" if table is not None and table.is_dir() else mode
+    refuse_idle(release, locals(), RELEASE_OPTIONS[when], when)
+    from quorate.cli.release import run_release
+
+    return run_release(
+        table,
+        public=public,
+        columns=columns,
+        groups=groups,
+        workload=workload,
+        epsilon=epsilon,
+        delta=delta,
+        engine=engine,
+        out=out,
+        ask=ask or (),
+        synthetic=synthetic,
+        online=online,
+        alpha=alpha,
+        ledger=ledger,
+        plan=plan,
+        records=records,
+        report=report,
+        as_json=json,
+    )
