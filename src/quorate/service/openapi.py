@@ -39,6 +39,11 @@ _ANSWERED_EXAMPLE = {
         {"name": "outcome", "datatype": "BYTES", "shape": [1], "data": ["answered"]},
     ],
 }
+_PARAMETERS = {
+    "name": "the name of a model: that of its folder",
+    "Idempotency-Key": "the id of this request, before that of its body: sent again, it is charged once",
+    "Inference-Header-Content-Length": "how many bytes of the body are JSON; the rest are binary tensors",
+}
 
 
 def openapi_document(settings: Settings) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) ->
         operation["description"] = f"Needs a key with the scope {route.scope!r}." if route.scope else "Needs a key."
     parameters = []
     if "{name}" in route.template:
-        parameters.append({"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+        parameters.append(_parameter("name", {"type": "string"}, place="path", required=True))
     if asks:
         operation["requestBody"] = {
             "required": True,
@@ -124,10 +129,14 @@ def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) ->
             },
         }
         visible = {"type": "string", "pattern": "^[\\x21-\\x7e]{1,128}$"}
-        parameters.append({"name": "Idempotency-Key", "in": "header", "schema": visible})
-        length = {"type": "integer", "minimum": 0}
-        parameters.append({"name": "Inference-Header-Content-Length", "in": "header", "schema": length})
+        parameters.append(_parameter("Idempotency-Key", visible))
+        parameters.append(_parameter("Inference-Header-Content-Length", {"type": "integer", "minimum": 0}))
     return operation | ({"parameters": parameters} if parameters else {})
+
+
+def _parameter(name: str, schema: dict[str, Any], *, place: str = "header", required: bool = False) -> dict[str, Any]:
+    made = {"name": name, "in": place, "description": _PARAMETERS[name], "schema": schema}
+    return made | ({"required": True} if required else {})
 
 
 def _content(route: Route) -> dict[str, Any]:
