@@ -82,6 +82,14 @@ def test_names_of_several_types_are_people_too():
     assert count == 2
 
 
+def test_no_name_of_a_list_says_how_the_others_are_read():
+    for names in ([2**53, 2**53 + 1, 0.5], [1, "1", 2], ["a", "a\0", 3]):
+        assert unit_numbers(3, names)[0].tolist() == [0, 1, 2]
+    assert unit_numbers(3, [7, 8, 7])[1] == 2
+    with pytest.raises(InvalidInput, match="each person by a text or a number"):
+        unit_numbers(2, [["a"], "b"])
+
+
 def test_more_teachers_than_units():
     with pytest.raises(Infeasible, match="4 units cannot be dealt to teachers=5: each teacher needs at least one"):
         deal_units(*unit_numbers(4), teachers=5)

@@ -32,7 +32,7 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     rows = check_count("rows", rows)
     if groups is None:
         return np.arange(rows), rows
-    given = np.asarray(groups)
+    given = _names(groups)
     if given.ndim != 1 or given.shape[0] != rows:
         raise InvalidInput(f"groups must name the person of each of the {rows} rows, not be of shape {given.shape}")
     if given.dtype.kind == "f" and np.isnan(given).any():
@@ -41,11 +41,24 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
         seen: dict[Any, int] = {}
         if any(_missing(name) for name in given.tolist()):
             raise InvalidInput("groups must name a person for every row: some are missing")
-        return np.array([seen.setdefault(name, len(seen)) for name in given.tolist()], dtype=np.int64), len(seen)
+        try:
+            return np.array([seen.setdefault(name, len(seen)) for name in given.tolist()], dtype=np.int64), len(seen)
+        except TypeError:  # a list, or what else cannot be compared
+            raise InvalidInput("groups must name each person by a text or a number") from None
     _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
     number = np.empty(first.size, dtype=np.int64)
     number[np.argsort(first)] = np.arange(first.size)
     return number[inverse], int(first.size)
+
+
+def _names(groups: Any) -> NDArray[Any]:
+    """Return names as they are given: in a plain list, none of them says of which type the others are read."""
+    if not isinstance(groups, list | tuple):
+        return np.asarray(groups)
+    names = np.empty(len(groups), dtype=object)
+    for place, name in enumerate(groups):
+        names[place] = name
+    return names
 
 
 def _missing(name: Any) -> bool:

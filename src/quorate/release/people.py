@@ -33,21 +33,8 @@ def first_records(private: Any, groups: Any) -> Any:
         raise InvalidInput("private must be a table or a list of records") from None
     if len(rows) != 1 or 0 in rows:
         raise InvalidInput("private must hold at least one record, and as many values in each column")
-    try:
-        units, _ = unit_numbers(rows.pop(), _names(groups))
-    except TypeError:  # a list, or what else cannot be compared
-        raise InvalidInput("groups must name each person by a text or a number") from None
+    units, _ = unit_numbers(rows.pop(), groups)
     first = np.unique(units, return_index=True)[1]
     if isinstance(private, Mapping):
         return {name: _safe_indexing(column, first) for name, column in private.items()}
     return _safe_indexing(private, first)
-
-
-def _names(groups: Any) -> Any:
-    """Return names as they are given: in a plain list, none of them says of which type the others are read."""
-    if not isinstance(groups, list | tuple):
-        return groups
-    names = np.empty(len(groups), dtype=object)
-    for place, name in enumerate(groups):
-        names[place] = name
-    return names
