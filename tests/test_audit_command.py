@@ -108,7 +108,7 @@ def test_a_false_claim_stands_out_and_texts_are_escaped():
 
 
 def test_a_report_needs_its_folder(tmp_path):
-    with pytest.raises(InvalidInput, match="does not exist"):
+    with pytest.raises(InvalidInput, match="there is no folder"):
         run_audit(["noisy_count"], plays=2000, report=tmp_path / "none" / "audit.html")
     with pytest.raises(InvalidInput, match="is a folder"):
         run_audit(["noisy_count"], plays=2000, report=tmp_path)
@@ -116,6 +116,6 @@ def test_a_report_needs_its_folder(tmp_path):
 
 def test_a_report_that_cannot_be_written_is_told_before_anything_is_played(tmp_path, monkeypatch):
     monkeypatch.setattr("quorate.audit.targets.make_target", lambda name: pytest.fail("played"))
-    with pytest.raises(InvalidInput, match="cannot be written to"):
+    with pytest.raises(InvalidInput, match="cannot be written: "):
         run_audit(["noisy_count"], plays=2000, report=tmp_path / ("a" * 300 + ".html"))
     assert list(tmp_path.iterdir()) == []

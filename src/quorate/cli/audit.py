@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from quorate.checks import check_count
+from quorate.cli.fit import check_new_file
 from quorate.errors import InvalidInput
 
 __all__ = ["run_audit"]
@@ -64,17 +65,7 @@ def _check_report(report: Path) -> None:
     from quorate.report import check_installed
 
     check_installed()
-    if not report.parent.is_dir():
-        raise InvalidInput(f"the folder {str(report.parent)!r} for the report does not exist; make it first")
-    try:
-        if report.is_dir():
-            raise InvalidInput(f"{str(report)!r} is a folder; name a file for the report, such as audit.html")
-        there = report.exists()
-        report.open("ab").close()
-        if not there:
-            report.unlink()
-    except OSError as error:
-        raise InvalidInput(f"the report cannot be written to {str(report)!r}: {error.strerror}") from None
+    check_new_file(report)
 
 
 def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:

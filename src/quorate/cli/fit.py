@@ -213,8 +213,11 @@ def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
     ...
     quorate.errors.InvalidInput: no such folder/answers.csv cannot be written: there is no folder no such folder
     """
-    if path.is_dir():
-        raise InvalidInput(f"{path} cannot be written: it is a folder")
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{path} cannot be written: it is a folder")
+    except OSError as error:  # a name that is too long
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
     if any(read is not None and read.resolve() == path.resolve() for read in inputs):
         raise InvalidInput(f"{path} cannot be written: it is read")
     if not path.parent.is_dir():
