@@ -24,8 +24,8 @@ from quorate.ensemble import Ensemble
 from quorate.errors import LedgerRefused, QuorateError
 from quorate.learners import LinearTeachers
 from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
-from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier, load, save
+from quorate.rows import canonical_matrix, query_digests
 
 # One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.
 PLAIN = PrivateClassifier(epsilon=1e5, delta=1e-6, teachers=1, aggregator="soft_majority", queries=1000)
@@ -160,9 +160,10 @@ def test_digests_tell_queries_apart():
     assert query_digests(pl.DataFrame({"a": [1.0], "b": ["x"]})) == [first]
     assert query_digests(pd.DataFrame({"a": [1], "b": ["x"]})) == [first]
     assert query_digests(pd.DataFrame({"c": [1], "b": ["x"]})) != [first]
-    large = query_digests(np.array([[2**60], [2**60 + 64]]))
+    large = query_digests(pd.DataFrame({"a": [2**60, 2**60 + 64]}))
     assert large[0] != large[1]
-    assert len(set(query_digests(np.array([[np.nan], [-np.nan]])))) == 1
+    alike = canonical_matrix([[np.nan, 0.0], [-np.nan, -0.0]])
+    assert len(set(query_digests(alike))) == 1
 
 
 # Frames

@@ -26,6 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import isolation
 from quorate import Infeasible, InvalidInput
+from quorate.calls import CALL, call_rows
 from quorate.ensemble import Ballots, Ensemble, deal_units, unit_numbers
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.ensemble.units import _secret_permutation
@@ -203,7 +204,7 @@ def test_classifiers_in_two_threads_are_silent_and_leave_the_filters_alone():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         before, state = list(warnings.filters), np.random.get_state()[1].tolist()  # noqa: NPY002
-        threads = [threading.Thread(target=lambda e=e: [e.votes(X) for _ in range(15)]) for e in ensembles]
+        threads = [threading.Thread(target=lambda e=e: [e.votes(X[:20]) for _ in range(15)]) for e in ensembles]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -224,16 +225,17 @@ def test_threads_are_silent_too():
     assert not seen
 
 
-def test_whose_randomness_is_known():
-    X, codes = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
-    for estimator, known in (
-        (DecisionTreeClassifier(), True),
-        (make_pipeline(StandardScaler(), RandomForestClassifier(2)), True),
-        (make_pipeline(StandardScaler(), Chatty()), False),
-        (make_pipeline(FunctionTransformer(np.sqrt), DecisionTreeClassifier()), False),
+def test_how_many_rows_a_teacher_is_asked_with():
+    for estimator, rows in (
+        (DecisionTreeClassifier(), None),
+        (RandomForestClassifier(2), None),
+        (make_pipeline(StandardScaler(), RandomForestClassifier(2)), CALL),
+        (make_pipeline(FunctionTransformer(np.sqrt), DecisionTreeClassifier()), CALL),  # value by value
+        (make_pipeline(FunctionTransformer(lambda X: X), DecisionTreeClassifier()), 1),
+        (make_pipeline(StandardScaler(), Chatty()), 1),
+        (Chatty(), 1),
     ):
-        teachers = fit_estimators(estimator, X, codes, Deal.of([[], [0, 1, 2]]), classes=2)
-        assert teachers._known is known
+        assert call_rows(estimator) == rows
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -153,6 +153,7 @@ def test_answers_tell_nothing_that_moves_with_the_count():
     assert [one.spent for one in made] == [Cost(0.0), Cost(0.0)]
     assert set(vars(classifier)) - set(clone(classifier).__dict__) == {
         *("n_features_in_", "classes_", "unit_", "declared_", "teachers_", "terms_"),
+        *("form_", "settings_", "estimator_"),
         *("_lock", "_process", "_size", "_phase", "_number", "_seats", "_probe", "_probed", "_labelled_set"),
     }
     assert "no_quorum" not in repr(classifier._phase)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.errors import BudgetSpent, InvalidInput, QuorateError
 from quorate.mechanisms import NO_QUORUM
 from quorate.memory import REFUSED, Admitted, Asked
 from quorate.privacy import Cost
+from quorate.rows import join_rows, take_rows
 
 __all__ = ["Replies", "Request", "firsts_of", "replies_of", "rows_of"]
 

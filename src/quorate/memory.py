@@ -3,13 +3,9 @@
 This is also a defence: noisy answers to one query, drawn over and over, would average the noise away.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from quorate.errors import IdReused, QuorateError
 
@@ -22,7 +18,6 @@ __all__ = [
     "Outcome",
     "Query",
     "outcome_of",
-    "query_digests",
     "reused",
 ]
 
@@ -159,37 +154,3 @@ class KeptAnswers:
         {}
         """
         return self._answers
-
-
-def query_digests(X: Any) -> list[bytes]:
-    """Return what tells one query from another: 16 bytes for each row in canonical form.
-
-    Numbers count as 64-bit floats, so that 1 and 1.0 are one query, and 0.0 and -0.0, and all nans; whole numbers that
-    such a float cannot hold count as they are. Rows of a data frame count by the names and values of their columns.
-
-    >>> query_digests(np.array([[1, 0]])) == query_digests(np.array([[1.0, -0.0]]))
-    True
-    """
-    if len(X) == 0:
-        return []
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
-        canonical = _canonical(X)
-        rows = canonical.view(np.uint8).reshape(len(X), -1)
-        kind = canonical.dtype.char.encode()
-        named: Iterable[bytes] = (kind + row.tobytes() for row in rows)
-    else:
-        columns = [str(name) for name in X.columns]
-        values = zip(*(_canonical(np.asarray(X[name])).tolist() for name in X.columns), strict=True)
-        named = (repr((columns, row)).encode() for row in values)
-    return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
-
-
-def _canonical(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as floats, equal ones alike; whole numbers beyond 2**53 and what is no number stay as they are."""
-    if values.dtype.kind not in "fiub":
-        return values
-    if values.dtype.kind in "iu" and values.size and max(abs(int(values.max())), abs(int(values.min()))) > 2**53:
-        return np.ascontiguousarray(values)
-    floats = np.ascontiguousarray(values, dtype=np.float64) + 0.0
-    floats[np.isnan(floats)] = np.nan
-    return floats

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.ensemble.ballots import Ballots
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
 from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
 from quorate.ledger import Ledger
@@ -27,9 +26,10 @@ from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import Run, ThresholdMechanism
-from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query, query_digests
+from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
 from quorate.process import process_identity
+from quorate.rows import query_digests, take_rows
 
 __all__ = ["Replies", "Request", "Session", "put_to_count", "put_to_vote"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.calls import CALL, Calls, call_rows, one_thread
 from quorate.checks import check_count, keep
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Hypothesis
@@ -33,28 +34,23 @@ class Member(Hypothesis):
     rule: Any
 
     def _predict(self, points: Points) -> Any:
-        ask: Callable[[Points], Any] = getattr(self.rule, "predict", self.rule)
-        labels = np.zeros(len(points), dtype=np.int64)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        if len(points) == 0:
+            return np.zeros(0, dtype=np.int64)
+        rows = call_rows(self.rule) if hasattr(self.rule, "get_params") else CALL
+        with one_thread(), np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            _label(ask, points, labels)
-        return labels
+            return Calls(points, rows).ballots(_Rule(self.rule), majority=0, classes=2)
 
 
-def _label(ask: Callable[[Points], Any], points: Points, labels: NDArray[np.int64]) -> None:
-    """Put the labels. Where a rule fails, halve the rows, so that those on which it fails cost no other its label."""
-    if len(points) == 0:
-        return
-    try:
-        given = np.asarray(ask(points.copy()))  # a rule may write to what it is given
-        whole = given.shape in ((len(points),), (len(points), 1))
-        labels[:] = np.asarray(given == 1, dtype=np.bool_).reshape(len(points)) if whole else 0
-    except Exception:  # of any kind: the rule is the caller's own
-        whole = False
-    if not whole and len(points) > 1:
-        half = len(points) // 2
-        _label(ask, points[:half], labels[:half])
-        _label(ask, points[half:], labels[half:])
+class _Rule:
+    """A rule as a model that says 1, or something else, of each row."""
+
+    def __init__(self, rule: Any) -> None:
+        self._ask: Callable[[Points], Any] = getattr(rule, "predict", rule)
+
+    def predict(self, X: Points) -> NDArray[np.bool_]:
+        given = np.asarray(self._ask(X))
+        return np.asarray(given.reshape(len(X)) == 1, dtype=np.bool_)
 
 
 @dataclass(frozen=True, init=False)

@@ -3,107 +3,31 @@
 Nothing that one teacher does reaches another: it gets copies of its rows and of the queries, and randomness of its own.
 """
 
-import importlib
 import os
-import random
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from numpy.typing import NDArray
 
+from quorate.calls import Calls, call_rows, one_thread
+from quorate.ensemble.quiet import global_randomness, silence
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
+from quorate.rows import copy_rows, take_rows
 
-__all__ = ["EstimatorTeachers", "Fitted", "fit_estimators", "join_rows", "take_rows"]
+__all__ = ["EstimatorTeachers", "Fitted", "fit_estimators"]
 
 Integers = NDArray[np.int64]
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
-_Tried = tuple[Any, int, bool]  # and whether its rows could not be fitted
+_Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted
 _Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness
 
-_FITS = 50  # at least this many in one task: shipping a task costs a cluster about as much as a small fit
 _BLOCK = 2**16  # queries put to one teacher at a time
-
-
-def take_rows(X: Any, rows: Any) -> Any:
-    """Return these rows of a matrix or a data frame.
-
-    >>> take_rows(np.array([[1], [2], [3]]), [2, 0])
-    array([[3],
-           [1]])
-    """
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-def join_rows(parts: Sequence[Any]) -> Any:
-    """Return matrices or data frames of the same columns as one.
-
-    >>> join_rows([np.array([[1]]), np.array([[2]])])
-    array([[1],
-           [2]])
-    """
-    if len(parts) == 1:
-        return parts[0]
-    if not parts or isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts) if parts else np.empty((0, 0))
-    frames = importlib.import_module(type(parts[0]).__module__.partition(".")[0])  # pandas or polars, which made them
-    return frames.concat(parts)
-
-
-def _copy(X: Any) -> Any:
-    """Return a copy that an estimator may change, as some do."""
-    return X.copy() if hasattr(X, "copy") else X.clone()
-
-
-class _Silence:
-    """Lets no warning out: it would speak of one teacher's rows. Threads share the filters: the last restores them."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
-        self._filters: Any = None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if self._inside == 0:
-                self._filters = warnings.catch_warnings()
-                self._filters.__enter__()
-                warnings.simplefilter("ignore")
-            self._inside += 1
-        try:
-            with np.errstate(all="ignore"):
-                yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                if self._inside == 0:
-                    self._filters.__exit__(None, None, None)
-
-
-_silence = _Silence()
-_generators = threading.RLock()  # whoever seeds the global generators has them for itself
-
-
-@contextmanager
-def _global_randomness() -> Iterator[Callable[[int], None]]:
-    """Yield what seeds the global generators, before each teacher; leave them as they were found."""
-    with _generators:
-        before = np.random.get_state(), random.getstate()  # noqa: NPY002
-
-        def seed(value: int) -> None:
-            np.random.seed(value)  # noqa: NPY002
-            random.seed(value)
-
-        try:
-            yield seed
-        finally:
-            np.random.set_state(before[0])  # noqa: NPY002
-            random.setstate(before[1])
+_FITS = 50  # at least this many in one task: shipping a task costs a cluster about as much as a small fit
 
 
 def _own(estimator: Any, seed: int) -> Any:
@@ -114,7 +38,8 @@ def _own(estimator: Any, seed: int) -> Any:
     settings = made.get_params()
     own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
     quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value}
-    return made.set_params(**own, **quiet)
+    alone = {name: 1 for name in settings if _is(name, "n_jobs")}  # threads would add up in the order they finish
+    return made.set_params(**own, **quiet, **alone)
 
 
 def _is(name: str, setting: str) -> bool:
@@ -139,7 +64,7 @@ def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: in
     if elsewhere:
         warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
     found = []
-    with np.errstate(all="ignore"), _global_randomness() as seed:
+    with np.errstate(all="ignore"), global_randomness() as seed:
         for chunk in chunks:
             seed(chunk[2])
             found.append(_fit_one(estimator, chunk, classes))
@@ -179,11 +104,11 @@ def fit_estimators(
         size = max(_FITS, -(-len(chunks) // (4 * jobs))) if jobs > 1 else len(chunks)
         for start in range(0, len(chunks), size):
             part = range(start, min(len(chunks), start + size))
-            dealt = [(_copy(take_rows(X, chunks[j])), codes[chunks[j]], int(seeds[j])) for j in part]
+            dealt = [(copy_rows(take_rows(X, chunks[j])), codes[chunks[j]], int(seeds[j])) for j in part]
             yield delayed(_fit_some)(estimator, dealt, classes, os.getpid())
 
     named = nullcontext() if backend is None else _named(backend, n_jobs)
-    with named, _silence():
+    with named, silence():
         found = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
     tried = [teacher for part in found for teacher in part]
     if sum(failed for _, _, failed in tried) > len(tried) / 2:
@@ -209,38 +134,11 @@ def _register_ray() -> None:
     register_ray()
 
 
-def _read_only(X: Any) -> Any:
-    """Return a copy of a matrix that cannot be written to; a data frame is copied for each teacher instead."""
-    if not isinstance(X, np.ndarray):
-        return X
-    own = X.copy()
-    own.flags.writeable = False
-    return own
-
-
-def _predicted(model: Any, X: Any) -> Integers | None:
-    """Return one number for each query, or None where there is none: the teacher votes all the same."""
-    try:
-        codes = np.asarray(model.predict(X)).astype(np.int64, copy=False)
-    except Exception:  # it would speak of one teacher's rows
-        return None
-    return codes if codes.shape == (len(X),) else None
-
-
-def _draws_nothing(estimator: Any) -> bool:
-    """Return whether all parts are scikit-learn's own, which draw from their `random_state` alone, or from nothing."""
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    return all(_is_plain(part) or type(part).__module__.partition(".")[0] == "sklearn" for part in parts)
-
-
-def _is_plain(part: Any) -> bool:
-    return part is None or isinstance(part, str | int | float | list | tuple | dict | np.ndarray | np.generic)
-
-
 class EstimatorTeachers:
     """Fitted scikit-learn estimators that vote. Printing them shows only public numbers.
 
-    A ballot depends on one teacher and one query: what a teacher cannot answer in a batch, it is asked row by row.
+    A ballot is a function of one teacher and one query, to the last bit: whatever else is in the batch, however large
+    it is and wherever the query stands.
 
     >>> EstimatorTeachers([(None, 0), (None, 1)], classes=2)
     EstimatorTeachers(teachers=2, classes=2)
@@ -249,7 +147,8 @@ class EstimatorTeachers:
     def __init__(self, fitted: Sequence[Fitted], *, classes: int) -> None:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
         one = next((model for model, _ in self.fitted if model is not None), None)  # all are clones of one estimator
-        self._known = one is None or _draws_nothing(one)
+        self._rows = None if one is None else call_rows(one)
+        self._secret = int.from_bytes(os.urandom(4), "big")
 
     def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class: one row a query, one column a class.
@@ -275,14 +174,16 @@ class EstimatorTeachers:
         return result
 
     def _each(self, X: Any) -> Iterator[Integers | int]:
-        """Yield the ballots of one teacher after the other; each finds the global generators seeded by its place."""
-        secret = int.from_bytes(os.urandom(4), "big")
-        X = _read_only(X)
-        with _silence(), _global_randomness() as seed:
+        """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""
+        calls = Calls(X, self._rows) if any(model is not None for model, _ in self.fitted) else None
+        with silence(), one_thread(), global_randomness() as seed:
             for place, (model, majority) in enumerate(self.fitted):
-                if not self._known:
-                    seed((secret + place) % 2**32)
-                yield self._ballots(model, majority, X)
+                if model is None or calls is None:
+                    yield majority
+                    continue
+                value = (self._secret + place) % 2**32
+                asked = _Seeded(model, seed, value) if self._rows == 1 else model
+                yield calls.ballots(asked, majority, self.classes)
 
     def _count(self, X: Any, counts: Integers) -> None:
         flat, offsets = counts.reshape(-1), np.arange(len(X)) * self.classes
@@ -295,25 +196,16 @@ class EstimatorTeachers:
         if self.classes == 2:
             counts[:, 1], counts[:, 0] = ones, self.teachers - ones
 
-    def _ballots(self, model: Any, majority: int, X: Any) -> Integers | int:
-        if model is None:
-            return majority
-        codes = _predicted(model, X) if isinstance(X, np.ndarray) else None
-        if codes is None:
-            codes = _predicted(model, _copy(X))  # one that changes what it is given, or a data frame
-        if codes is None:
-            return self._one_by_one(model, majority, X)
-        if codes.min() >= 0 and codes.max() < self.classes:
-            return codes
-        return np.where((codes >= 0) & (codes < self.classes), codes, majority)
-
-    def _one_by_one(self, model: Any, majority: int, X: Any) -> Integers:
-        """Halve a batch that cannot be answered, so that one query never decides the ballot of another."""
-        if len(X) == 1:
-            return np.array([majority], dtype=np.int64)
-        middle = len(X) // 2
-        parts = (take_rows(X, slice(None, middle)), take_rows(X, slice(middle, None)))
-        return np.concatenate([np.broadcast_to(self._ballots(model, majority, part), len(part)) for part in parts])
-
     def __repr__(self) -> str:
         return f"EstimatorTeachers(teachers={self.teachers}, classes={self.classes})"
+
+
+class _Seeded:
+    """An estimator that may draw from the global generators: it finds them alike before each query."""
+
+    def __init__(self, model: Any, seed: Any, value: int) -> None:
+        self._model, self._seed, self._value = model, seed, value
+
+    def predict(self, X: Any) -> Any:
+        self._seed(self._value)
+        return self._model.predict(X)

@@ -13,14 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units, unit_numbers
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import Infeasible, InvalidInput
 from quorate.everlasting.boosting import boosted, secret_sample
 from quorate.everlasting.phase import Phase
@@ -32,9 +31,10 @@ from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, vo
 from quorate.learners import Deal
 from quorate.mechanisms import NO_QUORUM
 from quorate.memory import REFUSED
-from quorate.predictors.inputs import check_records, class_codes, declared_classes, without_values
+from quorate.predictors.inputs import check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
 from quorate.process import check_process, process_identity
+from quorate.rows import take_rows
 
 __all__ = ["EverlastingClassifier"]
 
@@ -139,12 +139,14 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         check_settings(self)
         for name in ("terms_", "session_", "account_", "_phase", "_seats"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
+        self.settings_ = self.get_params(deep=False)  # what is set later changes nothing of this fit; proof: step 1
+        self.estimator_ = clone(self._estimator(), safe=False)
         X = self._records(X, reset=True)
         self._probe = None if probe is None else self._records(probe, reset=False)
         self._probed: tuple[Integers, Integers] | None = None  # what was answered in phase 1, and in this one
         self._labelled_set: tuple[Any, Integers] | None = None  # of LabelBoost
         self.classes_, labels = declared_classes(self.classes, y)
-        if isinstance(self._estimator(), Concept) and len(self.classes_) > 2:
+        if isinstance(self.estimator_, Concept) and len(self.classes_) > 2:
             raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
@@ -178,7 +180,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         self._open(terms, 1, X, codes, deal, size=size)
 
     def _fit_boosted(self, X: Any, codes: Integers, count: int) -> None:
-        if not isinstance(self._estimator(), Concept):
+        if not isinstance(self.estimator_, Concept):
             raise InvalidInput("relabel='labelboost' chooses a hypothesis: estimator must be of quorate.concepts")
         if self.unit_ != "row" or self.growth != 1 or self.seats != "auto":
             raise InvalidInput("relabel='labelboost' takes rows as units, growth=1 and seats='auto'")
@@ -195,7 +197,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         )
         assert terms.boost is not None
         sample = max(1, round(terms.boost.labelled * teachers * self.chunk))
-        self._estimator()._check_size(teachers * self.chunk + sample)  # at the end of a phase it would be too late
+        self.estimator_._check_size(teachers * self.chunk + sample)  # at the end of a phase it would be too late
         rows = secret_sample(count, teachers * self.chunk)  # proof: step 9
         self._boost(terms, 1, X[rows], codes[rows], size=size)
 
@@ -208,15 +210,9 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         return LogisticRegression() if self.estimator is None else self.estimator
 
     def _records(self, X: Any, *, reset: bool) -> Any:
-        estimator = self._estimator()
-        if not isinstance(estimator, Concept):
-            return check_records(self, X, estimator=estimator, reset=reset)
-        try:
-            points = validate_data(self, X, reset=reset, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise (type(error)(without_values(str(error))) if reset else error) from None
-        if points.shape[1] != estimator.features:
-            raise InvalidInput(f"the concept reads {estimator.features} features and X has {points.shape[1]}")
+        points = check_records(self, X, estimator=self.estimator_, reset=reset)
+        if isinstance(self.estimator_, Concept) and points.shape[1] != self.estimator_.features:
+            raise InvalidInput(f"the concept reads {self.estimator_.features} features and X has {points.shape[1]}")
         return points
 
     def _open(
@@ -224,14 +220,14 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
     ) -> None:
         """Teach the teachers of a phase and draw its secret noises: one threshold, one limit."""
         ensemble = teach(
-            self._estimator(),
+            self.estimator_,
             X,
             codes,
             deal,
             classes=len(self.classes_),
             first=phase == 1,
-            n_jobs=self.n_jobs,
-            backend=self.backend,
+            n_jobs=self.settings_["n_jobs"],
+            backend=self.settings_["backend"],
         )
         run = terms.quorum(phase).open(terms.budget(phase))  # proof: steps 5 and 6
         self.terms_, self.teachers_ = terms, ensemble.teachers
@@ -247,7 +243,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers, *, size: int) -> None:
         """Open a phase of LabelBoost; its labelled set is kept, for a sample of it labels the next one."""
-        deal = deal_seats(codes, teachers=len(codes) // self.chunk)
+        deal = deal_seats(codes, teachers=len(codes) // self.settings_["chunk"])
         self._open(terms, phase, X, codes, deal, size=size, labelled=(X, codes))
 
     def _advance(self) -> None:
@@ -258,7 +254,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         if self.terms_.boost is not None:
             assert self._labelled_set is not None
             rows = len(self._labelled_set[1])
-            new = boosted(self._estimator(), self._labelled_set, points, boost=self.terms_.boost, seats=rows)
+            new = boosted(self.estimator_, self._labelled_set, points, boost=self.terms_.boost, seats=rows)
             self._boost(self.terms_, self._number + 1, *new, size=self._size)
             return
         deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
@@ -266,8 +262,9 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     def _next_size(self) -> int:
         """Return how many seats the next phase has."""
-        grown = math.ceil(self.growth * self._size)
-        return grown if self.most_seats is None else max(self._size, min(grown, self.most_seats))
+        grown: int = math.ceil(self.settings_["growth"] * self._size)
+        most: int | None = self.settings_["most_seats"]
+        return grown if most is None else max(self._size, min(grown, most))
 
     def _arrive(self, X: Any, *, seated: bool, asked: bool = True) -> Integers:
         """Answer arrivals in order, through as many phases as they fill; each takes a seat if it is to teach."""
@@ -286,8 +283,8 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     def _come(self, X: Any, *, feeds: bool) -> Integers:
         """Let queries arrive, or points that the owner gives."""
-        teach = feeds or self.refresh == "queries"
-        return self._arrive(X, seated=teach, asked=not feeds or self.relabel == "votes")  # proof: steps 7 and 11
+        teach = feeds or self.terms_.pool is None
+        return self._arrive(X, seated=teach, asked=not feeds or self.terms_.boost is None)  # proof: steps 7 and 11
 
     def _answered(self, X: Any, *, feeds: bool) -> Integers:
         with self._lock:
@@ -332,7 +329,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         5000
         """
         points = self.checked(X)
-        if self.refresh != "pool":
+        if self.terms_.pool is None:
             raise InvalidInput(
                 "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"
             )

@@ -99,11 +99,11 @@ def save(
     check_folder(folder)
     if "session_" in classifier.__dict__:
         raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
-    if getattr(classifier, "column_kinds_", None) is not None:
+    if classifier.form_ is not None:
         raise InvalidInput("an everlasting model keeps points as numbers: encode the data frame before fitting")
     budget = _account(classifier.terms_, account)
     classifier.account_ = account
-    contents = {"estimator.skops": to_skops(classifier._estimator())}
+    contents = {"estimator.skops": to_skops(classifier.estimator_)}
     if classifier._probe is not None:
         contents["probe.npz"] = arrays_of(points=np.asarray(classifier._probe, dtype=np.float64))
     for name in extra or {}:
@@ -210,7 +210,7 @@ def _account(terms: Terms, account: Guarantee | None) -> Budget:
 def _manifest(classifier: EverlastingClassifier) -> dict[str, Any]:
     return {
         "kind": KIND,
-        "settings": {name: getattr(classifier, name) for name in _SETTINGS},
+        "settings": {name: classifier.settings_[name] for name in _SETTINGS},
         "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
         "classes_public": not classifier.declared_,
         "unit": classifier.unit_,
@@ -244,7 +244,8 @@ def _terms_from(described: dict[str, Any]) -> Terms:
 
 
 def _restore(classifier: EverlastingClassifier, manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
-    classifier.classes_ = array_from(manifest["classes"])
+    classifier.classes_, classifier.form_ = array_from(manifest["classes"]), None
+    classifier.settings_, classifier.estimator_ = classifier.get_params(deep=False), classifier._estimator()
     classifier.declared_, classifier.unit_ = not manifest["classes_public"], manifest["unit"]
     classifier.n_features_in_, classifier.teachers_ = int(manifest["features"]), int(manifest["teachers"])
     if manifest["feature_names"]:

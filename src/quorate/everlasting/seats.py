@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import deal_units
-from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.learners import Deal
 from quorate.mechanisms import NO_QUORUM
+from quorate.rows import join_rows, take_rows
 
 __all__ = ["Seats", "deal_seats"]
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.everlasting.classifier import EverlastingClassifier
 from quorate.everlasting.folder import LOCK, hold, sync
@@ -36,6 +35,7 @@ from quorate.memory import REFUSED, Admitted, Asked, Outcome
 from quorate.predictors.model_files import checked_file, digest_of, write_new
 from quorate.privacy import Cost
 from quorate.process import check_process, process_identity
+from quorate.rows import join_rows, take_rows
 
 __all__ = ["EverlastingSession", "Feed"]
 
@@ -156,7 +156,7 @@ class EverlastingSession:
         >>> EverlastingSession.takes_feed.fget.__name__
         'takes_feed'
         """
-        return self.classifier.refresh == "pool"
+        return self.classifier.terms_.pool is not None
 
     def _sealed(self, request: Request) -> bytes:
         """Return a digest of a request as the ledger may keep it: without the ledger's key it tells nothing."""

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
+from quorate.calls import call_rows
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import join_rows, take_rows
 from quorate.everlasting.cuts import fit_cuts
 from quorate.everlasting.directions import MeanDirection, fit_directions
 from quorate.learners import Deal, batched_equivalent
 from quorate.predictors.concept_teachers import fit_concept_teachers
+from quorate.rows import join_rows, take_rows
 
 __all__ = ["SteadyClassifier", "teach"]
 
@@ -48,6 +49,10 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
         except Exception:
             self.fitted_ = None
         return self
+
+    def call_rows(self) -> int | None:
+        """Return how many rows the estimator is asked with: this adds nothing to it."""
+        return call_rows(self.estimator)
 
     def predict(self, X: Any) -> Any:
         """Return the estimator's labels, or the class of most rows.
@@ -94,9 +99,7 @@ def teach(
 def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:
     """Give each teacher without rows a made-up one, of the class of its number: it votes for that class, whatever.
 
-    So many empty seats mean no opinion, rather than a wrong one. And all teachers keep their places: a product of
-    matrices with one row fewer may add up the other rows in another order, and a tie in rounding would fall otherwise
-    for teachers who have nothing to do with it (PROOF.md, step 3).
+    So many empty seats mean no opinion, rather than a wrong one (PROOF.md, step 3).
     """
     absent = np.flatnonzero(deal.sizes == 0)
     if absent.size == 0:

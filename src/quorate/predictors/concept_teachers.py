@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from quorate.concepts import Concept
+from quorate.concepts import Concept, Finite
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import fit_estimators
 from quorate.learners import Deal
@@ -48,6 +48,11 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):
         except Exception:  # a class of one's own may fail on some rows: no error speaks of them, nor counts them
             self.hypothesis_ = _Constant(int(np.mean(y) > 0.5))
         return self
+
+    def call_rows(self) -> int | None:
+        """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself."""
+        ours = type(self.concept).__module__.startswith("quorate.concepts.") and not isinstance(self.concept, Finite)
+        return None if ours else 1
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the hypothesis's label of each row.

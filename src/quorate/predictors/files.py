@@ -44,6 +44,7 @@ from quorate.predictors.model_files import (
 )
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.process import check_process
+from quorate.rows import FrameForm
 from quorate.session import Session
 
 __all__ = ["load", "save"]
@@ -157,7 +158,7 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
         "classes_public": not classifier.declared_,
         "unit": classifier.unit_,
         "features": classifier.n_features_in_,
-        "column_kinds": getattr(classifier, "column_kinds_", None),
+        "form": None if classifier.form_ is None else classifier.form_.described(),
         "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
         "mechanism": {"name": type(mechanism).__name__}
         | {f.name: getattr(mechanism, f.name) for f in fields(mechanism)},
@@ -173,9 +174,19 @@ def _restore(classifier: PrivateClassifier, manifest: dict[str, Any]) -> None:
     classifier.unit_, classifier.n_features_in_ = manifest["unit"], int(manifest["features"])
     if manifest["feature_names"]:
         classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
-    if manifest["column_kinds"] is not None:
-        classifier.column_kinds_ = manifest["column_kinds"]
+    classifier.form_ = _form(manifest)
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
+
+
+def _form(manifest: dict[str, Any]) -> FrameForm | None:
+    """Return the form of a model's rows; the first release kept only which columns of a frame held numbers."""
+    if manifest.get("form") is not None:
+        return FrameForm.from_described(manifest["form"])
+    if manifest.get("column_kinds") is None:
+        return None
+    types = ["float64" if kind == "number" else "object" for kind in manifest["column_kinds"]]
+    columns = [{"name": name, "type": kind} for name, kind in zip(manifest["feature_names"], types, strict=True)]
+    return FrameForm.from_described({"library": "pandas", "columns": columns})
 
 
 def _mechanism(described: dict[str, Any]) -> Any:

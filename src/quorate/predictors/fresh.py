@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from quorate.errors import BudgetSpent, QuorateError
 from quorate.exchange import Replies
 from quorate.mechanisms import NO_QUORUM
-from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Query, query_digests
+from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Query
 from quorate.privacy import Budget, Cost
 from quorate.process import check_process, process_identity
+from quorate.rows import query_digests
 
 __all__ = ["FreshAnswers"]
 

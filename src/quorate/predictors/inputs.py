@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from quorate.concepts import Concept
 from quorate.errors import InvalidInput
 from quorate.learners import batched_equivalent
+from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
 
-__all__ = ["allows_missing", "check_records", "class_codes", "declared_classes", "without_values"]
+__all__ = ["allows_missing", "check_records", "class_codes", "declared_classes", "takes_frames", "without_values"]
 
 
 _REMEDY = (
@@ -30,63 +33,71 @@ def allows_missing(estimator: Any) -> bool:
     >>> allows_missing(HistGradientBoostingClassifier())
     True
     """
+    if isinstance(estimator, Concept) or batched_equivalent(estimator) is not None:
+        return False
+    if isinstance(estimator, Pipeline):  # its first step is the one that sees them
+        return allows_missing(estimator.steps[0][1])
     return bool(get_tags(estimator).input_tags.allow_nan)
 
 
-def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool) -> Any:
-    """Return records or queries as the teachers take them, and check (or, with `reset`, learn) names and columns.
+def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None) -> Any:
+    """Return records or queries in canonical form, and check (or, with `reset`, learn) names, columns and types.
 
-    A data frame stays one for an estimator that is fitted through joblib, which may choose columns by name; anything
-    else becomes a matrix of numbers.
+    The form is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
+    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers
+    (`quorate.rows`).
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> check_records(LogisticRegression(), [[1, 2]], estimator=LogisticRegression(), reset=True)
     array([[1., 2.]])
     """
-    batched, missing = batched_equivalent(estimator) is not None, allows_missing(estimator)
-    frame = hasattr(X, "columns") and hasattr(X, "__getitem__")
-    if frame and not batched:
-        validate_data(classifier, X, reset=reset, skip_check_array=True)
-        if len(X) < 1:
-            raise InvalidInput("X has no rows; at least 1 is needed")
-        _check_kinds(classifier, X, reset=reset)
-        return X
-    if frame:
-        text = [str(name) for name in X.columns if not _holds_numbers(X[name]) and str(X[name].dtype) != "object"]
+    X = as_frame(X)
+    frame = is_frame(X)
+    if reset:
+        keeps = takes_frames(estimator) if frames is None else frames
+        classifier.form_ = FrameForm.of(X) if frame and keeps else None
+    if classifier.form_ is None:
+        return _check_matrix(classifier, X, missing=allows_missing(estimator), reset=reset)
+    if not frame:
+        names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
+        raise InvalidInput(
+            f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
+            + (", ..." if len(classifier.form_.columns) > 5 else "")
+        )
+    validate_data(classifier, X, reset=reset, skip_check_array=True)
+    if len(X) < 1:
+        raise InvalidInput("X has no rows; at least 1 is needed")
+    return classifier.form_.rows(X)
+
+
+def takes_frames(estimator: Any) -> bool:
+    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> takes_frames(LogisticRegression())
+    False
+    """
+    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
+
+
+def _check_matrix(classifier: Any, X: Any, *, missing: bool, reset: bool) -> NDArray[np.float64]:
+    if is_frame(X):
+        text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
             raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {_REMEDY}")
     try:
-        return validate_data(
+        checked = validate_data(
             classifier,
-            X,
+            X.toarray() if hasattr(X, "toarray") else X,
             reset=reset,
-            dtype=np.float64 if batched else "numeric",
-            ensure_all_finite="allow-nan" if missing and not batched else True,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if missing else True,
         )
     except (TypeError, ValueError) as error:
         if not reset:
             raise
         raise type(error)(without_values(str(error))) from None
-
-
-def _holds_numbers(column: Any) -> bool:
-    """Return whether a column of a pandas or polars frame is of a type of numbers."""
-    if hasattr(column.dtype, "is_numeric"):
-        return bool(column.dtype.is_numeric()) or str(column.dtype) == "Boolean"
-    return getattr(column.dtype, "kind", "O") in "fiub"
-
-
-def _check_kinds(classifier: Any, X: Any, *, reset: bool) -> None:
-    """Learn which columns of a data frame hold numbers, or refuse queries in which one of those does not."""
-    kinds = ["number" if _holds_numbers(X[name]) else "other" for name in X.columns]
-    if reset:
-        classifier.column_kinds_ = kinds
-        return
-    for name, kind, before in zip(X.columns, kinds, getattr(classifier, "column_kinds_", kinds), strict=True):
-        if before == "number" and kind != "number":
-            raise InvalidInput(
-                f"column {name!r} held numbers when the teachers were fitted, and now holds something else"
-            )
+    return canonical_matrix(checked)
 
 
 def without_values(text: str) -> str:

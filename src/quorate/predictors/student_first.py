@@ -21,15 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, RunEnded
 from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.mechanisms.dissent import RATE, calibrate_with_quorum, proposed_first
-from quorate.memory import query_digests
 from quorate.predictors.inputs import check_records, class_codes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
+from quorate.rows import query_digests, take_rows
 from quorate.session import Session, put_to_vote
 
 __all__ = ["StudentFirstClassifier", "StudentFirstPredictions"]

@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.planner import Plan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
 from quorate.rounding import float_down, text_up
+from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
@@ -121,9 +121,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         quorate.errors.Infeasible: ...
         """
         self._check_settings()
-        for name in ("session_", "column_kinds_"):
-            self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
-        X = check_records(self, X, estimator=self._estimator(), reset=True)
+        self.__dict__.pop("session_", None)  # of an earlier fit: no answer mixes two models
+        self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
+        X = check_records(self, X, estimator=self.estimator_, reset=True)
         self.classes_, labels = declared_classes(self.classes, y)
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
@@ -136,7 +136,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             X,
             codes,
             deal,
-            estimator=self._estimator(),
+            estimator=self.estimator_,
             classes=len(self.classes_),
             n_jobs=self.n_jobs,
             backend=self.backend,
@@ -148,7 +148,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             made = self._plan_with(self.estimate_, held_out, made.teachers)
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
-        self.estimator_ = clone(self._estimator())
         self._open(ensemble, made)
         return self
 
@@ -324,6 +323,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = allows_missing(self._estimator())
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
         tags.non_deterministic = True
         return tags
 

@@ -22,7 +22,6 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.exchange import Replies
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.memory import query_digests
 from quorate.predictors.agnostic import AgnosticClassifier
 from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
 from quorate.predictors.semi_private import choose_from_cover, cover_points
@@ -30,6 +29,7 @@ from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration
 from quorate.privacy import Budget, Cost
 from quorate.rounding import float_down
+from quorate.rows import query_digests
 from quorate.session import Session
 
 __all__ = ["UniversalClassifier"]

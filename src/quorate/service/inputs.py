@@ -243,9 +243,9 @@ def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
     if schema is not None:
         return SchemaInputs(schema)
     names = [str(name) for name in getattr(classifier, "feature_names_in_", [])]
-    kinds = getattr(classifier, "column_kinds_", None)
-    if kinds is not None:
-        return FrameInputs(names, kinds, classifier.checked)
+    form = getattr(classifier, "form_", None)
+    if form is not None:
+        return FrameInputs(names, form.kinds, classifier.checked)
     return NamedInputs(names) if names else MatrixInput(int(classifier.n_features_in_))
 
 

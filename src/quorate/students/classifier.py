@@ -22,15 +22,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.inputs import allows_missing, check_records, declared_classes, without_values
+from quorate.predictors.inputs import allows_missing, check_records, declared_classes
 from quorate.rounding import text_up
+from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
 from quorate.students.points import k_centre_points, margins, random_points
@@ -143,7 +142,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
     def _transfer(self, X: Any, y: Any, groups: Any, public: Any, places: Points | None = None) -> "StudentClassifier":
         """Label the public points and train the student; `places` are the row numbers that they are known by."""
         self.classes_, labels = declared_classes(self.classes, y)
-        queries = check_records(self, public, estimator=self._estimator(), reset=False)
+        queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True)
         tried = try_student(self._student(), public, self.classes_, told=places is None)
         if self.points == "margin":
             margins(tried, take_rows(public, np.arange(1)))
@@ -186,18 +185,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         """Return rows as the student takes them: a data frame stays one, anything else becomes a matrix of numbers."""
-        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if len(X) < 1:
-                raise InvalidInput("there are no rows; at least 1 is needed")
-            return X
-        finite: Any = "allow-nan" if allows_missing(self._student()) else True
-        try:
-            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=finite)
-        except (TypeError, ValueError) as error:
-            if not reset:
-                raise
-            raise type(error)(without_values(str(error))) from None
+        return check_records(self, X, estimator=self._student(), reset=reset, frames=True)
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
@@ -294,5 +282,6 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = allows_missing(self._student())
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
         tags.non_deterministic = True
         return tags

@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count, check_rate
 from quorate.ensemble import deal_units, unit_numbers
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.inputs import declared_classes
+from quorate.rows import take_rows
 from quorate.students.cover import check_numbers
 from quorate.students.halves import labels_of
 from quorate.students.points import random_points

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
-from quorate.ensemble.estimators import take_rows
 from quorate.errors import InvalidInput
+from quorate.rows import take_rows
 
 __all__ = ["train", "try_student"]
 

@@ -1,0 +1,179 @@
+"""Putting queries to a model so that what it says of one is a function of the model and of that query.
+
+A library of linear algebra sums by the shape of what it is given, and by the place of a row in it. So the shape of a
+call is fixed, and so is the place of a query: a digest of the query says where it stands. Whoever else is in the call
+stands in other places, and changes nothing for a model that answers row by row. Three kinds are told apart by their
+types, which are public:
+
+    trees and forests of scikit-learn       compare and add value by value: any number of rows at once
+    all else that is scikit-learn's own,    calls of 256 rows; places that are left are filled with a query of the call
+    XGBoost, LightGBM, CatBoost
+    everybody else's estimators             calls of one row: nobody else is there. One that answers row by row may say
+                                            so, by a method `call_rows` that returns 256
+
+A query that a call fails on is taken out of it and asked beside copies of itself. `ensemble/PROOF.md` has the argument.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from quorate.rows import copy_rows, query_digests, take_rows
+
+__all__ = ["CALL", "Calls", "call_rows", "one_thread"]
+
+Integers = NDArray[np.int64]
+
+CALL = 256  # rows of a call whose shape is fixed
+_KNOWN = ("sklearn", "quorate", "xgboost", "lightgbm", "catboost")  # packages whose models answer row by row
+_VALUES = (str, int, float, list, tuple, dict, slice, type, np.ndarray, np.generic, np.ufunc)
+_ROW_BY_ROW = (
+    "DecisionTreeClassifier",
+    "ExtraTreeClassifier",
+    "RandomForestClassifier",
+    "ExtraTreesClassifier",
+    "HistGradientBoostingClassifier",
+)
+
+
+def call_rows(estimator: Any) -> int | None:
+    """Return how many rows each call of this estimator has, or None where any number will do.
+
+    >>> from sklearn.linear_model import Perceptron
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> call_rows(DecisionTreeClassifier()), call_rows(Perceptron())
+    (None, 256)
+    """
+    if hasattr(estimator, "call_rows"):
+        rows: int | None = estimator.call_rows()
+        return rows
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    if not all(_is_plain(part) or _home(part) in _KNOWN for part in parts):
+        return 1
+    return None if _home(estimator) == "sklearn" and type(estimator).__name__ in _ROW_BY_ROW else CALL
+
+
+def _home(part: Any) -> str:
+    """Return the package of a part; those of scikit-learn draw from their `random_state` alone, or from nothing."""
+    return type(part).__module__.partition(".")[0]
+
+
+def _is_plain(part: Any) -> bool:
+    """Return whether this is a value, or a function that works value by value."""
+    return part is None or isinstance(part, _VALUES)
+
+
+class Calls:
+    """Queries as they are put to each of many models: the rows of each call, and which query stands where.
+
+    >>> from sklearn.dummy import DummyClassifier
+    >>> model = DummyClassifier(strategy="constant", constant=1).fit([[0.0], [1.0]], [0, 1])
+    >>> Calls(np.zeros((3, 1)), call_rows(model)).ballots(model, majority=0, classes=2)
+    array([1, 1, 1])
+    """
+
+    def __init__(self, X: Any, rows: int | None) -> None:
+        self._X, self._rows = X, rows
+        self._alone: set[int] = set()  # queries that have failed: each has a call to itself from then on
+        if rows is None:
+            self._places = np.arange(len(X))
+            groups = [self._places]
+        else:
+            self._places = np.array(
+                [int.from_bytes(digest[:8], "big") % rows for digest in query_digests(X)], dtype=np.int64
+            )
+            groups = _groups(self._places, rows)
+        self._calls = [(queries, self._call(queries)) for queries in groups if len(queries)]
+
+    def ballots(self, model: Any, majority: int, classes: int) -> Integers:
+        """Return what one model says of each query; where it fails, or names no class, the majority's class."""
+        result = np.full(len(self._X), majority, dtype=np.int64)
+        for number, (queries, call) in enumerate(self._calls):
+            answered, codes = queries, _predicted(model, call)
+            if codes is None:
+                answered, codes = self._without_failing(number, model)
+            if codes is not None:
+                result[answered] = codes if self._rows is None else codes[self._places[answered]]
+        for query in self._alone:
+            code = self._asked_alone(model, query)
+            result[query] = majority if code is None else code
+        result[(result < 0) | (result >= classes)] = majority
+        return result
+
+    def _without_failing(self, number: int, model: Any) -> tuple[Integers, Integers | None]:
+        """Take queries that fail by themselves out of a call, and return what the model says of the others."""
+        queries, _ = self._calls[number]
+        failing = self._failing(model, queries)
+        left = np.setdiff1d(queries, failing)
+        codes = _predicted(model, self._call(left)) if left.size else None
+        if codes is None:  # each is answered by itself, and they are not together: all go
+            left = left[:0]
+        self._alone |= set(queries.tolist()) - set(left.tolist())
+        self._calls[number] = left, self._call(left)
+        return left, codes
+
+    def _failing(self, model: Any, queries: Integers) -> list[int]:
+        """Return the queries that fail by themselves. Where any number of rows will do, halves are tried first."""
+        if self._rows is None and len(queries) > 1:
+            if _predicted(model, self._call(queries)) is not None:
+                return []
+            return [query for half in np.array_split(queries, 2) for query in self._failing(model, half)]
+        return [query for query in queries.tolist() if self._asked_alone(model, query) is None]
+
+    def _asked_alone(self, model: Any, query: int) -> int | None:
+        """Return what the model says of a query in a call of the same shape that holds nothing else."""
+        codes = _predicted(model, self._call(np.array([query])))
+        return None if codes is None else int(codes[0 if self._rows is None else self._places[query]])
+
+    def _call(self, queries: Integers) -> Any:
+        """Return the rows of a call: each query in its place, and the first of them in all that are left."""
+        placed = queries
+        if self._rows is not None and len(queries):
+            placed = np.full(self._rows, queries[0])
+            placed[self._places[queries]] = queries
+        rows = take_rows(self._X, placed)
+        if isinstance(rows, np.ndarray):
+            rows.flags.writeable = False  # a model that changes what it is given gets a copy
+        return rows
+
+
+def _groups(places: Integers, rows: int) -> list[Integers]:
+    """Return which queries are asked together: no two that have the same place."""
+    groups: list[list[int]] = []
+    taken = np.zeros(rows, dtype=np.int64)
+    for query, place in enumerate(places.tolist()):
+        if taken[place] == len(groups):
+            groups.append([])
+        groups[taken[place]].append(query)
+        taken[place] += 1
+    return [np.array(group, dtype=np.int64) for group in groups]
+
+
+def _predicted(model: Any, X: Any) -> Integers | None:
+    """Return one number for each row of a call, or None where there is none."""
+    if len(X) == 0:
+        return np.empty(0, dtype=np.int64)
+    codes = _tried(model, X) if isinstance(X, np.ndarray) else None
+    return _tried(model, copy_rows(X)) if codes is None else codes
+
+
+def _tried(model: Any, X: Any) -> Integers | None:
+    try:
+        codes = np.asarray(model.predict(X)).astype(np.int64, copy=False)
+    except Exception:  # it would speak of one teacher's rows
+        return None
+    return codes if codes.shape == (len(X),) else None
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """Return the libraries of linear algebra in this process; finding them takes a millisecond."""
+    return ThreadpoolController()
+
+
+def one_thread() -> Any:
+    """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere."""
+    return _libraries().limit(limits=1, user_api="blas")

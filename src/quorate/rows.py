@@ -1,0 +1,279 @@
+"""One way in: rows of every container become one canonical form, by rules that `fit` takes from public things.
+
+    float64 and float32, integers, bools, sparse, lists   -> a matrix of 64-bit floats, in C order, without -0.0
+    pandas, polars, Arrow, for learners that need numbers -> the same
+    pandas, polars, Arrow, for learners that take frames  -> a frame: columns in order, types as at fit, index 0, 1, ..
+
+A value is converted by its column's type at fit and by nothing else: not by another row, a row of another caller, or
+the container that it came in. Whatever is joined, dealt, cached or counted is in canonical form, so that it is the same
+value whoever stands beside it. What has no canonical form is refused before anything is spent for it.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+
+__all__ = [
+    "FrameForm",
+    "as_frame",
+    "canonical_matrix",
+    "copy_rows",
+    "is_frame",
+    "is_number",
+    "join_rows",
+    "query_digests",
+    "take_rows",
+]
+
+_FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
+
+
+@dataclass(frozen=True)
+class FrameForm:
+    """A data frame of pandas or polars whose columns keep the types that they had at fit; its rows are 0, 1, 2, ...
+
+    A whole number stays one, and a query of 3.5 in such a column is refused. Categories are those declared at fit.
+
+    >>> import pandas
+    >>> form = FrameForm.of(pandas.DataFrame({"age": [30, 40]}, index=["a", "b"]))
+    >>> form.rows(pandas.DataFrame({"age": [50.0]}, index=[7]))
+       age
+    0   50
+    """
+
+    library: str
+    columns: tuple[Any, ...]
+    types: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, X: Any) -> "FrameForm":
+        """Return the form of a frame; polars' categories are texts, for their codes would tell the order of rows."""
+        library = _library(X)
+        types = [X[name].dtype for name in X.columns]
+        if library == "polars":
+            polars = importlib.import_module("polars")
+            types = [polars.String if kind == polars.Categorical else kind for kind in types]
+        return cls(library, tuple(X.columns), tuple(types))
+
+    @property
+    def kinds(self) -> list[str]:
+        """Whether each column holds numbers: "number", or "other"."""
+        return ["number" if is_number(kind) else "other" for kind in self.types]
+
+    def rows(self, X: Any) -> Any:
+        """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns."""
+        made = {}
+        for name, kind in zip(self.columns, self.types, strict=True):
+            column = X[name]
+            if is_number(kind) and not is_number(column.dtype):
+                raise InvalidInput(
+                    f"column {name!r} held numbers when the teachers were fitted, and now holds something else"
+                )
+            try:
+                made[name] = _pandas_column(column, kind) if self.library == "pandas" else _polars_column(column, kind)
+            except Exception:  # of pandas or polars, which would repeat a value
+                raise InvalidInput(
+                    f"column {name!r} was of the type {kind} when the teachers were fitted, and has values that are not"
+                ) from None
+        frames = importlib.import_module(self.library)
+        return frames.DataFrame(made) if made else frames.DataFrame()
+
+    def described(self) -> dict[str, Any]:
+        """Return the form as a manifest keeps it."""
+        columns = [_described(name, kind) for name, kind in zip(self.columns, self.types, strict=True)]
+        return {"kind": "frame", "library": self.library, "columns": columns}
+
+    @classmethod
+    def from_described(cls, described: Mapping[str, Any]) -> "FrameForm":
+        """Return the form that a manifest describes."""
+        frames = _imported(described["library"])
+        types = [_type_of(frames, column) for column in described["columns"]]
+        return cls(described["library"], tuple(column["name"] for column in described["columns"]), tuple(types))
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether these are named columns: of pandas, polars or Arrow.
+
+    >>> is_frame(np.zeros((1, 1)))
+    False
+    """
+    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def as_frame(X: Any) -> Any:
+    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is."""
+    if type(X).__module__.partition(".")[0] != "pyarrow" or not hasattr(X, "column_names"):
+        return X
+    for library in _FRAMES:
+        if importlib.util.find_spec(library) is not None:
+            return X.to_pandas() if library == "pandas" else importlib.import_module("polars").from_arrow(X)
+    raise InvalidInput("an Arrow table becomes a data frame first: install pandas or polars")
+
+
+def canonical_matrix(X: Any) -> NDArray[np.float64]:
+    """Return numbers as 64-bit floats in C order, with one zero and one nan. The rows of a sparse matrix are filled.
+
+    >>> canonical_matrix(np.array([[-0.0, 2]], dtype=np.float32))
+    array([[0., 2.]])
+    """
+    dense = X.toarray() if hasattr(X, "toarray") else X
+    made = np.array(dense, dtype=np.float64, order="C") + 0.0
+    made[np.isnan(made)] = np.nan
+    return made
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """Return these rows of a matrix or a data frame. A row does not keep the number that it had.
+
+    >>> take_rows(np.array([[1], [2], [3]]), [2, 0])
+    array([[3],
+           [1]])
+    """
+    return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
+
+
+def copy_rows(X: Any) -> Any:
+    """Return rows that an estimator may change, as some do.
+
+    >>> copy_rows(np.array([[1]]))
+    array([[1]])
+    """
+    return X.copy() if hasattr(X, "copy") else X.clone()
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Return matrices or data frames in one canonical form as one.
+
+    >>> join_rows([np.array([[1]]), np.array([[2]])])
+    array([[1],
+           [2]])
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if not parts or isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts) if parts else np.empty((0, 0))
+    library = _library(parts[0])
+    frames = importlib.import_module(library)
+    return frames.concat(parts, ignore_index=True) if library == "pandas" else frames.concat(parts)
+
+
+def query_digests(X: Any) -> list[bytes]:
+    """Return what tells one query from another: 16 bytes for each row in canonical form.
+
+    >>> query_digests(canonical_matrix([[1, 0]])) == query_digests(canonical_matrix([[1.0, -0.0]]))
+    True
+    """
+    if len(X) == 0:
+        return []
+    if isinstance(X, np.ndarray):
+        rows = np.ascontiguousarray(X).view(np.uint8).reshape(len(X), -1)
+        named: Iterable[bytes] = (b"d" + row.tobytes() for row in rows)
+    else:
+        columns = [str(name) for name in X.columns]
+        values = zip(*(_plain_values(np.asarray(X[name])) for name in X.columns), strict=True)
+        named = (repr((columns, row)).encode() for row in values)
+    return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
+
+
+def _plain_values(values: NDArray[Any]) -> Any:
+    """Return numbers that are equal alike: 1 and 1.0, 0.0 and -0.0, all nans."""
+    if values.dtype.kind not in "fiub":
+        return values.tolist()
+    if values.dtype.kind in "iu" and values.size and max(abs(int(values.max())), abs(int(values.min()))) > 2**53:
+        return values.tolist()
+    return canonical_matrix(values).tolist()
+
+
+def _library(X: Any) -> str:
+    library = type(X).__module__.partition(".")[0]
+    if library in _FRAMES:
+        return library
+    if hasattr(X, "iloc"):  # a subclass of pandas' frame: its rows are kept as pandas
+        return "pandas"
+    raise InvalidInput(f"records come as numbers or as a data frame of pandas or polars, not as {type(X).__name__}")
+
+
+def _imported(library: str) -> Any:
+    if library not in _FRAMES:
+        raise InvalidInput(f"the model was fitted on frames of {library!r}, which this version does not know")
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise InvalidInput(f"this model was fitted on data frames of {library}: install it") from None
+
+
+def is_number(kind: Any) -> bool:
+    """Return whether a type of a pandas or polars column is one of numbers.
+
+    >>> is_number(np.dtype(bool)), is_number(np.dtype(object))
+    (True, False)
+    """
+    if hasattr(kind, "is_numeric"):
+        return bool(kind.is_numeric()) or str(kind) == "Boolean"
+    return getattr(kind, "kind", "O") in "fiub"
+
+
+def _pandas_column(column: Any, kind: Any) -> Any:
+    """Return a column as this type, value by value, or raise."""
+    pandas = importlib.import_module("pandas")
+    values = column if isinstance(column, pandas.Series) else pandas.Series(column.to_list())
+    values = values.reset_index(drop=True)
+    if isinstance(kind, np.dtype) and kind.kind in "iub":
+        whole = values.to_numpy(dtype=np.float64 if values.dtype.kind == "f" else None)
+        with np.errstate(invalid="ignore"):
+            made = whole.astype(kind)
+        if not np.array_equal(made, whole):
+            raise ValueError
+        return pandas.Series(made, dtype=kind)
+    if isinstance(kind, np.dtype) and kind.kind == "f":
+        made = values.to_numpy(dtype=kind, na_value=np.nan) + kind.type(0.0)
+        made[np.isnan(made)] = np.nan
+        return pandas.Series(made, dtype=kind)
+    if kind == np.dtype(object):
+        plain = values.astype(object)
+        return plain.where(plain.notna(), np.nan)
+    return values.astype(kind)
+
+
+def _polars_column(column: Any, kind: Any) -> Any:
+    polars = importlib.import_module("polars")
+    values = column if isinstance(column, polars.Series) else polars.Series(column.tolist(), strict=False)
+    made = values.cast(kind, strict=True)
+    if kind.is_integer() and values.dtype.is_float() and not (made.cast(values.dtype) == values).all():
+        raise ValueError
+    if kind.is_float():  # one zero
+        return made.zip_with(made != 0, polars.zeros(len(made), dtype=kind, eager=True))
+    return made
+
+
+def _described(name: Any, kind: Any) -> dict[str, Any]:
+    categories = getattr(kind, "categories", None)
+    if categories is None:
+        return {"name": name, "type": str(kind)}
+    listed = categories.tolist() if hasattr(categories, "tolist") else categories.to_list()
+    return {"name": name, "type": "category", "categories": listed, "ordered": bool(getattr(kind, "ordered", False))}
+
+
+def _type_of(frames: Any, column: Mapping[str, Any]) -> Any:
+    """Return the type that a manifest names."""
+    pandas = frames.__name__ == "pandas"
+    if "categories" in column:
+        return (
+            frames.CategoricalDtype(column["categories"], ordered=column["ordered"])
+            if pandas
+            else frames.Enum(column["categories"])
+        )
+    if pandas:
+        return frames.api.types.pandas_dtype(column["type"])
+    kind = getattr(frames, column["type"].partition("(")[0], None)
+    if not isinstance(kind, type) or not issubclass(kind, frames.DataType) or "(" in column["type"]:
+        raise InvalidInput(f"column {column['name']!r} is of a polars type that a model folder does not keep")
+    return kind

@@ -1,0 +1,203 @@
+"""A ballot is a function of its teacher and its query, whatever else is asked with it."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
+
+from quorate import PrivateClassifier
+from quorate.calls import CALL, call_rows
+from quorate.concepts.finite import Member
+from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.learners import Deal
+from quorate.session import Request
+
+
+class BatchNorm(ClassifierMixin, BaseEstimator):
+    """Compares with the mean of the batch: no model should, and some do."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return (X[:, 0] >= X[:, 0].mean()).astype(int)
+
+
+POLYNOMIAL = make_pipeline(PolynomialFeatures(2), LogisticRegression(class_weight="balanced"))
+LEARNERS = {
+    "tree": DecisionTreeClassifier(),
+    "forest": RandomForestClassifier(3),
+    "boosted": HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=4),
+    "polynomial": POLYNOMIAL,
+    "scaled": make_pipeline(StandardScaler(), LogisticRegression()),
+    "neighbours": KNeighborsClassifier(3),
+    "kernel": SVC(),
+    "network": MLPClassifier((4,), max_iter=3),
+    "of the batch": BatchNorm(),
+}
+HOSTILE = np.array([[1e200, 0.0, 0.0], [1e300, -1e300, 1e300], [1e38, 1e38, 1e38], [5e-324, 0.0, 0.0]])
+
+
+def teachers(estimator, chunks=6, rows=30):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(chunks * rows, 3))
+    y = (X[:, 0] + 0.5 * random.normal(size=len(X)) > 0).astype(int)
+    return fit_estimators(estimator, X, y, Deal(np.arange(len(X)), np.full(chunks, rows)), classes=2)
+
+
+def boundary(fitted, count):
+    """Return queries on which some linear teacher is as good as undecided: the last bit decides."""
+    random = np.random.default_rng(11)
+    low, high = random.normal(size=(count, 3)) - 2, random.normal(size=(count, 3)) + 2
+    model = next(model for model, _ in fitted.fitted if model is not None)
+    for _ in range(60):
+        middle = (low + high) / 2
+        up = model.predict(middle) == 1
+        low, high = np.where(up[:, np.newaxis], low, middle), np.where(up[:, np.newaxis], middle, high)
+    return np.concatenate([low, high])
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_company_decides_no_ballot(learner):
+    fitted = teachers(LEARNERS[learner])
+    random = np.random.default_rng(0)
+    queries = np.concatenate([boundary(fitted, 20), random.normal(size=(60, 3))])
+    if learner == "of the batch":
+        queries = queries[:20]
+    alone = np.concatenate([fitted.ballots(queries[[place]]) for place in range(len(queries))])
+    for batch in range(4):
+        company = random.normal(size=(int(random.integers(0, 700 if learner != "of the batch" else 20)), 3))
+        hostile = HOSTILE[: int(random.integers(0, 5))]
+        together = np.concatenate([queries, company, hostile])
+        order = random.permutation(len(together))
+        with threadpool_limits(limits=1 + batch % 2):
+            ballots = fitted.ballots(together[order])[np.argsort(order)]
+        assert (ballots[: len(queries)] == alone).all()
+
+
+def test_a_row_that_fails_moves_no_other():
+    """One query of 1e200 halved the batch, and with it the shape in which all others were summed."""
+    fitted = teachers(POLYNOMIAL)
+    near = boundary(fitted, 30)
+    benign = np.concatenate([near, np.ones((1, 3))])
+    beside = np.concatenate([near, np.full((1, 3), 1e200)])
+    assert (fitted.ballots(benign)[:-1] == fitted.ballots(beside)[:-1]).all()
+
+
+class Pickier(DecisionTreeClassifier):
+    """Refuses what its rows have not prepared it for."""
+
+    def call_rows(self):
+        return CALL
+
+    def predict(self, X):
+        if (np.abs(X) > 3 + self.tree_.threshold[0]).any():
+            raise ValueError("never seen")
+        return super().predict(X)
+
+
+def test_failures_of_one_teacher_are_its_own():
+    fitted = teachers(Pickier(max_depth=2))
+    queries = np.random.default_rng(5).normal(size=(300, 3)) * 2
+    alone = np.concatenate([fitted.ballots(queries[[place]]) for place in range(len(queries))])
+    assert (fitted.ballots(queries) == alone).all()
+    for column, (model, majority) in enumerate(fitted.fitted):
+        refused = (np.abs(queries) > 3 + model.tree_.threshold[0]).any(axis=1)
+        assert (alone[refused, column] == majority).all()
+        assert refused.any()
+
+
+def test_shapes_of_calls_are_fixed():
+    class Watcher(DecisionTreeClassifier):
+        seen: ClassVar[set] = set()
+
+        def call_rows(self):
+            return CALL
+
+        def predict(self, X):
+            type(self).seen.add(X.shape)
+            return super().predict(X)
+
+    fitted = teachers(Watcher())
+    for count in (1, 2, 255, 256, 257, 1000):
+        fitted.votes(np.random.default_rng(count).normal(size=(count, 3)))
+    assert Watcher.seen == {(CALL, 3)}
+
+
+class ByPlace(DecisionTreeClassifier):
+    """Answers by where a row stands, as a product of matrices does in its last bit."""
+
+    def call_rows(self):
+        return CALL
+
+    def predict(self, X):
+        return np.arange(len(X)) % 2
+
+
+def test_a_query_stands_where_its_digest_says():
+    fitted = teachers(ByPlace())
+    queries = np.random.default_rng(0).normal(size=(600, 3))
+    alone = np.concatenate([fitted.ballots(queries[[place]]) for place in range(len(queries))])
+    assert 0.3 < alone.mean() < 0.7
+    for count in (2, 17, 600):
+        assert (fitted.ballots(queries[:count]) == alone[:count]).all()
+        assert (fitted.ballots(queries[-count:][::-1]) == alone[-count:][::-1]).all()
+
+
+def test_no_query_at_all():
+    assert EstimatorTeachers([(None, 0)], classes=2).ballots(np.empty((0, 3))).shape == (0, 1)
+    assert teachers(DecisionTreeClassifier()).votes(np.empty((0, 3))).shape == (0, 2)
+    assert teachers(KNeighborsClassifier()).votes(np.empty((0, 3))).shape == (0, 2)
+
+
+def test_members_of_a_list_label_a_point_by_itself():
+    """A private row on which a member raises must not change the shape in which it sees the others."""
+    weights = np.random.default_rng(1).normal(size=(8, 1))
+
+    def linear(X):
+        if not np.isfinite(X).all() or (np.abs(X) > 1e100).any():
+            raise ValueError
+        return (X @ weights).ravel() > 0
+
+    member = Member(features=8, index=0, rule=linear)
+    points = np.random.default_rng(2).normal(size=(400, 8))
+    points -= (points @ weights) * weights.T / (weights**2).sum()  # on its boundary
+    for other in (np.zeros((1, 8)), np.full((1, 8), 1e200)):
+        first = member.predict(np.concatenate([other, points]))[1:]
+        assert (first == member.predict(points)).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("learner", [LogisticRegression(), *LEARNERS.values()], ids=str)
+def test_a_hundred_thousand_queries_through_a_session(learner):
+    """Through `ask_all`: alone, in random batches of 1 to 4,096, in random order and company."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 3))
+    classifier = PrivateClassifier(
+        learner, teachers=15, epsilon=50.0, aggregator="noisy_max", queries=10, classes=[0, 1]
+    ).fit(X, (X[:, 0] > 0).astype(int))
+    ensemble = classifier.session_.ensemble
+    count = 2_000 if call_rows(learner) == 1 else 100_000
+    queries = canonical = np.concatenate([random.normal(size=(count - 8, 3)), HOSTILE, -HOSTILE])
+    first = ensemble.fitted.votes(canonical)
+    some = random.choice(count, size=300, replace=False)
+    for place in [*some.tolist(), *range(count - 8, count)]:
+        assert (ensemble.fitted.votes(queries[[place]])[0] == first[place]).all()
+    order, start = random.permutation(count), 0
+    while start < count:
+        rows = order[start : start + int(random.integers(1, 4097))]
+        parts = [Request(queries[part], caller=str(number)) for number, part in enumerate(np.array_split(rows, 3))]
+        together = np.concatenate([part.X for part in parts])
+        assert (ensemble.fitted.votes(together) == first[rows]).all()
+        start += len(rows)

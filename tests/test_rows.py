@@ -1,0 +1,199 @@
+"""One way in: every container becomes one canonical form, by rules that the fit fixed."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from quorate import EverlastingClassifier, PrivateClassifier
+from quorate.errors import InvalidInput
+from quorate.predictors.inputs import check_records
+from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
+
+CONTAINERS = {
+    "float64": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "int64": lambda X: X.astype(np.int64),
+    "uint8": lambda X: X.astype(np.uint8),
+    "bool": lambda X: X.astype(bool),
+    "fortran": np.asfortranarray,
+    "list": lambda X: X.tolist(),
+    "sparse": scipy.sparse.csr_array,
+    "pandas": lambda X: pd.DataFrame(X, columns=["a", "b"], index=np.arange(len(X))[::-1]),
+    "nullable": lambda X: pd.DataFrame(X, columns=["a", "b"]).astype("Int64"),
+    "polars": lambda X: pl.DataFrame({"a": X[:, 0], "b": X[:, 1]}),
+    "arrow": lambda X: pa.table({"a": X[:, 0], "b": X[:, 1]}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("estimator", [LogisticRegression(), DecisionTreeClassifier()], ids=["batched", "joblib"])
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_every_container_of_numbers_is_one_matrix(container, estimator):
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    classifier = PrivateClassifier(estimator)
+    check_records(classifier, X, estimator=estimator, reset=True)
+    rows = check_records(classifier, CONTAINERS[container](X), estimator=estimator, reset=False)
+    assert rows.dtype == np.float64
+    assert rows.flags.c_contiguous
+    assert rows.tobytes() == X.tobytes()
+
+
+def test_the_matrix_is_nobody_elses():
+    X = np.zeros((2, 2))
+    classifier = PrivateClassifier()
+    check_records(classifier, X, estimator=LogisticRegression(), reset=True)[:] = 5.0
+    assert not X.any()
+
+
+@given(st.lists(st.tuples(st.floats(width=32), st.integers(-(2**40), 2**40)), min_size=1, max_size=8))
+def test_a_row_is_converted_by_itself(rows):
+    frame = pd.DataFrame(rows, columns=["a", "b"]).astype({"a": "float32"})
+    form = FrameForm.of(frame)
+    together = form.rows(frame)
+    for place in range(len(rows)):
+        alone = form.rows(frame.iloc[[place]])
+        assert query_digests(alone) == query_digests(take_rows(together, [place]))
+        assert (alone.dtypes == together.dtypes).all()
+
+
+def frame(**columns):
+    return pd.DataFrame(columns)
+
+
+FITTED = frame(
+    whole=[1, 2],
+    real=[0.5, -0.0],
+    text=["x", "y"],
+    kind=pd.Categorical(["u", "v"], categories=["u", "v", "w"]),
+    flag=[True, False],
+    maybe=pd.array([1, None], dtype="Int64"),
+)
+
+
+def test_a_form_survives_a_manifest():
+    form = FrameForm.of(FITTED)
+    again = FrameForm.from_described(json.loads(json.dumps(form.described())))
+    assert again == form
+    assert form.kinds == ["number", "number", "other", "other", "number", "number"]
+    of_polars = FrameForm.of(pl.DataFrame({"a": [1], "b": ["x"], "c": [0.5]}))
+    assert FrameForm.from_described(json.loads(json.dumps(of_polars.described()))) == of_polars
+
+
+@pytest.mark.parametrize("make", [lambda X: X, pl.from_pandas, lambda X: X.set_index(pd.Index([9, 3]))])
+def test_frames_of_every_make_are_cast_to_the_types_of_the_fit(make):
+    asked = make(FITTED)
+    rows = FrameForm.of(FITTED).rows(asked)
+    assert rows.dtypes.to_dict() == FITTED.dtypes.to_dict()
+    assert list(rows.index) == [0, 1]
+    assert query_digests(rows) == query_digests(FrameForm.of(FITTED).rows(FITTED))
+
+
+@pytest.mark.parametrize("column", [[3.5, 1.0], ["3", "4"], [None, 1], [float("nan"), 1.0], [2.0**70, 1.0]])
+def test_what_a_column_cannot_hold_is_refused_without_its_value(column):
+    asked = FITTED.assign(whole=column)
+    with pytest.raises(InvalidInput, match=r"column 'whole' .* when the teachers were fitted") as refusal:
+        FrameForm.of(FITTED).rows(asked)
+    assert not any(str(value) in str(refusal.value) for value in column)
+
+
+def test_rows_that_are_taken_or_joined_keep_no_number():
+    rows = FrameForm.of(FITTED).rows(FITTED)
+    joined = join_rows([take_rows(rows, [1]), take_rows(rows, [0]), rows])
+    assert list(joined.index) == [0, 1, 2, 3]
+    assert joined.dtypes.to_dict() == rows.dtypes.to_dict()
+
+
+def test_polars_categories_are_texts():
+    """Their codes tell in which order texts first appeared, in this frame or another."""
+    made = pl.DataFrame({"a": pl.Series(["x", "y"], dtype=pl.Categorical)})
+    assert FrameForm.of(made).rows(made)["a"].dtype == pl.String
+
+
+def test_minus_zero_is_zero_in_every_form():
+    assert not np.signbit(canonical_matrix([[-0.0]])).any()
+    for make in (pd.DataFrame, pl.DataFrame):
+        made = make({"a": [-0.0, 1.0]})
+        assert not np.signbit(FrameForm.of(made).rows(made)["a"].to_numpy()).any()
+
+
+by_type = make_pipeline(
+    make_column_transformer(
+        (StandardScaler(), make_column_selector(dtype_include="int64")),
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
+    ),
+    LogisticRegression(),
+)
+
+
+def people(seed=0, rows=400):
+    random = np.random.default_rng(seed)
+    age = random.integers(-50, 50, size=rows)
+    return pd.DataFrame({"age": age, "town": random.choice(["x", "y"], size=rows)}), (age > 0).astype(int)
+
+
+def test_an_array_is_refused_by_a_model_of_frames():
+    X, y = people()
+    for classifier in (
+        PrivateClassifier(by_type, teachers=40, epsilon=20.0, aggregator="noisy_max", queries=5).fit(X, y),
+        EverlastingClassifier(by_type, epsilon=60.0, delta=1e-2, chunk=10, no_quorums=5).fit(X, y),
+    ):
+        with pytest.raises(InvalidInput, match=r"fitted on a data frame.*'age', 'town'"):
+            classifier.predict(np.zeros((1, 2)))
+        assert classifier.predict(X[:1]).answered.shape == (1,)
+
+
+def test_one_query_does_not_decide_the_types_of_the_next_phase():
+    """3.5 in a column of whole numbers is refused; joined as it came, it made the column real for every teacher."""
+    X, y = people()
+    classifier = EverlastingClassifier(by_type, epsilon=60.0, delta=1e-2, chunk=10, no_quorums=5).fit(X, y)
+    with pytest.raises(InvalidInput, match="'age' was of the type int64"):
+        classifier.predict(pd.DataFrame({"age": [3.5], "town": ["x"]}))
+    assert classifier.seats_taken_ == 0
+    classifier.predict(pd.DataFrame({"age": [3.0], "town": ["x"]}))
+    points, _ = classifier._seats.since(0)
+    assert points["age"].dtype == np.int64
+
+
+@pytest.mark.parametrize("settings", [{"refresh": "pool"}, {"growth": 5.0}, {"chunk": 1}, {"estimator": None}])
+def test_what_is_set_after_a_fit_changes_nothing_of_it(settings):
+    X, y = people()
+    classifier = EverlastingClassifier(by_type, epsilon=60.0, delta=1e-2, chunk=10, no_quorums=5).fit(X, y)
+    claim = classifier.claim_
+    classifier.set_params(**settings)
+    classifier.predict(X)
+    classifier.predict(X[:3])
+    assert (classifier.phase_, classifier.seats_taken_) == (2, 3)  # queries teach, as the claim says
+    assert classifier.progress_["seats"] == 400
+    assert classifier.teachers_ == 40
+    assert classifier.claim_ == claim
+
+
+def test_people_with_more_rows_shift_nobodys_index():
+    seen = {}
+
+    class Indexed(DecisionTreeClassifier):
+        def fit(self, X, y):
+            seen.setdefault(len(y), set()).add(tuple(X.index))
+            return super().fit(X.to_numpy(), y)
+
+        def predict(self, X):
+            assert list(X.index) == [0]  # nobody else is asked with it
+            return super().predict(X.to_numpy())
+
+    X, y = people()
+    groups = np.repeat(np.arange(200), 2)
+    classifier = PrivateClassifier(Indexed(), teachers=40, epsilon=20.0, aggregator="noisy_max", queries=3)
+    classifier.fit(X[["age"]], y, groups=groups).predict(X[["age"]][5:7])
+    assert seen == {10: {tuple(range(10))}}
