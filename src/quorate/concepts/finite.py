@@ -1,6 +1,5 @@
 """Any list of predicates or fitted classifiers, as a class of hypotheses."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, keep
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Hypothesis
-from quorate.concepts.points import Points
+from quorate.concepts.points import Points, say_by_row
 from quorate.errors import InvalidInput
 
 __all__ = ["Finite", "Member"]
@@ -34,27 +33,7 @@ class Member(Hypothesis):
 
     def _predict(self, points: Points) -> Any:
         ask: Callable[[Points], Any] = getattr(self.rule, "predict", self.rule)
-        labels = np.zeros(len(points), dtype=np.int64)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _label(ask, points, labels)
-        return labels
-
-
-def _label(ask: Callable[[Points], Any], points: Points, labels: NDArray[np.int64]) -> None:
-    """Put the labels. Where a rule fails, halve the rows, so that those on which it fails cost no other its label."""
-    if len(points) == 0:
-        return
-    try:
-        given = np.asarray(ask(points.copy()))  # a rule may write to what it is given
-        whole = given.shape in ((len(points),), (len(points), 1))
-        labels[:] = np.asarray(given == 1, dtype=np.bool_).reshape(len(points)) if whole else 0
-    except Exception:  # of any kind: the rule is the caller's own
-        whole = False
-    if not whole and len(points) > 1:
-        half = len(points) // 2
-        _label(ask, points[:half], labels[:half])
-        _label(ask, points[half:], labels[half:])
+        return say_by_row(ask, points).astype(np.int64)
 
 
 @dataclass(frozen=True, init=False)

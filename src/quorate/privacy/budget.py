@@ -235,8 +235,8 @@ class Budget:
         """
         renyi = slack = 0
         for cost, times in counted:
-            one, times = to_quanta(cost), check_count("times", times, least=0)
-            renyi, slack = renyi + one[0] * times, slack + one[1] * times
+            one, count = to_quanta(cost), check_count("times", times, least=0)
+            renyi, slack = renyi + one[0] * count, slack + one[1] * count
         with self._held():
             self._refresh()
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
