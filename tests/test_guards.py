@@ -24,7 +24,6 @@ from quorate.ledger import Ledger
 from quorate.mechanisms import Quorum, StabilityTest
 from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.mechanisms.dissent import Dissent
-from quorate.noise import system_noise
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import Reservation
 
@@ -315,8 +314,10 @@ def test_nothing_that_counts_is_copied(quorum, duplicate):
             duplicate(kept)
 
 
-def test_words_of_a_cutoff_cannot_be_written():
+def test_tables_cannot_be_written(quorum):
     cutoff = NoisyCutoff(epsilon=1.0, allowed=20, spread=10)
-    CutoffRun(cutoff, noise=system_noise).admit([True])
-    with pytest.raises(ValueError, match="read-only"):
-        cutoff._last_words[0] = 0
+    dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5)
+    for made in (cutoff, quorum, dissent):
+        with pytest.raises(ValueError, match="read-only"):
+            made._last_words[0] = 0
+        assert made is cutoff or isinstance(made.table, tuple)
