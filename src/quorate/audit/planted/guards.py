@@ -21,7 +21,6 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.mechanisms import Quorum
 from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.mechanisms.run import Run
-from quorate.noise import system_noise
 from quorate.predictors import pure_stable, stable_choice
 from quorate.predictors.pure_stable import PureStable
 from quorate.predictors.slots import Slots, fill_slots
@@ -50,7 +49,7 @@ _FAILS = 13.0  # the record on which a class of one's own fails
 class CountsLater(CutoffRun):
     """Reads the count, draws, and raises the count when it is done: threads that draw together see the same count.
 
-    >>> CountsLater(_CUTOFF, noise=system_noise).admit([False] * 3)
+    >>> CountsLater(_CUTOFF, noise=_Meeting(1), limit=20).admit([False] * 3)
     3
     """
 
@@ -59,7 +58,7 @@ class CountsLater(CutoffRun):
     def admit(self, no_quorum: Any) -> int:
         """Return how many are let in, without keeping anybody else out meanwhile.
 
-        >>> CountsLater(_CUTOFF, noise=system_noise).admit([])
+        >>> CountsLater(_CUTOFF, noise=_Meeting(1), limit=20).admit([])
         0
         """
         outcomes = np.array(no_quorum, dtype=np.bool_)
@@ -130,7 +129,8 @@ class ResumesUnpaid(Quorum):
         >>> ResumesUnpaid.resume.__name__
         'resume'
         """
-        run = Run(self, budget=None, noise=system_noise, threshold_noise=threshold_noise, met=met)
+        run = self.open()
+        run._threshold, run._left = threshold_noise, self.no_quorums - met
         run._budget = budget  # the mistake: nobody asks whether it has paid
         return run
 
