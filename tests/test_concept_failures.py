@@ -13,7 +13,7 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.audit import choice_law
-from quorate.concepts import Concept, Dichotomies, Hypothesis, Intervals, Thresholds, check_concept
+from quorate.concepts import Concept, Dichotomies, Hypothesis, Intervals, Stumps, Thresholds, check_concept
 from quorate.concepts.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.relabel import Relabel
@@ -79,7 +79,10 @@ class Cuts(Dichotomies):
     def _candidate(self, index):
         if "candidate" in self.ways and self.bad and index == 1:
             raise KeyError("about a private row")
-        return Cut(self.cuts[index], self.ways)
+        made = Cut(self.cuts[index], self.ways)
+        if "columns" in self.ways and self.bad:
+            made.features = 2
+        return None if "none" in self.ways and self.bad else made
 
 
 class FastCuts(Cuts):
@@ -120,6 +123,8 @@ class Own(Concept):
             raise RuntimeError("about two private rows")
         if "nothing" in self.ways and (points == BAD).any():
             return None
+        if "other columns" in self.ways and (points == BAD).any():
+            return Thresholds().dichotomies(points[:, 0]) if len(points) > 1 else Stumps(2).dichotomies([[1.0, 2.0]])
         kind = FastCuts if self.ways & {"count", "floats", "short", "negative", "sorts"} else Cuts
         return kind(points, self.ways)
 
@@ -140,6 +145,9 @@ WAYS = [
     "writes",
     "endless",
     "candidate",
+    "columns",
+    "none",
+    "other columns",
     "count",
     "floats",
     "short",
@@ -280,7 +288,9 @@ def test_no_error_and_no_warning_leaves_when_queries_are_answered(way):
             assert set(made.predict([[-1.0], [1.0], [5.0]]).tolist()) <= {0, 1, None}
 
 
-@pytest.mark.parametrize("way", ["predict", "seven", "nan", "text", "matrix", "dichotomies", "candidate", "nothing"])
+@pytest.mark.parametrize(
+    "way", ["predict", "seven", "nan", "text", "matrix", "dichotomies", "candidate", "nothing", "none"]
+)
 def test_rows_on_which_a_class_fails_are_refused_to_their_owner_in_one_text(way):
     X = np.repeat([[0.0], [1.0], [2.0]], 30, axis=0)
     y = (X[:, 0] > 1).astype(int)

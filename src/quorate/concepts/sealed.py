@@ -39,7 +39,7 @@ def sealed_candidates(candidates: Dichotomies) -> Dichotomies:
     >>> len(sealed_candidates(Thresholds().dichotomies([1.0, 2.0])))
     3
     """
-    return candidates if _known(candidates) else _Candidates(candidates)
+    return candidates if _known(candidates) else _Candidates(candidates, candidates.features)
 
 
 def opened(hypothesis: Hypothesis) -> Hypothesis:
@@ -69,10 +69,12 @@ def _works(concept: Concept, row: Points) -> bool:
     try:
         with quiet():
             made = concept.dichotomies(row.copy())
+            if not 1 <= len(made) <= 2:  # a row has two labels
+                return False
             given = [np.asarray(made[index]._predict(row.copy())) for index in range(len(made))]
+            return all(one.shape == (1,) and one[0] in (0, 1) for one in given)
     except Exception:  # of any kind: the class is the caller's own
         return False
-    return bool(given) and all(one.shape == (1,) and one[0] in (0, 1) for one in given)
 
 
 def _known(made: object) -> bool:
@@ -106,9 +108,10 @@ class _Sealed(Concept):
     def _dichotomies(self, points: Points) -> Dichotomies:
         try:
             with quiet():
-                return sealed_candidates(self._concept.dichotomies(points.copy()))
+                made = self._concept.dichotomies(points.copy())
+                return made if _known(made) and made.features == self.features else _Candidates(made, self.features)
         except Exception:  # of any kind: it would speak of the points
-            return _Candidates(_Nothing(self.features))
+            return _Candidates(_Nothing(self.features), self.features)
 
 
 class _Nothing(Dichotomies):
@@ -130,8 +133,8 @@ class _Candidates(Dichotomies):
     A tally of one's own is not asked. It might fail when a candidate is fetched, after the draw and because of it.
     """
 
-    def __init__(self, inside: Dichotomies) -> None:
-        self._inside, self.features, self._size = inside, inside.features, len(inside)
+    def __init__(self, inside: Dichotomies, features: int) -> None:
+        self._inside, self.features, self._size = inside, features, len(inside)
         self._usable = partial(say_by_row, inside._usable)
         if not 1 <= self._size <= LISTED:
             raise Infeasible(f"a class of one's own lists 1 to {LISTED} candidates, not {self._size}")
@@ -141,9 +144,12 @@ class _Candidates(Dichotomies):
 
     def _candidate(self, index: int) -> Hypothesis:
         try:
-            return _Labels(self._inside._candidate(index))
+            made = self._inside._candidate(index)
         except Exception:  # of any kind: it would speak of what was chosen
-            return Constant(features=self.features, label=0)
+            made = None
+        if isinstance(made, Hypothesis):
+            return _Labels(made, self.features)
+        return Constant(features=self.features, label=0)
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
         found = self._counted(points, labels)
@@ -165,8 +171,8 @@ class _Candidates(Dichotomies):
 class _Labels(Hypothesis):
     """A hypothesis of one's own that says 0 of a row on which it fails."""
 
-    def __init__(self, inside: Hypothesis) -> None:
-        self.inside, self.features = inside, inside.features
+    def __init__(self, inside: Hypothesis, features: int) -> None:
+        self.inside, self.features = inside, features
 
     def _predict(self, points: Points) -> Any:
         return say_by_row(self.inside._predict, points).astype(np.int64)
