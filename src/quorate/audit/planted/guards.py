@@ -168,10 +168,18 @@ class OrderCanBeSet(Budget):
 
     __slots__ = ()
 
-    def _set_order(self, order: float) -> None:
-        self._order = order  # the mistake
+    @property
+    def order(self) -> float:
+        """The order at which costs are counted now.
 
-    order = property(lambda self: self._order, _set_order)
+        >>> OrderCanBeSet(epsilon=1.0, delta=1e-6, order=20.0).order
+        20.0
+        """
+        return self._order
+
+    @order.setter
+    def order(self, order: float) -> None:
+        self._order = order  # the mistake
 
 
 def lower_the_order(budget: Budget) -> Caught:
