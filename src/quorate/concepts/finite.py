@@ -1,6 +1,5 @@
 """Any list of predicates or fitted classifiers, as a class of hypotheses."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.calls import CALL, Calls, call_rows, one_thread
+from quorate.calls import CALL, call_rows
 from quorate.checks import check_count, keep
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Hypothesis
-from quorate.concepts.points import Points
+from quorate.concepts.points import Points, say_by_row
 from quorate.errors import InvalidInput
 
 __all__ = ["Finite", "Member"]
@@ -34,23 +33,9 @@ class Member(Hypothesis):
     rule: Any
 
     def _predict(self, points: Points) -> Any:
-        if len(points) == 0:
-            return np.zeros(0, dtype=np.int64)
+        ask: Callable[[Points], Any] = getattr(self.rule, "predict", self.rule)
         rows = call_rows(self.rule) if hasattr(self.rule, "get_params") else CALL
-        with one_thread(), np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return Calls(points, rows).ballots(_Rule(self.rule), majority=0, classes=2)
-
-
-class _Rule:
-    """A rule as a model that says 1, or something else, of each row."""
-
-    def __init__(self, rule: Any) -> None:
-        self._ask: Callable[[Points], Any] = getattr(rule, "predict", rule)
-
-    def predict(self, X: Points) -> NDArray[np.bool_]:
-        given = np.asarray(self._ask(X))
-        return np.asarray(given.reshape(len(X)) == 1, dtype=np.bool_)
+        return say_by_row(ask, points, rows=rows).astype(np.int64)
 
 
 @dataclass(frozen=True, init=False)

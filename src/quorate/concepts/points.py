@@ -7,12 +7,15 @@ from values: one text in a column makes it a column of texts, so turn rows into 
 here. Points whose labels are asked for belong to the one who asks, and are refused.
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.calls import CALL, Calls, one_thread
 from quorate.errors import InvalidInput
 
 __all__ = [
@@ -22,6 +25,8 @@ __all__ = [
     "check_labels",
     "check_points",
     "check_queries",
+    "quiet",
+    "say_by_row",
     "usable_rows",
     "which_finite",
     "which_labelled",
@@ -110,3 +115,40 @@ def usable_rows(
     labels = check_labels(y, rows=len(points))
     used = usable(points) & which_labelled(labels)
     return (points, labels) if used.all() else (points[used], labels[used])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings that code of one's own would give: they might speak of private rows.
+
+    >>> with quiet():
+    ...     np.array([1.0]) / 0
+    array([inf])
+    """
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None = CALL) -> Mask:
+    """Return of which rows `ask` says 1, each by itself: not of one on which it raises, or says anything but 0 and 1.
+
+    It is asked in calls of a fixed shape, so that no row changes how another is summed (`quorate.calls`).
+
+    >>> say_by_row(lambda rows: [1 / x for x in rows[:, 0].tolist()], np.array([[1.0], [0.0], [1.0]]))
+    array([ True, False,  True])
+    """
+    with one_thread(), quiet():
+        said: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1
+        return said
+
+
+class _Asked:
+    """A function of rows as a model: 1, or something else, of each."""
+
+    def __init__(self, ask: Callable[[Points], Any]) -> None:
+        self._ask = ask
+
+    def predict(self, X: Points) -> Any:
+        given = np.asarray(self._ask(X))
+        return given.reshape(len(X)) == 1 if given.shape in ((len(X),), (len(X), 1)) else given

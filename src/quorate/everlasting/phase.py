@@ -1,5 +1,6 @@
 """One phase: teachers that do not change, one threshold noise, one cutoff."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ _BLOCK = 2**16  # arrivals counted together
 
 
 class Phase:
-    """Answers arrivals in order until the cutoff closes it; what comes after is refused.
+    """Answers arrivals in order until the cutoff closes it; what comes after is refused. Threads may share it.
 
     >>> from quorate.ensemble.estimators import EstimatorTeachers
     >>> from quorate.mechanisms import Quorum
@@ -35,6 +36,7 @@ class Phase:
 
     def __init__(self, ensemble: Ensemble, run: Run, cutoff: CutoffRun) -> None:
         self._ensemble, self._run, self._cutoff = ensemble, run, cutoff
+        self._lock = threading.Lock()
 
     @property
     def ensemble(self) -> Ensemble:
@@ -90,11 +92,12 @@ class Phase:
         """
         labels = np.full(len(X), REFUSED, dtype=np.int64)
         start = 0
-        while start < len(X) and not self._cutoff.closed:
-            drawn = self._drawn(take_rows(X, slice(start, start + _BLOCK)))
-            let_in = self._cutoff.admit(drawn == NO_QUORUM)  # before each answer; proof: step 4
-            labels[start : start + let_in] = drawn[:let_in]
-            start += let_in
+        with self._lock:  # what the run draws, the cutoff counts before anything else is drawn: proof, step 4
+            while start < len(X) and not self._cutoff.closed:
+                drawn = self._drawn(take_rows(X, slice(start, start + _BLOCK)))
+                let_in = self._cutoff.admit(drawn == NO_QUORUM)  # before each answer; proof: step 4
+                labels[start : start + let_in] = drawn[:let_in]
+                start += let_in
         return labels
 
     def _drawn(self, X: Any) -> Integers:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from quorate.checks import check_count
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.owner import is_gone, owner_name
 from quorate.privacy import Budget, Cost
@@ -46,15 +47,15 @@ class LeasedBudget(Budget):
     True
     """
 
-    __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_out", "_taken", "_used", "name")
+    __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_name", "_out", "_taken", "_used")
 
     def __init__(self, ledger: "Ledger", *, lease: int) -> None:
         state = ledger.state()
         super().__init__(epsilon=state.epsilon, delta=state.delta, order=state.order, slack=state.slack)
         if self.quanta() != state.capacity:
             raise LedgerRefused(f"the account at {ledger.place} was opened with another capacity than it has now")
-        self._ledger, self._lease = ledger, lease
-        self.name = ledger.lease_name = secrets.token_hex(8)  # of its lease, which no other budget shares
+        self._ledger, self._lease = ledger, check_count("lease", lease, least=0)
+        self._name = ledger.lease_name = secrets.token_hex(8)  # of its lease, which no other budget shares
         self._at_hand: Quanta = (0, 0)
         self._counted: Quanta = (0, 0)  # of its lease: what the ledger has out for it, and came to be at hand
         self._out = False  # whether the ledger may have a lease of ours
@@ -175,12 +176,12 @@ class LeasedBudget(Budget):
         have = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
         payable = _times((left[0] + have[0], left[1] + have[1]), unit)
         # Near the end a lease is small, so that nobody keeps what others need.
-        others = len(state.leases.keys() - {self.name})
+        others = len(state.leases.keys() - {self._name})
         share = _times(state.capacity, unit) // _SHARES
         wanted = max(min(most, payable), min(self._lease, share, payable // (2 * (others + 1))))
         renyi, slack = (max(0, wanted * one - held) for one, held in zip(unit, have, strict=True))
         if renyi or slack:
-            body = {"lease": self.name, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}
+            body = {"lease": self._name, "owner": owner_name(), "renyi": str(renyi), "slack": str(slack)}
             change.append("leased", body)
         if any(unclaimed):
             change.charged = True  # its mark may be missing
@@ -188,7 +189,7 @@ class LeasedBudget(Budget):
 
     def _unclaimed(self, change: "Change") -> Quanta:
         """Return what the ledger has out for us and we never had: a commit or a mark failed, or seemed to."""
-        lease = change.state.leases.get(self.name)
+        lease = change.state.leases.get(self._name)
         if lease is None:
             self._counted = (0, 0)
             return 0, 0
@@ -198,7 +199,7 @@ class LeasedBudget(Budget):
         """Return whether others may still return something, after asking them to and returning what is here."""
         waits = False
         for name, lease in list(change.state.leases.items()):
-            if name == self.name:
+            if name == self._name:
                 continue
             if is_gone(lease.owner, silent=change.at - lease.seen):
                 change.append("lost", {"lease": name})
@@ -218,7 +219,7 @@ class LeasedBudget(Budget):
         unclaimed = self._unclaimed(change)
         renyi, slack = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
         self._at_hand = (0, 0)
-        lease = change.state.leases.get(self.name)
+        lease = change.state.leases.get(self._name)
         if lease is not None:  # or this process was taken for dead, and what it had out stays spent
             returned = {"renyi": str(min(renyi, lease.renyi)), "slack": str(min(slack, lease.slack))}
-            change.append("returned", {"lease": self.name, **returned})
+            change.append("returned", {"lease": self._name, **returned})

@@ -25,6 +25,7 @@ __all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "check_paper", "too_
 
 Labels = NDArray[np.int64]
 Decide = Callable[[slice, int], Labels]
+_FARTHEST = 2**62  # of any threshold noise
 _EPOCH = 4096  # queries looked at together while a redrawn threshold may still change
 
 
@@ -114,7 +115,8 @@ class ThresholdMechanism(ABC):
         """Go on with a run that was opened, and paid for, earlier: with its own secret noise and the budget that paid.
 
         For a durable ledger, which kept both, and how many no-quorums were `met` where that is not the budget's to say.
-        A run that redraws its threshold cannot be resumed: open another.
+        The budget must have been charged with the opening and with the no-quorums met, or it is refused: a fresh budget
+        has paid for nothing. A run that redraws its threshold cannot be resumed: open another.
 
         >>> from quorate import Budget
         >>> from quorate.mechanisms import Quorum
@@ -126,6 +128,9 @@ class ThresholdMechanism(ABC):
         """
         if self.redraws:
             raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
+        if not isinstance(budget, Budget):
+            raise InvalidInput(f"a run is resumed with the budget that paid for it, not with {type(budget).__name__}")
+        threshold_noise = check_count("threshold_noise", threshold_noise, least=-_FARTHEST)
         return Run(self, budget=budget, noise=system_noise, threshold_noise=threshold_noise, met=met)
 
     def answer(self, votes: Any) -> int | None:
@@ -218,13 +223,19 @@ class Run:
         met: int = 0,
     ) -> None:
         order = mechanism.order if budget is None else budget.order
-        opening = mechanism.opening_cost(order)
+        opening, self._cost = mechanism.opening_cost(order), mechanism.no_quorum_cost(order)
+        if check_count("met", met, least=0) > mechanism.no_quorums:
+            raise InvalidInput(f"a run of {mechanism.no_quorums} no-quorums cannot have met {met}")
         if budget is not None and threshold_noise is None:
             budget.spend(opening)
+        elif budget is not None and not budget.covers((opening, 1), (self._cost, met)):  # privacy/PROOF.md, step 3
+            raise InvalidInput(
+                "this budget was not charged with what the run has cost: its opening and the no-quorums met. A run is "
+                "resumed with the budget that paid for it; open another"
+            )
         self._mechanism, self._budget, self._noise = mechanism, budget, noise
-        self._cost = mechanism.no_quorum_cost(order)
-        self._paid = opening
-        self._left = mechanism.no_quorums - check_count("met", met, least=0)
+        self._paid = opening + self._cost.times(met)
+        self._left = mechanism.no_quorums - met
         self._threshold = mechanism._threshold_noise(noise) if threshold_noise is None else int(threshold_noise)
         self._lock = threading.Lock()
         self._process = process_identity()

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from quorate.checks import check_count
 from quorate.concepts import Concept, Stumps
+from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.exchange import Replies
 from quorate.predictors.inputs import class_codes, declared_classes, without_values
@@ -96,8 +97,10 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept
         if points.shape[1] != concept.features:
             raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
-        if not concept.usable(points).all():  # as with missing values: their owner had better know
+        if not sealed(concept).usable(points).all():  # as with missing values: their owner had better know
             raise InvalidInput("X has values that the concept does not declare: codes from 0 up, or 0 and 1 if binary")
+        if not works_alone(concept, points).all():
+            raise InvalidInput("X has rows on which the concept fails: try it with check_concept")
         self.classes_, labels = declared_classes(self.classes, y)
         if len(self.classes_) > 2:
             raise InvalidInput(

@@ -21,7 +21,8 @@ __all__ = ["FreshAnswers"]
 class FreshAnswers:
     """What a session is to ballots, for predictors that draw anew for every query.
 
-    Each new query is charged `cost` before its answer is drawn; without a budget nothing is charged. A query that a
+    `draw` must not fail: an answer in its place would have another law, and an error would speak of the records. Each
+    new query is charged `cost` before its answer is drawn; without a budget nothing is charged. A query that a
     caller asked before is answered as before, for nothing.
 
     >>> fresh = FreshAnswers(lambda row: int(row[0] > 0), budget=Budget(epsilon=1.0, delta=0.0), cost=Cost(0.5))
@@ -73,9 +74,4 @@ class FreshAnswers:
         if self.budget is not None:
             self.budget.spend(self.cost)  # charge, then draw
         self.drawn += 1
-        try:
-            return self._draw(row)
-        except QuorateError:
-            raise
-        except Exception:  # a class of one's own may fail on some records: an error would speak of them
-            return 0
+        return self._draw(row)

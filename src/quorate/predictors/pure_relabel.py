@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_positive, keep
 from quorate.concepts import Concept, Hypothesis
+from quorate.concepts.sealed import sealed
 from quorate.ensemble import deal_units
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import SoftMajority
@@ -198,7 +199,7 @@ class PureRelabelling:
         >>> made.relabeller(slots, np.array([0, 399])).cut
         199.5
         """
-        candidates = self.concept.dichotomies(slots.points[slots.places(units)])
+        candidates = sealed(self.concept).dichotomies(slots.points[slots.places(units)])
         return self.choice.choose(candidates.tally(slots.points, slots.labels))
 
     def voted(self, slots: Slots, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:

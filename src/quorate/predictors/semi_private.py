@@ -11,6 +11,7 @@ from typing import Any
 from quorate.checks import check_count, check_rate
 from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.points import check_queries
+from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.privacy import Budget, Cost
 
@@ -32,9 +33,10 @@ def choose_from_cover(
     (array([0, 1]), Cost(renyi=1.0, slack=0.0))
     """
     choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
-    cover = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
+    found = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
+    tally = sealed_candidates(found).tally(X, y)  # proof: step 0
     cost = choice.choice_cost(math.inf if budget is None else budget.order)
-    return choice.choose(cover.tally(X, y), budget=budget), cost
+    return opened(choice.choose(tally, budget=budget)), cost
 
 
 def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:

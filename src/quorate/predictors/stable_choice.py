@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_positive, keep
 from quorate.concepts import Concept, Hypothesis
+from quorate.concepts.sealed import sealed
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.predictors.slots import Slots
@@ -178,5 +179,5 @@ class StableChoice:
         199.5
         """
         defining = slots.points[slots.places(units)]  # points alone, never a label: proof, step 6
-        candidates = self.concept.dichotomies(defining)
+        candidates = sealed(self.concept).dichotomies(defining)  # proof: step 0
         return self.mechanism.choose(candidates.tally(slots.points, slots.labels))

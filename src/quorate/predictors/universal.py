@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_count, check_rate
 from quorate.concepts import Concept, Hypothesis
+from quorate.concepts.points import say_by_row
+from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.exchange import Replies
 from quorate.mechanisms import NO_QUORUM
@@ -204,7 +206,7 @@ class _Phases:
             if self.hypothesis is not None:
                 open_ = labels == NO_QUORUM
                 if open_.any():
-                    labels[open_] = self.hypothesis.predict(X[open_])
+                    labels[open_] = say_by_row(self.hypothesis.predict, X[open_])
         return Replies(labels=labels, refused=np.zeros(len(labels), dtype=np.bool_), spent=spent)
 
     def _vote(self, X: Any, digests: list[bytes], caller: str) -> Cost:
@@ -236,8 +238,9 @@ class _Phases:
     def _choose(self) -> None:
         """Choose the hypothesis: once, and after the last ballot (proof: step 9)."""
         public = np.stack(list(self._asked.values()))
+        public = public[works_alone(self._concept, public)]  # one caller's query must not fail for all others
         self.hypothesis, _ = choose_from_cover(
-            self._concept,
+            sealed(self._concept),
             self._slots.points,
             self._slots.labels,
             public,

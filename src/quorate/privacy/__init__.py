@@ -5,7 +5,7 @@ person); see PROOF.md beside this file for each rule used.
 """
 
 from quorate.privacy.amplification import amplify, amplify_inverse
-from quorate.privacy.budget import RENYI_QUANTA, Budget, Reservation
+from quorate.privacy.budget import RENYI_QUANTA, Budget
 from quorate.privacy.conversion import best_order, to_capacity, to_delta, to_epsilon
 from quorate.privacy.cost import Cost
 from quorate.privacy.curves import exponential_renyi, gaussian_renyi, laplace_renyi, pure_renyi
@@ -16,7 +16,6 @@ __all__ = [
     "RENYI_QUANTA",
     "Budget",
     "Cost",
-    "Reservation",
     "amplify",
     "amplify_inverse",
     "best_order",

@@ -3,6 +3,8 @@
 Costs add at that order, also for mechanisms that are chosen adaptively, so refusing whatever does not fit keeps the
 whole interaction within (epsilon, delta): a Renyi filter (Feldman and Zrnic 2021; PROOF.md, steps 2 and 3).
 Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity down, and no float is compared.
+What a budget promises cannot be changed once it is open, and only what it has set aside itself can come back. That
+guards against mistakes; code in this process that means harm can do anything, and nothing here is in its way.
 """
 
 import math
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import NoReturn
+from weakref import WeakKeyDictionary
 
 from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import BudgetSpent, InvalidInput
@@ -35,6 +38,8 @@ def to_quanta(cost: Cost) -> Quanta:
     >>> to_quanta(Cost(renyi=1.0)) == (RENYI_QUANTA, 0)
     True
     """
+    if not isinstance(cost, Cost):  # which has refused what is negative or no number
+        raise InvalidInput(f"a budget is charged with a Cost, not with {type(cost).__name__}")
     return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
 
 
@@ -59,16 +64,17 @@ class Budget:
     __slots__ = (
         "_capacity",
         "_closed",
+        "_delta",
+        "_epsilon",
         "_lock",
+        "_order",
         "_process",
+        "_reserved",
         "_rest",
         "_slack",
+        "_slack_share",
         "_spent",
         "_spent_slack",
-        "delta",
-        "epsilon",
-        "order",
-        "slack",
     )
 
     def __init__(
@@ -80,35 +86,72 @@ class Budget:
         slack: float | None = None,
         renyi: Callable[[float], float] | None = None,
     ) -> None:
-        self.epsilon = check_positive("epsilon", epsilon)
-        self.delta = check_delta(delta)
-        self.slack = self.delta * _SLACK_SHARE if slack is None else check_delta(slack)
-        if self.slack > self.delta or (self.slack == self.delta > 0):
+        self._epsilon = check_positive("epsilon", epsilon)
+        self._delta = check_delta(delta)
+        self._slack_share = self._delta * _SLACK_SHARE if slack is None else check_delta(slack)
+        if self._slack_share > self._delta or (self._slack_share == self._delta > 0):
             raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, not {slack!r}")
         # What is set aside is a whole number of quanta, rounded up: a cost of this slack fits, and delta pays for it.
-        self._slack = math.ceil(Fraction(self.slack) * SLACK_QUANTA)
-        self._rest = float_down(max(Fraction(self.delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))
-        if self.delta == 0:
-            if order is not None and check_order(order) != math.inf:
-                raise InvalidInput(
-                    f"delta = 0 is kept at order infinity, not {order!r}; leave order out or allow a delta"
-                )
-            self.order = math.inf
-        else:
-            self.order = (
-                best_order(epsilon=epsilon, delta=self._rest, renyi=renyi) if order is None else check_order(order)
-            )
-        capacity = to_capacity(self.epsilon, delta=self._rest, order=self.order)
+        self._slack = math.ceil(Fraction(self._slack_share) * SLACK_QUANTA)
+        self._rest = float_down(max(Fraction(self._delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))
+        self._order = self._chosen_order(order, renyi)
+        capacity = to_capacity(self._epsilon, delta=self._rest, order=self._order)
         if capacity <= 0:
             raise InvalidInput(
-                f"order {self.order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
+                f"order {self._order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
                 "leave order out to have it chosen"
             )
         self._capacity = math.floor(Fraction(capacity) * RENYI_QUANTA)
         self._spent, self._spent_slack = 0, 0
+        self._reserved: WeakKeyDictionary[Reservation, tuple[list[Quanta], int]] = WeakKeyDictionary()
         self._closed = False
         self._lock = threading.Lock()
         self._process = process_identity()
+
+    def _chosen_order(self, order: float | None, renyi: Callable[[float], float] | None) -> float:
+        if self._delta > 0:
+            if order is not None:
+                return check_order(order)
+            return best_order(epsilon=self._epsilon, delta=self._rest, renyi=renyi)
+        if order is not None and check_order(order) != math.inf:
+            raise InvalidInput(f"delta = 0 is kept at order infinity, not {order!r}; leave order out or allow a delta")
+        return math.inf
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the budget was opened with. Like all of its terms, it cannot be changed.
+
+        >>> Budget(epsilon=1.0, delta=1e-6).epsilon
+        1.0
+        """
+        return self._epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta that the budget was opened with, `slack` included.
+
+        >>> Budget(epsilon=1.0, delta=1e-6).delta
+        1e-06
+        """
+        return self._delta
+
+    @property
+    def order(self) -> float:
+        """The Renyi order at which every cost is counted. All that was charged was charged at it (PROOF.md, step 3).
+
+        >>> Budget(epsilon=1.0, delta=1e-6, order=22.0).order
+        22.0
+        """
+        return self._order
+
+    @property
+    def slack(self) -> float:
+        """The share of delta that is set aside for tail events.
+
+        >>> Budget(epsilon=1.0, delta=1e-6, slack=1e-7).slack
+        1e-07
+        """
+        return self._slack_share
 
     def capacity(self) -> Cost:
         """Return what could be spent when the budget opened, rounded down.
@@ -178,8 +221,25 @@ class Budget:
         2
         """
         check_process("this budget", self._process)
+        most = check_count("most", most, least=0)
         with self._held():
             return min(most, self._obtained([to_quanta(cost) for cost in costs], most))
+
+    def covers(self, *counted: tuple[Cost, int]) -> bool:
+        """Return whether as much as these costs, each so many times, has been charged here already.
+
+        >>> budget = Budget(epsilon=1.0, delta=0.0)
+        >>> budget.spend(Cost(renyi=0.5))
+        >>> budget.covers((Cost(renyi=0.25), 2)), budget.covers((Cost(renyi=0.25), 3))
+        (True, False)
+        """
+        renyi = slack = 0
+        for cost, times in counted:
+            one, count = to_quanta(cost), check_count("times", times, least=0)
+            renyi, slack = renyi + one[0] * count, slack + one[1] * count
+        with self._held():
+            self._refresh()
+            return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
     def give_back(self, *, all: bool = False) -> None:
         """Give back what was obtained and not used, where others wait for it. Nobody does here.
@@ -215,10 +275,12 @@ class Budget:
                 refusal = self._refusal(each, times)
             else:
                 self._charge(each, [times] * len(each))
+                reservation = Reservation(self)
+                self._reserved[reservation] = each, times
         if refusal is not None:
             self.give_back()
             raise refusal
-        return Reservation(self, each, times)
+        return reservation
 
     def _refusal(self, each: Sequence[Quanta], times: int) -> BudgetSpent:
         self._refresh()
@@ -276,6 +338,26 @@ class Budget:
             self._spent += renyi * count
             self._spent_slack += slack * count
 
+    def _settle(self, reservation: "Reservation", counts: Sequence[int]) -> None:
+        """Return what a reservation of this budget did not use: from the budget's own note of it, which is struck out.
+
+        What a reservation says of itself does not matter (PROOF.md, step 3).
+        """
+        check_process("this reservation", self._process)
+        kept = [check_count("count", count, least=0) for count in counts]
+        with self._held():
+            if reservation not in self._reserved:
+                raise InvalidInput("this reservation is settled already, or this budget never made it")
+            each, times = self._reserved[reservation]
+            if len(kept) != len(each):
+                raise InvalidInput(f"a reservation of {len(each)} costs is settled by as many counts, not {len(kept)}")
+            if max(kept, default=0) > times:
+                raise InvalidInput(f"a reservation for {times} can be settled at 0 to {times}, not {max(kept)}")
+            del self._reserved[reservation]
+            if not self._closed:  # what was set aside went over to the ledger, charged
+                self._charge(each, [count - times for count in kept])
+        self.give_back()
+
     def __repr__(self) -> str:
         left = self.remaining().renyi / self.capacity().renyi
         return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}, order={self.order:g}, left={left:.1%})"
@@ -285,17 +367,16 @@ class Budget:
 
 
 class Reservation:
-    """A charge made before its outcomes were drawn. Made by `Budget.reserve`.
+    """A charge made before its outcomes were drawn. `Budget.reserve` makes them; one made otherwise settles nothing.
 
     >>> reservation = Budget(epsilon=1.0, delta=0.0).reserve(Cost(renyi=0.5), times=2)
     >>> reservation.settle(2)
     """
 
-    __slots__ = ("_budget", "_each", "_settled", "_times")
+    __slots__ = ("__weakref__", "_budget")
 
-    def __init__(self, budget: Budget, each: Sequence[Quanta], times: int) -> None:
-        self._budget, self._each, self._times = budget, each, times
-        self._settled = False
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
 
     def settle(self, *counts: int) -> None:
         """Keep the charge for this many outcomes of each cost and return the rest. May be called once.
@@ -305,25 +386,7 @@ class Reservation:
         ...
         quorate.errors.InvalidInput: a reservation for 2 can be settled at 0 to 2, not 3
         """
-        check_process("this reservation", self._budget._process)
-        if len(counts) != len(self._each):
-            raise InvalidInput(
-                f"a reservation of {len(self._each)} costs is settled by as many counts, not {len(counts)}"
-            )
-        unused = []
-        for count in counts:
-            if check_count("count", count, least=0) > self._times:
-                raise InvalidInput(
-                    f"a reservation for {self._times} can be settled at 0 to {self._times}, not {count!r}"
-                )
-            unused.append(int(count) - self._times)
-        with self._budget._held():
-            if self._settled:
-                raise InvalidInput("this reservation is settled already")
-            self._settled = True
-            if not self._budget._closed:  # what was set aside went over to the ledger, charged
-                self._budget._charge(self._each, unused)
-        self._budget.give_back()
+        self._budget._settle(self, counts)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")

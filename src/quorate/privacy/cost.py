@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.rounding import float_up
 
@@ -41,4 +42,5 @@ class Cost:
         >>> Cost(renyi=0.25).times(4)
         Cost(renyi=1.0, slack=0.0)
         """
+        count = check_count("count", count, least=0)
         return Cost(float_up(Fraction(self.renyi) * count), float_up(Fraction(self.slack) * count))

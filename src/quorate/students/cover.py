@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from quorate.checks import check_count
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
 from quorate.concepts.points import Points
+from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.errors import InvalidInput
 from quorate.predictors.inputs import class_codes, declared_classes, without_values
 from quorate.predictors.slots import Slots, fill_slots
@@ -74,10 +75,10 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         defining = X if self.mode == "label-private" else check_numbers(self, public, reset=False)
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
-        candidates = self._concept().dichotomies(defining)  # proof: step 1
+        candidates = sealed_candidates(self._concept().dichotomies(defining))  # proof: steps 1 and 2
         rows = fill_slots(X, codes, groups=groups, most=self.rows_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
-        self.hypothesis_, self.candidates_, self.spent_epsilon_ = hypothesis, len(candidates), spent
+        self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
         self.unit_ = "row" if groups is None else "person"
         self.claim_ = self._claim()
         return self

@@ -6,6 +6,7 @@ protected, not the outcomes themselves. No phase ever has more than `most` no-qu
 """
 
 import math
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
@@ -124,7 +125,9 @@ class NoisyCutoff:
     @cached_property
     def _last_words(self) -> NDArray[np.uint64]:
         """The largest word that closes the phase when so many no-quorums are missing to the limit."""
-        return np.array([tail - 1 for tail in self._tails], dtype=np.uint64)
+        words = np.array([tail - 1 for tail in self._tails], dtype=np.uint64)
+        words.flags.writeable = False
+        return words
 
     def open(self) -> "CutoffRun":
         """Draw the limit of one phase.
@@ -143,20 +146,24 @@ class NoisyCutoff:
         >>> cutoff.resume(limit=cutoff.open().limit, met=3, closed=False).met
         3
         """
-        if not (self.allowed <= limit <= self.most and 0 <= met <= self.most):
+        limit, met = check_count("limit", limit), check_count("met", met, least=0)
+        if not (self.allowed <= limit <= self.most and met <= self.most):
             raise InvalidInput("the limit and the no-quorums met must be those of a phase of this cutoff")
-        return CutoffRun(self, noise=system_noise, limit=limit, met=met, closed=closed)
+        return CutoffRun(self, noise=system_noise, limit=limit, met=met, closed=bool(closed))
 
 
 class CutoffRun:
     """The cutoff of one phase. Holds its secret limit and count: cannot be copied, printed or pickled.
+
+    Threads may share it: arrivals that are let in together come before or after those of another thread, all of them.
+    A cutoff that is interrupted while it draws is closed.
 
     >>> run = NoisyCutoff(epsilon=5.0, allowed=3, spread=3).open()
     >>> run.admit([True] * 20) <= 6, run.closed
     (True, True)
     """
 
-    __slots__ = ("_closed", "_cutoff", "_limit", "_met", "_noise", "_process")
+    __slots__ = ("_closed", "_cutoff", "_limit", "_lock", "_met", "_noise", "_process")
 
     def __init__(
         self,
@@ -170,6 +177,7 @@ class CutoffRun:
         self._cutoff, self._noise = cutoff, noise
         self._limit = cutoff.allowed + self._steps() if limit is None else limit
         self._met, self._closed = met, closed
+        self._lock = threading.Lock()
         self._process = process_identity()
 
     def _steps(self) -> int:
@@ -215,13 +223,17 @@ class CutoffRun:
         3
         """
         check_process("this cutoff", self._process)
-        outcomes = np.asarray(no_quorum, dtype=np.bool_)
+        outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nobody can change meanwhile
+        if outcomes.ndim != 1:
+            raise InvalidInput(f"arrivals must be a vector of outcomes, not of shape {outcomes.shape}")
         let_in = 0
-        while not self._closed and let_in < outcomes.size:
-            let_in += self._admit(outcomes[let_in : let_in + _BLOCK])
+        with self._lock:  # the count is read, compared and raised as one: proof, step 2
+            while not self._closed and let_in < outcomes.size:
+                let_in += self._admit(outcomes[let_in : let_in + _BLOCK])
         return let_in
 
     def _admit(self, outcomes: NDArray[np.bool_]) -> int:
+        self._closed = True  # for good, if the next lines are interrupted
         before = self._met + np.cumsum(outcomes) - outcomes
         words = self._noise.words(outcomes.size)  # fresh for every arrival; proof: step 3
         last = self._cutoff._last_words

@@ -185,7 +185,9 @@ class Dissent(ThresholdMechanism):
     @cached_property
     def _last_words(self) -> NDArray[np.uint64]:
         """The largest word that means a dissent at each level; level 0 is certain and needs all of them."""
-        return np.array([level - 1 for level in self.table], dtype=np.uint64)
+        words = np.array([level - 1 for level in self.table], dtype=np.uint64)
+        words.flags.writeable = False
+        return words
 
     def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
         half_gap = half_gaps(counts)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, check_positive, check_rate, keep
 from quorate.concepts import Concept, Hypothesis, Tally
 from quorate.concepts.points import Labels, Mask, Points, check_labels, check_points, which_labelled
+from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.noise import NoiseSource, system_noise
@@ -170,8 +171,8 @@ class Relabel:
             budget.spend(self._unit_cost(unit[0], min(unit[1], len(others))))  # charge, then draw
         # A row that cannot be used must not define candidates, whatever the reason is, nor have a label of the one that
         # is chosen (proof: step 4). It keeps its place: how many rows can be used is private, and decides no refusal.
-        used, free = self.concept.usable(labelled) & which_labelled(codes), self.concept.usable(others)
-        tally = self._tally(np.where(used[:, np.newaxis], labelled, np.nan), codes, others)
+        used, free = self._usable(labelled) & which_labelled(codes), self._usable(others)
+        tally = self._tally(_without(labelled, used), codes, _without(others, free))
         chosen = ExponentialChoice(epsilon=self.kappa)._choose(tally, None, noise)  # proof: step 1
         return Relabelled(_labels(chosen, labelled, used), _labels(chosen, others, free))
 
@@ -181,10 +182,21 @@ class Relabel:
         codes = check_labels(y, rows=len(labelled))
         return labelled, codes, check_points(unlabelled, features=features, name="unlabelled")
 
+    def _usable(self, points: Points) -> Mask:
+        """Return which rows are points of the class, and such that it does not fail on them: each by itself."""
+        usable = sealed(self.concept).usable(points)
+        usable[usable] = works_alone(self.concept, points[usable])  # proof: step 4
+        return usable
+
     def _tally(self, labelled: Points, labels: Labels, unlabelled: Points) -> Tally:
         """Return the candidates: the dichotomies of all points together, by their mistakes on the labelled ones."""
         every = np.concatenate([labelled, unlabelled])  # proof: step 2
-        return self.concept.dichotomies(every).tally(labelled, labels)
+        return sealed(self.concept).dichotomies(every).tally(labelled, labels)
+
+
+def _without(points: Points, usable: Mask) -> Points:
+    """Return the points with nothing in the places of rows that cannot be used."""
+    return np.where(usable[:, np.newaxis], points, np.nan)
 
 
 def _labels(chosen: Hypothesis, points: Points, usable: Mask) -> Labels:
