@@ -13,22 +13,25 @@ from quorate.learners.backends import Array, Backend, choose_backend
 from quorate.learners.blocks import Block, Chunks
 from quorate.learners.counting import ballots_in_blocks
 from quorate.learners.deal import Deal
+from quorate.learners.grid import SOUND, gridded_coefficients
 from quorate.learners.inputs import MEMORY, Matrix, check_memory, check_queries
 from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
 
 __all__ = ["LinearLearner", "LinearTeachers"]
 
 _NEVER = -1e300  # the intercept of a class that a teacher never votes for
-_SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
 
 
 class LinearTeachers(Teachers):
     """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
 
     `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
-    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores that tie to
-    within rounding may fall either way when the same query is counted in a batch of another size, since the product is
-    then summed in another order; no other teacher has a say in a ballot, whatever the batch.
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals.
+
+    A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
+    the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded, about as in single
+    precision but relative to the largest of a row, so that scores can be summed exactly in any order. Quadratic scores,
+    whose terms cancel, are not rounded: they are summed in double precision, one column after the other.
 
     >>> teachers = LinearTeachers(np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 5.0]]]), classes=2)
     >>> teachers.votes([[2.0], [-2.0]])
@@ -44,6 +47,9 @@ class LinearTeachers(Teachers):
             raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
         if not np.isfinite(self._scores).all():
             raise InvalidInput("scores must be finite numbers")
+        if not self.quadratic:
+            rounded = gridded_coefficients(self._scores[:, :, :-1])
+            self._scores = np.concatenate([rounded, self._scores[:, :, -1:]], axis=2)
         self.teachers, self.features = shape[0], (shape[2] - 1) // parts
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
@@ -83,7 +89,7 @@ class LinearTeachers(Teachers):
         return ballots_in_blocks(backend, self._scores, queries, quadratic=self.quadratic, memory=room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private.
+        """Return all there is to save, as plain arrays. They are private. Rebuilt, they are the same teachers, bit by bit.
 
         >>> sorted(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
         ['classes', 'kind', 'quadratic', 'scores']
@@ -141,7 +147,7 @@ class LinearLearner(Learner):
         with np.errstate(all="ignore"):
             for block in chunks.blocks(arrays, memory=check_memory(memory), cost=cost):
                 found = arrays.take(self._fit_block(arrays, block))[: len(block.teachers)]
-                sound = (np.abs(found) <= _SOUND).all(axis=(1, 2))
+                sound = (np.abs(found) <= SOUND).all(axis=(1, 2))
                 scores[block.teachers[sound]] = _declared(found[sound], block.shown[sound], classes)
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic)
 
