@@ -81,8 +81,8 @@ def _centre(estimator: MeanDirection, features: int) -> Floats:
 class DirectionTeachers(Teachers):
     """Each teacher votes 1 on the side of the centre that its normal points to. One without a normal votes by parity.
 
-    Lengths do not matter. Normals and queries are rounded to grids, on which their products are summed exactly: a ballot
-    is a function of its teacher and its query to the last bit (`learners/PROOF.md`, steps 1 to 3).
+    Lengths do not matter. Normals and queries are rounded to grids, on which products are summed exactly: a ballot is a
+    function of its teacher and its query to the last bit (`learners/PROOF.md`, steps 1 to 3).
 
     >>> DirectionTeachers([[1.0, 0.0], [0.0, -5.0], [0.0, 0.0]], centre=[0.0, 0.0]).votes([[2.0, 1.0], [-2.0, -1.0]])
     array([[2, 1],
@@ -123,7 +123,7 @@ class DirectionTeachers(Teachers):
 
     def _seen(self, X: Any) -> Floats:
         queries = np.clip(check_queries(X, features=self.features), -LARGEST, LARGEST)
-        return gridded_queries(queries - self._centre)
+        return gridded_queries(np.clip(queries - self._centre, -LARGEST, LARGEST))
 
     def _below(self, queries: Floats) -> Integers:
         """Return how many normals point away from each query."""

@@ -1,11 +1,11 @@
 """Ballots of linear teachers, a block of queries by a block of teachers at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from quorate.learners.backends import Array, Backend
-from quorate.learners.grid import gridded_queries
+from quorate.learners.grid import gridded_queries, sliced
 from quorate.learners.inputs import LARGEST, Matrix
 
 __all__ = ["ballots_in_blocks", "block_shape", "winners"]
@@ -15,51 +15,57 @@ _BLOCKS = 16  # of queries that a block of teachers is asked in turn
 
 
 def ballots_in_blocks(
-    backend: Backend, scores: Matrix, queries: Matrix, *, quadratic: bool, memory: int
+    backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
 ) -> Iterator[tuple[slice, slice, int, Array]]:
     """Yield which queries, which teachers, a label of at least 1, and who of them votes for it: one row a teacher.
 
-    `scores` is (teachers, scores, columns + 1), with the intercept in the last column; coefficients are those of
-    `gridded_coefficients` unless they are quadratic. Whoever votes for none of the labels yielded votes for 0.
+    `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
+    squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
+    often. Whoever votes for none of the labels yielded votes for 0.
 
     >>> from quorate.learners.backends import choose_backend
-    >>> scores, queries = np.array([[[1.0, 0.0]], [[-1.0, 0.0]]]), np.array([[5.0], [-5.0]])
-    >>> steps = ballots_in_blocks(choose_backend("numpy"), scores, queries, quadratic=False, memory=1024)
+    >>> scores, queries = [[np.array([[1.0], [-1.0]])]], np.array([[5.0], [-5.0]])
+    >>> steps = ballots_in_blocks(choose_backend("numpy"), scores, np.zeros((2, 1)), queries, memory=1024)
     >>> [(label, chosen.tolist()) for _, _, label, chosen in steps]
     [(1, [[True, False], [False, True]])]
     """
-    teachers, several, columns = scores.shape
-    cells = min(memory // (16 * several * (1 + quadratic) + 16), backend.count_cells)
+    (teachers, several), features = intercepts.shape, queries.shape[1]
+    powers, slices = len(coefficients), len(coefficients[0])
+    rooms = min(2, powers * slices)
+    cells = min(memory // (8 * several * (1 + rooms) + 16), backend.count_cells)
     wide, high = block_shape(len(queries), teachers, cells=cells)
-    table = backend.put(scores.reshape(teachers * several, columns))
-    room = backend.put(np.empty(high * several * wide))
-    multiply = _in_order if quadratic else backend.product
-    together = wide * max(1, min(_BLOCKS, memory // (8 * columns * (1 + quadratic) * wide)))
+    tables = [[backend.put(part) for part in parts] for parts in coefficients]
+    room = [backend.put(np.empty(high * several * wide)) for _ in range(rooms)]
+    together = wide * max(1, min(_BLOCKS, memory // (8 * features * powers * slices * wide)))
     for start in range(0, len(queries), together):
         asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
-        across = [backend.put(_columns(queries[part], quadratic=quadratic)) for part in asked]
+        across = [_columns(backend, queries[part], powers, slices) for part in asked]
         for top in range(0, teachers, high):
-            part = table[top * several : (top + high) * several]
-            bars = backend.spread(-part[:, -1], wide)
-            for place, features in zip(asked, across, strict=True):
-                product = multiply(part[:, :-1], features, room)
-                for label, chosen in winners(backend, product, bars[:, : features.shape[1]], several):
+            rows = slice(top * several, (top + high) * several)
+            bars = backend.spread(backend.put(-intercepts[top : top + high].ravel()), wide)
+            for place, columns in zip(asked, across, strict=True):
+                product = _product(backend, tables, rows, columns, room)
+                for label, chosen in winners(backend, product, bars[:, : product.shape[1]], several):
                     yield place, slice(top, top + len(chosen)), label, chosen
 
 
-def _columns(queries: Matrix, *, quadratic: bool) -> Matrix:
-    """Return what the coefficients of a score are multiplied by: one row a column, one column a query."""
-    if not quadratic:
-        return np.ascontiguousarray(gridded_queries(queries).T)
-    clipped = np.clip(queries, -LARGEST, LARGEST).T
-    return np.concatenate([clipped, clipped * clipped])
+def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> list[list[Array]]:
+    """Return the features and their squares as slices, one row a feature and one column a query."""
+    clipped = np.clip(queries, -LARGEST, LARGEST)
+    parts = [sliced(gridded_queries, power, slices) for power in (clipped, clipped * clipped)[:powers]]
+    return [[backend.put(np.ascontiguousarray(part.T)) for part in pair] for pair in parts]
 
 
-def _in_order(left: Array, right: Array, room: Array) -> Array:
-    """Multiply two matrices so that each cell is the same steps of double precision, wherever it stands."""
-    total = left[:, :1] * right[0]
-    for column in range(1, len(right)):
-        total += left[:, column : column + 1] * right[column]  # rounded before it is added: proof, step 4
+def _product(
+    backend: Backend, tables: list[list[Array]], rows: slice, columns: list[list[Array]], room: list[Array]
+) -> Array:
+    """Return the sum of all products of slices: each is exact, and they are added up in one order (proof: step 4)."""
+    pairs = [
+        (left[rows], right) for parts, across in zip(tables, columns, strict=True) for left in parts for right in across
+    ]
+    total = backend.product(*pairs[0], room[0])
+    for left, right in pairs[1:]:
+        total += backend.product(left, right, room[1])
     return total
 
 

@@ -13,13 +13,14 @@ from quorate.learners.backends import Array, Backend, choose_backend
 from quorate.learners.blocks import Block, Chunks
 from quorate.learners.counting import ballots_in_blocks
 from quorate.learners.deal import Deal
-from quorate.learners.grid import SOUND, gridded_coefficients
+from quorate.learners.grid import SOUND, gridded_coefficients, sliced
 from quorate.learners.inputs import MEMORY, Matrix, check_memory, check_queries
 from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
 
 __all__ = ["LinearLearner", "LinearTeachers"]
 
 _NEVER = -1e300  # the intercept of a class that a teacher never votes for
+_SLICES = 2  # of quadratic scores
 
 
 class LinearTeachers(Teachers):
@@ -31,7 +32,7 @@ class LinearTeachers(Teachers):
     A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
     the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded, about as in single
     precision but relative to the largest of a row, so that scores can be summed exactly in any order. Quadratic scores,
-    whose terms cancel, are not rounded: they are summed in double precision, one column after the other.
+    whose terms cancel, are rounded about as in double precision.
 
     >>> teachers = LinearTeachers(np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 5.0]]]), classes=2)
     >>> teachers.votes([[2.0], [-2.0]])
@@ -47,10 +48,19 @@ class LinearTeachers(Teachers):
             raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
         if not np.isfinite(self._scores).all():
             raise InvalidInput("scores must be finite numbers")
+        self.teachers, self.features = shape[0], (shape[2] - 1) // parts
+        self._coefficients = self._sliced()
+
+    def _sliced(self) -> list[list[Matrix]]:
+        """Return the coefficients as the product takes them. Squares cancel: their scores need more than one slice."""
+        several = self.teachers * self._scores.shape[1]
         if not self.quadratic:
             rounded = gridded_coefficients(self._scores[:, :, :-1])
             self._scores = np.concatenate([rounded, self._scores[:, :, -1:]], axis=2)
-        self.teachers, self.features = shape[0], (shape[2] - 1) // parts
+            return [[self._scores[:, :, :-1].reshape(several, -1)]]
+        powers = self._scores[:, :, : self.features], self._scores[:, :, self.features : -1]
+        parts = [sliced(gridded_coefficients, power, _SLICES) for power in powers]
+        return [[part.reshape(several, -1) for part in pair] for pair in parts]
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
@@ -86,10 +96,10 @@ class LinearTeachers(Teachers):
 
     def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, int, Array]]:
         room = check_memory(memory) // 2
-        return ballots_in_blocks(backend, self._scores, queries, quadratic=self.quadratic, memory=room)
+        return ballots_in_blocks(backend, self._coefficients, self._scores[:, :, -1], queries, memory=room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private. Rebuilt, they are the same teachers, bit by bit.
+        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private.
 
         >>> sorted(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
         ['classes', 'kind', 'quadratic', 'scores']

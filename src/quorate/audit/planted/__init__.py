@@ -7,6 +7,7 @@ code prevents. Nothing that serves may import this package: an import contract f
 ['seed_repeated_after_fork', 'budget_reset_on_restart', 'double_spend', 'cache_shared_between_callers']
 """
 
+from quorate.audit.planted.batches import BATCHES
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.planted.choices import CHOICES
 from quorate.audit.planted.dealing import DEALING
@@ -16,4 +17,4 @@ from quorate.audit.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *STATES)
+PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *BATCHES, *STATES)
