@@ -34,17 +34,17 @@ def ballots_in_blocks(
     rooms = min(2, powers * slices)
     cells = min(memory // (8 * several * (1 + rooms) + 16), backend.count_cells)
     wide, high = block_shape(len(queries), teachers, cells=cells)
-    tables = [[backend.put(part) for part in parts] for parts in coefficients]
+    tables = [[backend.put(table) for table in pair] for pair in coefficients]
     room = [backend.put(np.empty(high * several * wide)) for _ in range(rooms)]
-    together = wide * max(1, min(_BLOCKS, memory // (8 * features * powers * slices * wide)))
+    together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
     for start in range(0, len(queries), together):
         asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
         across = [_columns(backend, queries[part], powers, slices) for part in asked]
         for top in range(0, teachers, high):
-            rows = slice(top * several, (top + high) * several)
+            parts = [[table[top * several : (top + high) * several] for table in pair] for pair in tables]
             bars = backend.spread(backend.put(-intercepts[top : top + high].ravel()), wide)
             for place, columns in zip(asked, across, strict=True):
-                product = _product(backend, tables, rows, columns, room)
+                product = _product(backend, parts, columns, room)
                 for label, chosen in winners(backend, product, bars[:, : product.shape[1]], several):
                     yield place, slice(top, top + len(chosen)), label, chosen
 
@@ -56,15 +56,11 @@ def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> lis
     return [[backend.put(np.ascontiguousarray(part.T)) for part in pair] for pair in parts]
 
 
-def _product(
-    backend: Backend, tables: list[list[Array]], rows: slice, columns: list[list[Array]], room: list[Array]
-) -> Array:
+def _product(backend: Backend, parts: list[list[Array]], columns: list[list[Array]], room: list[Array]) -> Array:
     """Return the sum of all products of slices: each is exact, and they are added up in one order (proof: step 4)."""
-    pairs = [
-        (left[rows], right) for parts, across in zip(tables, columns, strict=True) for left in parts for right in across
-    ]
-    total = backend.product(*pairs[0], room[0])
-    for left, right in pairs[1:]:
+    pairs = ((left, right) for pair, across in zip(parts, columns, strict=True) for left in pair for right in across)
+    total = backend.product(*next(pairs), room[0])
+    for left, right in pairs:
         total += backend.product(left, right, room[1])
     return total
 

@@ -45,7 +45,7 @@ def gridded_coefficients(coefficients: Matrix) -> Matrix:
     >>> gridded_coefficients(np.array([[[1.0, 1e-9, 0.1]]])).tolist()
     [[[1.0, 0.0, 0.09999999403953552]]]
     """
-    rounded = np.empty_like(coefficients)
+    rounded = np.empty(coefficients.shape)
     teachers, scores, columns = coefficients.shape
     together = max(1, _CELLS // (scores * columns))
     for start in range(0, teachers, together):

@@ -42,25 +42,19 @@ class LinearTeachers(Teachers):
 
     def __init__(self, scores: Any, *, classes: int, quadratic: bool = False) -> None:
         self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
-        self._scores = np.ascontiguousarray(scores, dtype=np.float64)
-        shape, several, parts = self._scores.shape, _several(classes), 1 + self.quadratic
+        given = np.asarray(scores, dtype=np.float64)
+        shape, several, parts = given.shape, _several(classes), 1 + self.quadratic
         if len(shape) != 3 or shape[0] < 1 or shape[1] != several or shape[2] < 1 + parts or (shape[2] - 1) % parts:
             raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
-        if not np.isfinite(self._scores).all():
+        if not np.isfinite(given).all():
             raise InvalidInput("scores must be finite numbers")
         self.teachers, self.features = shape[0], (shape[2] - 1) // parts
-        self._coefficients = self._sliced()
-
-    def _sliced(self) -> list[list[Matrix]]:
-        """Return the coefficients as the product takes them. Squares cancel: their scores need more than one slice."""
-        several = self.teachers * self._scores.shape[1]
-        if not self.quadratic:
-            rounded = gridded_coefficients(self._scores[:, :, :-1])
-            self._scores = np.concatenate([rounded, self._scores[:, :, -1:]], axis=2)
-            return [[self._scores[:, :, :-1].reshape(several, -1)]]
-        powers = self._scores[:, :, : self.features], self._scores[:, :, self.features : -1]
-        parts = [sliced(gridded_coefficients, power, _SLICES) for power in powers]
-        return [[part.reshape(several, -1) for part in pair] for pair in parts]
+        self._intercepts = np.ascontiguousarray(given[:, :, -1])
+        # Squares cancel, so that quadratic scores need more than one slice; their coefficients are kept as they are.
+        self._coefficients = given[:, :, :-1].copy() if self.quadratic else gridded_coefficients(given[:, :, :-1])
+        powers = np.split(self._coefficients, parts, axis=2)
+        pairs = [sliced(gridded_coefficients, power, _SLICES) for power in powers] if self.quadratic else [powers]
+        self._tables = [[part.reshape(shape[0] * several, -1) for part in pair] for pair in pairs]
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
@@ -96,7 +90,7 @@ class LinearTeachers(Teachers):
 
     def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, int, Array]]:
         room = check_memory(memory) // 2
-        return ballots_in_blocks(backend, self._coefficients, self._scores[:, :, -1], queries, memory=room)
+        return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private.
@@ -108,7 +102,7 @@ class LinearTeachers(Teachers):
             "kind": np.array("linear"),
             "classes": np.array(self.classes),
             "quadratic": np.array(self.quadratic),
-            "scores": self._scores,
+            "scores": np.concatenate([self._coefficients, self._intercepts[:, :, np.newaxis]], axis=2),
         }
 
     @classmethod

@@ -25,7 +25,7 @@ class SummedInAnyOrder(LinearTeachers):
 
     def __init__(self, scores: Any, *, classes: int) -> None:
         super().__init__(scores, classes=classes)
-        self._scores = np.array(scores, dtype=np.float64)  # the mistake: coefficients on no grid
+        self._given = np.array(scores, dtype=np.float64)  # the mistake: coefficients on no grid
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher.
@@ -35,16 +35,16 @@ class SummedInAnyOrder(LinearTeachers):
         """
         queries = np.asarray(X, dtype=np.float64)
         across = np.append(queries, np.ones((len(queries), 1)), axis=1)  # the mistake: queries on no grid
-        return np.asarray(across @ self._scores[:, 0].T > 0).astype(np.uint8)
+        return np.asarray(across @ self._given[:, 0].T > 0).astype(np.uint8)
 
 
 def replay_in_company(target: LinearTeachers) -> Caught:
-    """Ask queries that lie on a teacher's boundary to within rounding: each alone, some together, and all together.
+    """Ask queries as close to a teacher's boundary as floats come: each alone, some together, and all together.
 
     >>> replay_in_company(LinearTeachers(_scores(), classes=2)).found
     False
     """
-    queries = _on_boundaries(_scores()[:, 0])
+    queries = _on_boundaries(target)
     together = target.ballots(queries)
     for size in (1, 2, 7, 64):
         parts = [target.ballots(queries[start : start + size]) for start in range(0, len(queries), size)]
@@ -59,13 +59,16 @@ def _scores() -> Matrix:
     return np.random.default_rng(0).normal(size=(64, 1, 21))
 
 
-def _on_boundaries(scores: Matrix) -> Matrix:
-    """Return 16 queries for each teacher, whose score for it is zero but for rounding."""
-    normals, levels = scores[:, np.newaxis, :-1], scores[:, np.newaxis, -1:]
-    queries = np.random.default_rng(1).normal(size=(len(scores), 16, scores.shape[1] - 1))
-    heights = (queries * normals).sum(axis=2, keepdims=True) + levels
-    moved: Matrix = queries - heights * normals / (normals * normals).sum(axis=2, keepdims=True)
-    return moved.reshape(-1, moved.shape[2])
+def _on_boundaries(target: LinearTeachers) -> Matrix:
+    """Return queries that are neighbouring floats of some on which a teacher votes differently: found by halving."""
+    low, high = np.random.default_rng(1).normal(size=(2, 16 * target.teachers, target.features))
+    own = np.arange(len(low)), np.arange(len(low)) % target.teachers
+    before = target.ballots(low)[own]
+    for _ in range(60):
+        middle = low / 2 + high / 2
+        same = (target.ballots(middle)[own] == before)[:, np.newaxis]
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    return high
 
 
 BATCHES = (
