@@ -68,7 +68,8 @@ def _on_boundaries(target: LinearTeachers) -> Matrix:
         middle = low / 2 + high / 2
         same = (target.ballots(middle)[own] == before)[:, np.newaxis]
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    return high
+    found: Matrix = high
+    return found
 
 
 BATCHES = (
