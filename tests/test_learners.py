@@ -75,7 +75,7 @@ def one_teacher(teachers, place):
     return {
         name: array[place].tobytes()
         for name, array in teachers.arrays().items()
-        if name not in ("kind", "classes", "features", "quadratic")
+        if name not in ("kind", "classes", "features", "quadratic", "slices")
     }
 
 

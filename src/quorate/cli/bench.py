@@ -124,6 +124,8 @@ def _learner_figures(quick: bool) -> Iterator[Figure]:
     counting = counting_figures(teachers=2000, queries=20_000) if quick else counting_figures()
     yield "learners.counting_share_of_bare_product", counting.speed_share, "ratio"
     yield "learners.counting_peak_bytes", float(counting.peak_bytes), "bytes"
+    wide = counting_figures(teachers=2000, queries=20_000, slices=2)
+    yield "learners.counting_share_of_bare_product.any_scale", wide.speed_share, "ratio"
 
 
 _PARTS = {

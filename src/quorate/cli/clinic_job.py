@@ -86,7 +86,7 @@ def run_job(
         aggregator=_AGGREGATOR,
         disagreement=pilot.disagreement,
     )
-    classifier.fit(private.X, private.y, groups=private.people)
+    classifier.fit(private.X, private.y, groups=private.people, one_scale=True)
     with tempfile.TemporaryDirectory() as home:
         folder = save(classifier, Path(home) / "model")  # from here on the budget is kept on disk
         asked = _ask(classifier, arrivals.X, step)

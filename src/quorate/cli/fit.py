@@ -132,7 +132,7 @@ def run_fit(
             disagreement=disagreement,
             holdout=holdout,
             n_jobs=jobs,
-        ).fit(encoded, labels, groups=units, public=points)
+        ).fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
         step()
         save(classifier, out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, out)

@@ -17,7 +17,7 @@ from quorate.calls import Calls, call_rows, one_thread
 from quorate.ensemble.quiet import global_randomness, silence
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
-from quorate.rows import copy_rows, take_rows
+from quorate.rows import copy_rows, is_frame, take_rows
 
 __all__ = ["EstimatorTeachers", "Fitted", "fit_estimators"]
 
@@ -175,6 +175,7 @@ class EstimatorTeachers:
 
     def _each(self, X: Any) -> Iterator[Integers | int]:
         """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""
+        X = X if is_frame(X) else np.ascontiguousarray(X, dtype=np.float64)
         calls = Calls(X, self._rows) if any(model is not None for model, _ in self.fitted) else None
         with silence(), one_thread(), global_randomness() as seed:
             for place, (model, majority) in enumerate(self.fitted):

@@ -19,6 +19,8 @@ from threadpoolctl import ThreadpoolController
 
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
+from quorate.learners.backends import choose_backend
+from quorate.learners.grid import gridded_coefficients, gridded_queries
 from quorate.learners.inputs import LARGEST, check_queries
 from quorate.learners.teachers import BackendName, check_arrays
 
@@ -27,7 +29,7 @@ __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_HIGH, _WIDE = 256, 384  # teachers and queries of one product: few enough for a cache
+_HIGH, _WIDE = 104, 384  # teachers and queries of one product: few enough for a cache
 
 
 class MeanDirection(ClassifierMixin, BaseEstimator):
@@ -79,7 +81,8 @@ def _centre(estimator: MeanDirection, features: int) -> Floats:
 class DirectionTeachers(Teachers):
     """Each teacher votes 1 on the side of the centre that its normal points to. One without a normal votes by parity.
 
-    Lengths do not matter: normals and queries are scaled, and multiplied in single precision.
+    Lengths do not matter. Normals and queries are rounded to grids, on which products are summed exactly: a ballot is a
+    function of its teacher and its query to the last bit (`learners/PROOF.md`, steps 1 to 3).
 
     >>> DirectionTeachers([[1.0, 0.0], [0.0, -5.0], [0.0, 0.0]], centre=[0.0, 0.0]).votes([[2.0, 1.0], [-2.0, -1.0]])
     array([[2, 1],
@@ -95,9 +98,9 @@ class DirectionTeachers(Teachers):
             raise InvalidInput("normals and centre must be finite numbers")
         self.teachers, self.features = self._normals.shape
         self.classes = 2
-        self._scaled, self._pointing = _unit_rows(self._normals)
-        # Teachers without rows: odd ones vote 1, even ones 0. They keep their places among the rows of the products, as
-        # 1 with every query: with a row fewer, a product may add up the others in another order (PROOF.md, step 3).
+        self._gridded = gridded_coefficients(self._normals[:, np.newaxis])[:, 0]
+        self._pointing = self._normals.any(axis=1)
+        # Teachers without rows: odd ones vote 1, even ones 0. In the products they are 1 with every query.
         self._zeros = int(np.count_nonzero(np.flatnonzero(~self._pointing) % 2 == 0))
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
@@ -118,21 +121,16 @@ class DirectionTeachers(Teachers):
         ones = self.teachers - against - self._zeros
         return np.stack([self.teachers - ones, ones], axis=1)
 
-    def _seen(self, X: Any) -> NDArray[np.float32]:
+    def _seen(self, X: Any) -> Floats:
         queries = np.clip(check_queries(X, features=self.features), -LARGEST, LARGEST)
-        return _unit_rows(queries - self._centre)[0]
+        return gridded_queries(np.clip(queries - self._centre, -LARGEST, LARGEST))
 
-    def _below(self, queries: NDArray[np.float32]) -> Integers:
-        """Return how many normals point away from each query: the sign bits of products, added up."""
-        across, below = np.ascontiguousarray(queries.T), np.zeros(len(queries), dtype=np.int64)
-        room = np.empty((_HIGH, len(queries)), dtype=np.float32)
+    def _below(self, queries: Floats) -> Integers:
+        """Return how many normals point away from each query."""
+        backend, across = choose_backend("numpy"), np.ascontiguousarray(queries.T)
+        below, room = np.zeros(len(queries), dtype=np.int64), np.empty(_HIGH * len(queries))
         for top in range(0, self.teachers, _HIGH):
-            part = self._scaled[top : top + _HIGH]
-            product = np.matmul(part, across, out=room[: len(part)])
-            product += np.float32(0.0)  # a zero without a sign
-            signs = product.view(np.int32)
-            signs >>= 31
-            below -= signs.sum(axis=0, dtype=np.int32)
+            below += backend.count(backend.product(self._gridded[top : top + _HIGH], across, room) < 0)
         return below
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
@@ -141,7 +139,7 @@ class DirectionTeachers(Teachers):
         >>> DirectionTeachers([[1.0], [-1.0], [0.0], [0.0]], centre=[0.0]).ballots([[4.0]])
         array([[1, 0, 0, 1]], dtype=uint8)
         """
-        ballots = (self._seen(X) @ self._scaled.T >= 0).astype(np.uint8)
+        ballots = (self._seen(X) @ self._gridded.T >= 0).astype(np.uint8)
         absent = np.flatnonzero(~self._pointing)
         ballots[:, absent] = absent % 2
         return ballots
@@ -172,12 +170,6 @@ def _libraries() -> ThreadpoolController:
 
 def _threads() -> int:
     return max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
-
-
-def _unit_rows(rows: Floats) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return rows scaled to a largest entry of 1, in single precision, and which of them are not zero."""
-    largest = np.abs(rows).max(axis=1, initial=0.0)
-    return (rows / np.where(largest > 0, largest, 1.0)[:, np.newaxis]).astype(np.float32), largest > 0
 
 
 def fit_directions(estimator: MeanDirection, X: Any, codes: Integers, deal: Deal) -> DirectionTeachers:

@@ -6,7 +6,8 @@
     Teachers                `votes(queries)` counts their ballots; `arrays()` is all there is to save
 
 A teacher depends on its own rows alone, to the last bit: not on the other chunks, on their number, or on how the work
-is cut into blocks. No private value decides whether an error or a warning is raised.
+is cut into blocks. A ballot depends on its teacher and its query alone, to the last bit: not on the batch (PROOF.md).
+No private value decides whether an error or a warning is raised.
 """
 
 from quorate.learners.centroid import BatchedCentroid

@@ -50,6 +50,7 @@ class Backend:
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
     product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
+    spread: Callable[[Array, int], Array]  # a column repeated so many times
     count: Callable[[Array], Array]  # how many are true in each column
 
     def __repr__(self) -> str:
@@ -108,6 +109,7 @@ def _numpy() -> Backend:
         solve=_numpy_solve,
         orthogonal=np.linalg.qr,
         product=_numpy_product,
+        spread=lambda column, times: np.repeat(column[:, np.newaxis], times, axis=1),
         count=_numpy_count,
     )
 
@@ -172,5 +174,6 @@ def _torch(device: str) -> Backend:
         solve=lambda matrices, right: torch.linalg.solve_ex(matrices, right).result,
         orthogonal=torch.linalg.qr,
         product=lambda left, right, room: left @ right,
+        spread=lambda column, times: column[:, None].expand(-1, times),
         count=lambda flags: flags.sum(dim=0),
     )

@@ -1,44 +1,76 @@
 """Ballots of linear teachers, a block of queries by a block of teachers at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from quorate.learners.backends import Array, Backend
+from quorate.learners.grid import gridded_queries, sliced
 from quorate.learners.inputs import LARGEST, Matrix
 
 __all__ = ["ballots_in_blocks", "block_shape", "winners"]
 
 _QUERIES = 384  # counted together where they fit: few enough for a cache, and no power of 2, whose rows would share it
+_BLOCKS = 16  # of queries that a block of teachers is asked in turn
 
 
 def ballots_in_blocks(
-    backend: Backend, scores: Matrix, queries: Matrix, *, quadratic: bool, memory: int
+    backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
 ) -> Iterator[tuple[slice, slice, int, Array]]:
     """Yield which queries, which teachers, a label of at least 1, and who of them votes for it: one row a teacher.
 
-    `scores` is (teachers, scores, columns + 1), with the intercept in the last column. Whoever votes for none of the
-    labels yielded votes for 0.
+    `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
+    squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
+    often. Whoever votes for none of the labels yielded votes for 0.
 
     >>> from quorate.learners.backends import choose_backend
-    >>> scores, queries = np.array([[[1.0, 0.0]], [[-1.0, 0.0]]]), np.array([[5.0], [-5.0]])
-    >>> steps = ballots_in_blocks(choose_backend("numpy"), scores, queries, quadratic=False, memory=1024)
+    >>> scores, queries = [[np.array([[1.0], [-1.0]])]], np.array([[5.0], [-5.0]])
+    >>> steps = ballots_in_blocks(choose_backend("numpy"), scores, np.zeros((2, 1)), queries, memory=1024)
     >>> [(label, chosen.tolist()) for _, _, label, chosen in steps]
     [(1, [[True, False], [False, True]])]
     """
-    teachers, several, columns = scores.shape
-    cells = min(memory // (8 * several + 16), backend.count_cells)
+    (teachers, several), features = intercepts.shape, queries.shape[1]
+    powers, slices = len(coefficients), len(coefficients[0])
+    rooms = min(2, powers * slices)
+    cells = min(memory // (8 * several * (1 + rooms) + 16), backend.count_cells)
     wide, high = block_shape(len(queries), teachers, cells=cells)
-    table = backend.put(scores.reshape(teachers * several, columns))
-    room = backend.put(np.empty(high * several * wide))
-    for left in range(0, len(queries), wide):
-        asked = np.clip(queries[left : left + wide], -LARGEST, LARGEST)
-        parts = [asked, asked * asked] if quadratic else [asked]
-        across = backend.put(np.concatenate([*parts, np.ones((len(asked), 1))], axis=1).T.copy())
+    tables = [[backend.put(table) for table in pair] for pair in coefficients]
+    room = [backend.put(np.empty(high * several * wide)) for _ in range(rooms)]
+    together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
+    for start in range(0, len(queries), together):
+        asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
+        across = [_columns(backend, queries[part], powers, slices) for part in asked]
         for top in range(0, teachers, high):
-            product = backend.product(table[top * several : (top + high) * several], across, room)
-            for label, chosen in winners(backend, product.reshape(-1, several, len(asked))):
-                yield slice(left, left + len(asked)), slice(top, top + len(chosen)), label, chosen
+            parts = [[table[top * several : (top + high) * several] for table in pair] for pair in tables]
+            bars = backend.spread(backend.put(-intercepts[top : top + high].ravel()), wide)
+            for place, columns in zip(asked, across, strict=True):
+                product = _product(backend, parts, columns, room)
+                for label, chosen in winners(backend, product, bars[:, : product.shape[1]], several):
+                    yield place, slice(top, top + len(chosen)), label, chosen
+
+
+def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> list[list[Array]]:
+    """Return the features and their squares as slices, one row a feature and one column a query."""
+    clipped = np.clip(queries, -LARGEST, LARGEST)
+    parts = [sliced(gridded_queries, power, slices) for power in (clipped, clipped * clipped)[:powers]]
+    return [[backend.put(np.ascontiguousarray(part.T)) for part in pair] for pair in parts]
+
+
+def _product(backend: Backend, parts: list[list[Array]], columns: list[list[Array]], room: list[Array]) -> Array:
+    """Return the sum of products of slices: each is exact, and they are added up in one order (proof: step 4).
+
+    Products of two slices that were rounded off are left out: they are below the last bit of the others.
+    """
+    pairs = (
+        (left, right)
+        for pair, across in zip(parts, columns, strict=True)
+        for rank, left in enumerate(pair)
+        for right in across[: len(pair) - rank]
+    )
+    total = backend.product(*next(pairs), room[0])
+    for left, right in pairs:
+        total += backend.product(left, right, room[1])
+    return total
 
 
 def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
@@ -54,22 +86,25 @@ def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
     return wide, high
 
 
-def winners(backend: Backend, product: Array) -> Iterator[tuple[int, Array]]:
+def winners(backend: Backend, product: Array, bars: Array, several: int) -> Iterator[tuple[int, Array]]:
     """Yield each label of at least 1 and where it wins: where its score is the largest and no lower label has it too.
 
-    A single score stands for class 1 against class 0, and wins where it is positive.
+    A score is the product less its bar, and each teacher has `several`, one row each. A single score stands for class 1
+    against class 0, and wins where it is positive. The product is changed in place.
 
     >>> from quorate.learners.backends import choose_backend
-    >>> product = np.array([[[1.0, 2.0], [3.0, 2.0], [3.0, 4.0]]])
-    >>> [(label, chosen.tolist()) for label, chosen in winners(choose_backend("numpy"), product)]
+    >>> product = np.array([[1.0, 2.0], [3.0, 2.0], [3.0, 4.0]])
+    >>> [(label, chosen.tolist()) for label, chosen in winners(choose_backend("numpy"), product, 0 * product, 3)]
     [(1, [[True, False]]), (2, [[False, True]])]
     """
-    if product.shape[1] == 1:
-        yield 1, product[:, 0] > 0
+    if several == 1:
+        yield 1, product > bars
         return
-    best = backend.largest(product, 1)
-    taken = product[:, 0] == best
-    for label in range(1, product.shape[1]):
-        chosen = (product[:, label] == best) & ~taken
+    product -= bars
+    scores = product.reshape(-1, several, product.shape[1])
+    best = backend.largest(scores, 1)
+    taken = scores[:, 0] == best
+    for label in range(1, several):
+        chosen = (scores[:, label] == best) & ~taken
         taken = taken | chosen
         yield label, chosen

@@ -13,22 +13,26 @@ from quorate.learners.backends import Array, Backend, choose_backend
 from quorate.learners.blocks import Block, Chunks
 from quorate.learners.counting import ballots_in_blocks
 from quorate.learners.deal import Deal
+from quorate.learners.grid import SOUND, gridded_coefficients, sliced
 from quorate.learners.inputs import MEMORY, Matrix, check_memory, check_queries
 from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
 
 __all__ = ["LinearLearner", "LinearTeachers"]
 
 _NEVER = -1e300  # the intercept of a class that a teacher never votes for
-_SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
+_SLICES = 2  # where columns may be of any size, and for quadratic scores
 
 
 class LinearTeachers(Teachers):
     """One linear score for each class, or one for class 1 against class 0 if there are two. The largest score wins.
 
     `scores` is (teachers, scores, columns + 1): coefficients, then the intercept. The columns are the features, and
-    after them their squares if the scores are `quadratic`. The lowest class wins among equals. Scores that tie to
-    within rounding may fall either way when the same query is counted in a batch of another size, since the product is
-    then summed in another order; no other teacher has a say in a ballot, whatever the batch.
+    after them their squares if the scores are `quadratic`. The lowest class wins among equals.
+
+    A ballot is a function of its teacher and its query to the last bit, whatever the batch, the blocks, the backend and
+    the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the
+    largest of a row, so that scores can be summed exactly in any order: in one slice of 26 bits, which is right where
+    columns are of about one size, or in two, of 52 bits. Quadratic scores, whose terms cancel, have two.
 
     >>> teachers = LinearTeachers(np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 5.0]]]), classes=2)
     >>> teachers.votes([[2.0], [-2.0]])
@@ -36,15 +40,22 @@ class LinearTeachers(Teachers):
            [1, 2]])
     """
 
-    def __init__(self, scores: Any, *, classes: int, quadratic: bool = False) -> None:
+    def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
         self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
-        self._scores = np.ascontiguousarray(scores, dtype=np.float64)
-        shape, several, parts = self._scores.shape, _several(classes), 1 + self.quadratic
+        self.slices = _SLICES if self.quadratic else check_count("slices", slices)
+        given = np.asarray(scores, dtype=np.float64)
+        shape, several, parts = given.shape, _several(classes), 1 + self.quadratic
         if len(shape) != 3 or shape[0] < 1 or shape[1] != several or shape[2] < 1 + parts or (shape[2] - 1) % parts:
             raise InvalidInput(f"scores must be of shape (teachers, {several}, columns + 1), not {shape}")
-        if not np.isfinite(self._scores).all():
+        if not np.isfinite(given).all():
             raise InvalidInput("scores must be finite numbers")
         self.teachers, self.features = shape[0], (shape[2] - 1) // parts
+        self._intercepts = np.ascontiguousarray(given[:, :, -1])
+        coefficients, single = given[:, :, :-1], self.slices == 1
+        self._coefficients = gridded_coefficients(coefficients) if single else coefficients.copy()
+        powers = np.split(self._coefficients, parts, axis=2)
+        pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]
+        self._tables = [[part.reshape(shape[0] * several, -1) for part in pair] for pair in pairs]
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
@@ -80,19 +91,20 @@ class LinearTeachers(Teachers):
 
     def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, int, Array]]:
         room = check_memory(memory) // 2
-        return ballots_in_blocks(backend, self._scores, queries, quadratic=self.quadratic, memory=room)
+        return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private.
+        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private.
 
         >>> sorted(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
-        ['classes', 'kind', 'quadratic', 'scores']
+        ['classes', 'kind', 'quadratic', 'scores', 'slices']
         """
         return {
             "kind": np.array("linear"),
             "classes": np.array(self.classes),
             "quadratic": np.array(self.quadratic),
-            "scores": self._scores,
+            "slices": np.array(self.slices),
+            "scores": np.concatenate([self._coefficients, self._intercepts[:, :, np.newaxis]], axis=2),
         }
 
     @classmethod
@@ -103,7 +115,12 @@ class LinearTeachers(Teachers):
         LinearTeachers(teachers=2, classes=2, features=1)
         """
         check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "scores": 3})
-        return cls(arrays["scores"], classes=int(arrays["classes"]), quadratic=bool(arrays["quadratic"]))
+        return cls(
+            arrays["scores"],
+            classes=int(arrays["classes"]),
+            quadratic=bool(arrays["quadratic"]),
+            slices=int(arrays.get("slices", _SLICES)),  # the first release kept scores as they were fitted
+        )
 
 
 class LinearLearner(Learner):
@@ -117,13 +134,22 @@ class LinearLearner(Learner):
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
     def fit(
-        self, X: Any, y: Any, deal: Deal, *, classes: int, backend: BackendName = "numpy", memory: int = MEMORY
+        self,
+        X: Any,
+        y: Any,
+        deal: Deal,
+        *,
+        classes: int,
+        backend: BackendName = "numpy",
+        memory: int = MEMORY,
+        one_scale: bool = False,
     ) -> LinearTeachers:
         """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
 
         A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing or
         beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
-        always votes for it, and one without rows for class 0. No private value is the reason for an error.
+        always votes for it, and one without rows for class 0. No private value is the reason for an error. Where it
+        is public that columns are of about `one_scale`, ballots are counted with one product instead of three.
 
         >>> from quorate.learners import BatchedCentroid
         >>> deal = Deal.of([[0, 1], [2], []])
@@ -141,9 +167,10 @@ class LinearLearner(Learner):
         with np.errstate(all="ignore"):
             for block in chunks.blocks(arrays, memory=check_memory(memory), cost=cost):
                 found = arrays.take(self._fit_block(arrays, block))[: len(block.teachers)]
-                sound = (np.abs(found) <= _SOUND).all(axis=(1, 2))
+                sound = (np.abs(found) <= SOUND).all(axis=(1, 2))
                 scores[block.teachers[sound]] = _declared(found[sound], block.shown[sound], classes)
-        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic)
+        slices = 1 if one_scale else _SLICES
+        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
     @abstractmethod
     def _fit_block(self, backend: Backend, block: Block) -> Array:

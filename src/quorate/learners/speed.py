@@ -103,7 +103,13 @@ def fitting_figures(
 
 
 def counting_figures(
-    *, teachers: int = 10_000, queries: int = 100_000, features: int = 20, classes: int = 2, repeats: int = 3
+    *,
+    teachers: int = 10_000,
+    queries: int = 100_000,
+    features: int = 20,
+    classes: int = 2,
+    slices: int = 1,
+    repeats: int = 3,
 ) -> CountingFigures:
     """Return the figures of counting that many queries against that many teachers.
 
@@ -112,7 +118,7 @@ def counting_figures(
     """
     random = np.random.default_rng(0)
     asked, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
-    fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes)
+    fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)
     table = random.normal(size=(teachers * scores, features))
     with _one_thread():
         counted, _ = _timed(lambda: fitted.votes(asked), repeats)

@@ -31,7 +31,15 @@ class BatchedStump(Learner):
     """
 
     def fit(
-        self, X: Any, y: Any, deal: Deal, *, classes: int, backend: BackendName = "numpy", memory: int = MEMORY
+        self,
+        X: Any,
+        y: Any,
+        deal: Deal,
+        *,
+        classes: int,
+        backend: BackendName = "numpy",
+        memory: int = MEMORY,
+        one_scale: bool = False,
     ) -> StumpTeachers:
         """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
 

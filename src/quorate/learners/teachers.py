@@ -55,7 +55,15 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(
-        self, X: Any, y: Any, deal: Deal, *, classes: int, backend: BackendName = "numpy", memory: int = MEMORY
+        self,
+        X: Any,
+        y: Any,
+        deal: Deal,
+        *,
+        classes: int,
+        backend: BackendName = "numpy",
+        memory: int = MEMORY,
+        one_scale: bool = False,
     ) -> Teachers:
         """Return one fitted teacher for each chunk of the deal."""
 

@@ -107,13 +107,22 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self.backend = backend
 
     def fit(
-        self, X: Any, y: Any, groups: Any = None, public: Any = None, public_votes: Any = None
+        self,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        public: Any = None,
+        public_votes: Any = None,
+        *,
+        one_scale: bool = False,
     ) -> "PrivateClassifier":
         """Deal the units, fit the teachers, plan the mechanism, open the budget.
 
         `groups` names the person of each row and makes the person the privacy unit. `public` rows, which are not
         private, serve to try an estimator that takes data frames before it sees a private row. `public_votes`, counts
         of votes on public points by teachers that saw no private row, guide the plan better than `disagreement` does.
+        `one_scale` says that all columns are of about one size, as those of a schema are, so that linear teachers can
+        be counted three times as fast; it must be known without a look at the records.
 
         >>> PrivateClassifier(teachers=50).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
         Traceback (most recent call last):
@@ -141,6 +150,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             backend=self.backend,
             public=public,
+            one_scale=one_scale,
         )
         self.estimate_: Estimate | None = None
         if held_out:

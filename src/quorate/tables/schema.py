@@ -250,6 +250,17 @@ class Schema:
         )
 
     @property
+    def one_scale(self) -> bool:
+        """Whether every column becomes numbers of about one size: categories do, and numbers that the schema scales.
+
+        >>> Schema({"age": Number(low=0, high=100)}).one_scale, Schema({"age": Number()}).one_scale
+        (True, False)
+        """
+        return all(
+            isinstance(kind, Category) or (kind.centre, kind.low) != (None, None) for kind in self.columns.values()
+        )
+
+    @property
     def feature_names(self) -> list[str]:
         """The names of the encoded columns.
 

@@ -7,6 +7,7 @@ code prevents. Nothing that serves may import this package: an import contract f
 'a cost that is checked and charged in two steps'
 """
 
+from quorate.audit.planted.batches import BATCHES
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.planted.choices import CHOICES
 from quorate.audit.planted.dealing import DEALING
@@ -17,4 +18,4 @@ from quorate.audit.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *STATES, *GUARDS)
+PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *BATCHES, *STATES, *GUARDS)

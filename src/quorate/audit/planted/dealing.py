@@ -43,7 +43,7 @@ class ChunksOverlap(PrivateClassifier):
     20
     """
 
-    def fit(self, X: Any, y: Any, *more: Any) -> "ChunksOverlap":
+    def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "ChunksOverlap":
         """Deal, fit and plan as it should be done, and then fit other teachers.
 
         >>> X, y = [[0.0], [1.0]] * 100, [0, 1] * 100
@@ -51,7 +51,7 @@ class ChunksOverlap(PrivateClassifier):
         >>> made.teachers_
         20
         """
-        super().fit(X, y, *more)
+        super().fit(X, y, *more, **settings)
         rows = np.asarray(X, dtype=np.float64)
         right, _ = deal_units(*unit_numbers(len(rows)), teachers=self.teachers_)
         chunks = np.split(right.rows, np.cumsum(right.sizes)[:-1])
@@ -70,7 +70,7 @@ class ScaledByAll(PrivateClassifier):
     20
     """
 
-    def fit(self, X: Any, y: Any, *more: Any) -> "ScaledByAll":
+    def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "ScaledByAll":
         """Scale, and then do what should be done.
 
         >>> X, y = [[0.0], [1.0]] * 100, [0, 1] * 100

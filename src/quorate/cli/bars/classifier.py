@@ -10,6 +10,7 @@ CLASSIFIER: dict[str, Bar | None] = {
     "learners.ballots_equal_to_scikit_learn": (">=", 0.99),
     "learners.counting_share_of_bare_product": (">=", 0.5),
     "learners.counting_peak_bytes": ("<=", 2.0**30),
+    "learners.counting_share_of_bare_product.any_scale": None,  # columns of any size, which takes three products
     # 250 decision trees, two classes, batches of 1000: CPU time of a prediction beyond counting the ballots, and beyond
     # the bare predictions of the trees. A noisy maximum waits for its Gaussian sampler: reported, not promised.
     "overhead.quorum.microseconds_a_query": ("<=", 20.0),
