@@ -4,16 +4,19 @@ Each is a small change of a real class, one for each way in which this field has
 code prevents. Nothing that serves may import this package: an import contract forbids it.
 
 >>> [bug.name for bug in PLANTED if bug.by == "state"]
-['seed_repeated_after_fork', 'budget_reset_on_restart', 'double_spend', 'cache_shared_between_callers']
+['seed_repeated_after_fork', 'budget_reset_on_restart', 'double_spend', 'cache_shared_between_callers', ...]
 """
 
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.planted.choices import CHOICES
 from quorate.audit.planted.dealing import DEALING
+from quorate.audit.planted.exports import EXPORTS
+from quorate.audit.planted.folders import FOLDERS
+from quorate.audit.planted.lookups import LOOKUPS
 from quorate.audit.planted.states import STATES
 from quorate.audit.planted.sums import SUMS
 from quorate.audit.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *STATES)
+PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *STATES, *LOOKUPS, *EXPORTS, *FOLDERS)
