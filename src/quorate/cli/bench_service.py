@@ -109,7 +109,7 @@ def probe_callers(
     seconds, arms, sizes = [], [], np.tile([rows for _, _, rows in pairs], servers)
     for _ in range(servers):
         asked = chance.permutation(len(pairs)) < len(pairs) // 2
-        victim = [_towns(*pair[:2], 1, "1.5") for pair, one in zip(pairs, asked, strict=True) if one]
+        victim = [_towns(name, town, 1, "1.5") for (name, town, _), one in zip(pairs, asked, strict=True) if one]
         order = chance.permutation(len(pairs))
         probes = [_towns(*pairs[place], "bad") for place in order]
         with _server(folders, kind, pace=pace) as port:
