@@ -111,7 +111,7 @@ def probe_callers(
         asked = chance.permutation(len(pairs)) < len(pairs) // 2
         victim = [_towns(name, town, 1, "1.5") for (name, town, _), one in zip(pairs, asked, strict=True) if one]
         order = chance.permutation(len(pairs))
-        probes = [_towns(*pairs[place], "bad") for place in order]
+        probes = [_towns(name, town, rows, "bad") for name, town, rows in (pairs[place] for place in order)]
         with _server(folders, kind, pace=pace) as port:
             _ask(port, [_towns(name, "elsewhere", 1, "1.5") for name in names] * 20, 4)  # warm
             _ask(port, victim, 4)
