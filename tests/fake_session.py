@@ -79,6 +79,9 @@ class FakeLedger:
     def find_key(self, token):
         return self.keys.get(token)
 
+    def read_keys(self):
+        pass
+
     def add(self, token, *scopes):
         self.keys[token] = SimpleNamespace(id=token.split("_")[1], scopes=scopes, revoked=False)
 

@@ -12,8 +12,14 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.cli import main
 from quorate.cli.fit import LEARNERS
+from quorate.concepts import Thresholds
+from quorate.errors import InvalidInput
+from quorate.models import load, save, schema_of
+from quorate.service import Settings
+from quorate.service.worker import open_models
 from quorate.tables import Category, Label, Number, Schema
 
 TOWNS = np.array(["north", "south", "west"])
@@ -402,10 +408,50 @@ def test_folders_that_are_no_models(data, model, tmp_path, capsys):
         assert "schema.json was changed after the model was saved" in capsys.readouterr().err
         (model / "schema.json").write_text("{")
         assert quorate("predict", model, queries) == 1
-        assert "schema.json: this is no JSON" in capsys.readouterr().err
+        assert "schema.json was changed after the model was saved" in capsys.readouterr().err
+        (model / "schema.json").unlink()
+        assert quorate("predict", model, queries) == 1
+        assert "schema.json is missing from the model" in capsys.readouterr().err
     finally:
         (model / "schema.json").write_text(schema)
     assert spent(model) == before
+
+
+def test_a_schema_that_the_manifest_does_not_list_is_refused_by_all_who_open_the_model(tmp_path, capsys):
+    X = np.random.default_rng(0).normal(size=(4000, 1))
+    y = (X[:, 0] > 0).astype(int)
+    private = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+    forever = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60, classes=[0, 1])
+    queries = tmp_path / "queries.csv"
+    queries.write_text("dose\n1.5\n")
+    for name, classifier in (("private", private), ("everlasting", forever.fit(X, y))):
+        folder = save(classifier, tmp_path / name)
+        classifier.session_.close()
+        Schema({"dose": Number(centre=3.0, spread=1.0)}).save(folder / "schema.json")  # 1.5 would be asked as -1.5
+        for opened in (load, schema_of, lambda folder: open_models(Settings.of(folder, keys=False))):
+            with pytest.raises(InvalidInput, match="is not listed in the model's manifest, so that nothing proves it"):
+                opened(folder)
+        assert quorate("predict", folder, queries) == 1
+        assert "take it away, or fit the model again with it" in capsys.readouterr().err
+        (folder / "schema.json").unlink()
+        assert quorate("predict", folder, queries) == 0
+        (served,) = open_models(Settings.of(folder, keys=False))
+        assert served.inputs.names == ("features",)
+        served.session.close()
+
+
+def test_server_and_command_line_check_a_listed_schema_by_its_hash(data, model):
+    (served,) = open_models(Settings.of(model, keys=False))
+    served.session.close()
+    assert served.inputs.names == list(schema_of(model).columns)
+    schema = (model / "schema.json").read_text()
+    try:
+        (model / "schema.json").write_text(schema.replace('"north"', '"nord"'))
+        for opened in (load, schema_of, lambda folder: open_models(Settings.of(folder, keys=False))):
+            with pytest.raises(InvalidInput, match="was changed after the model was saved"):
+                opened(model)
+    finally:
+        (model / "schema.json").write_text(schema)
 
 
 def test_no_input_is_written_over(data, model, tmp_path, capsys):

@@ -1,6 +1,8 @@
 """`quorate ledger` and `quorate keys`, end to end, and what they refuse."""
 
+import itertools
 import json
+import re
 import shutil
 import sqlite3
 
@@ -8,7 +10,12 @@ import numpy as np
 import pytest
 
 from quorate.cli import main
+from quorate.cli.account import model_fingerprint
 from quorate.errors import BudgetSpent
+from quorate.ledger import find_ledger
+from quorate.ledger.chain import digest_rows
+from quorate.ledger.requests import answer_row
+from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier, load, save
 
 
@@ -141,6 +148,50 @@ def test_export_writes_every_entry(model, tmp_path, capsys):
     out = tmp_path / "ledger.jsonl"
     assert f"{len(lines):,} entries written" in shown(capsys, "ledger", "export", model, "--out", out).err
     assert [json.loads(line) for line in out.read_text().splitlines()] == lines
+
+
+def hashes_of(row, callers, labels=(0, 1, -1)):
+    """Return every hash that a query may have left in an entry, for whoever may have asked it and was answered what."""
+    (query,) = query_digests(np.array([[row]]))
+    for caller, label in itertools.product(callers, labels):
+        yield digest_rows([answer_row(caller, query, label)])
+
+
+def test_an_export_cannot_be_guessed(model, capsys):
+    for value in (0.0, 0.25, 0.5):
+        ask(model, value)
+    space = [value / 8 for value in range(9)]
+    kept = [str(entry.event.body) for entry in find_ledger(model, fingerprint=model_fingerprint(model)).entries()]
+    found = [value for value in space if any(guess in str(kept) for guess in hashes_of(value, [""]))]
+    assert found == [0.0, 0.25, 0.5]  # the ledger itself is for the owner's eyes alone
+    text = shown(capsys, "ledger", "export", model).out
+    assert not any(guess in text for value in space for guess in hashes_of(value, [""]))
+    sealed = [line["body"]["digest"] for line in map(json.loads, text.splitlines()) if "digest" in line["body"]]
+    assert len(set(sealed)) == 3
+    assert all(re.fullmatch("hmac-sha256:[0-9a-f]{64}", seal) for seal in sealed)
+
+
+def test_an_export_is_held_against_the_ledger(model, tmp_path, capsys):
+    ask(model, 0.0)
+    out, old = tmp_path / "ledger.jsonl", tmp_path / "old"
+    shutil.copytree(model, old)
+    ask(model, 0.25)
+    shown(capsys, "ledger", "export", model, "--out", out)
+    ask(model, 0.5)  # the ledger goes on
+    assert shown(capsys, "ledger", "verify", model, "--export", out).out.startswith("sound: ")
+    lines = out.read_text().splitlines()
+    for changed in ([*lines[:2], lines[2].replace('"at"', '"at "'), *lines[3:]], [*lines[:2], *lines[3:]], ["{"]):
+        (tmp_path / "changed.jsonl").write_text("\n".join(changed))
+        told = shown(capsys, "ledger", "verify", model, "--export", tmp_path / "changed.jsonl", code=1)
+        assert "of the export is not the one in the ledger" in told.err
+    for name in ("ledger.sqlite", "ledger.mark"):  # an old copy, with its marks
+        shutil.copy(old / name, model / name)
+    shutil.rmtree(tmp_path / "state")
+    for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+        (model / name).unlink(missing_ok=True)
+    assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
+    assert "the ledger was rolled back" in shown(capsys, "ledger", "verify", model, "--export", out, code=1).err
+    assert "cannot be read" in shown(capsys, "ledger", "verify", model, "--export", tmp_path / "none", code=1).err
 
 
 def test_keys_are_made_listed_and_revoked(model, capsys):

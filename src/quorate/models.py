@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from quorate import predictors
-from quorate.predictors.model_files import read_manifest
+from quorate.predictors.model_files import check_schema_listed, checked_file, read_manifest
+from quorate.tables import SCHEMA_FILE, Schema
 
-__all__ = ["kind_of", "load", "save"]
+__all__ = ["kind_of", "load", "save", "schema_of"]
 
 _EVERLASTING = "everlasting"
 
@@ -37,6 +38,23 @@ def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0
 
         return everlasting.load(folder, trusted=trusted, lease=lease)
     return predictors.load(folder, trusted=trusted, lease=lease)
+
+
+def schema_of(folder: str | Path) -> Schema | None:
+    """Return how the queries of a model are encoded, or None for a model that takes numbers as they are.
+
+    A schema must be the one that the manifest lists; loading the model proves the manifest.
+
+    >>> schema_of("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    folder = Path(folder)
+    manifest, _ = read_manifest(folder)
+    if not check_schema_listed(folder, manifest):
+        return None
+    return Schema.from_bytes(checked_file(folder / SCHEMA_FILE, manifest["files"][SCHEMA_FILE]), folder / SCHEMA_FILE)
 
 
 def save(classifier: Any, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:

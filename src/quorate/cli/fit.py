@@ -15,14 +15,13 @@ from rich.table import Table
 
 from quorate.errors import InvalidInput
 from quorate.report import check_installed
-from quorate.tables import MISSING_TEXTS, Schema, read_table
+from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
 __all__ = [
     "LEARNERS",
-    "SCHEMA_FILE",
     "Tables",
     "check_new_file",
     "chosen_schema",
@@ -33,7 +32,6 @@ __all__ = [
 ]
 
 LEARNERS = ("logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting")
-SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
 
 @dataclass(frozen=True, kw_only=True)

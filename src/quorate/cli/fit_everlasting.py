@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from quorate.cli.fit import LEARNERS, SCHEMA_FILE, Tables, _check_new_folder, make_learner, show_bill, steps
+from quorate.cli.fit import LEARNERS, Tables, _check_new_folder, make_learner, show_bill, steps
 from quorate.cli.fit_concept import make_concept
 from quorate.errors import InvalidInput
-from quorate.tables import Schema
+from quorate.tables import SCHEMA_FILE, Schema
 
 __all__ = ["run_fit_everlasting"]
 

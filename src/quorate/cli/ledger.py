@@ -47,17 +47,19 @@ def _show(model: Path, *, json: bool = False) -> int:
 
 
 @ledger.command(name="verify")
-def _verify(model: Path, *, json: bool = False) -> int:
+def _verify(model: Path, *, export: Path | None = None, json: bool = False) -> int:
     """Read all of the ledger and check every entry. Exit code 1 if it was edited, cut short, exchanged or rolled back.
 
     Parameters
     ----------
     model
         The model, as `quorate fit` wrote it.
+    export
+        What `quorate ledger export` once wrote: every entry of it must still be in the ledger, unchanged.
     json
         Print one JSON object.
     """
-    made = _verified(model)
+    made = _verified(model, export)
     if json:
         print(jsons.dumps(made))
     elif made["sound"]:
@@ -72,7 +74,10 @@ def _verify(model: Path, *, json: bool = False) -> int:
 def _export(model: Path, *, out: Path | None = None) -> int:
     """Write every entry of the ledger as a line of JSON, oldest first.
 
-    Entries hold amounts, counts, names of keys and hashes of their secrets. They hold no query and no answer.
+    Lines hold amounts, counts (no-quorums too: of an everlasting model for the owner alone), times, names of keys and
+    hashes of their random secrets. They hold no query and no answer, and no hash of one that others could confirm by
+    guessing: what entries say of answers is hashed with the ledger's key, which stays in the model's folder. `quorate
+    ledger verify --export` holds them against the ledger.
 
     Parameters
     ----------
@@ -171,23 +176,29 @@ def _reopen(model: Path) -> int:
     return 0
 
 
-def _verified(model: Path) -> dict[str, Any]:
+def _verified(model: Path, export: Path | None) -> dict[str, Any]:
     """Return what reading all of it says. A ledger that is refused at the door is not sound either."""
     from quorate.cli.account import opened_ledger
+    from quorate.ledger import check_export
 
     try:
         with opened_ledger(model) as found:
             made = found.verify()
+            if export is not None:
+                with export.open(encoding="utf-8", errors="replace") as lines:
+                    check_export(found, lines)
+    except OSError as error:
+        raise InvalidInput(f"{export} cannot be read: {error.strerror}") from None
     except LedgerRefused as error:
         return {"sound": False, "entries": None, "head": None, "problems": [str(error)]}
     return {"sound": not made.problems, "entries": made.entries, "head": made.head, "problems": list(made.problems)}
 
 
 def _write_entries(found: "Ledger", file: TextIO) -> int:
+    from quorate.ledger import export_entries
+
     count = 0
-    for entry in found.entries():
-        event = entry.event
-        line = {"seq": entry.seq, "at": event.at, "kind": event.kind, "body": event.body, "mac": entry.mac}
+    for line in export_entries(found):
         file.write(jsons.dumps(line) + "\n")
         count += 1
     return count

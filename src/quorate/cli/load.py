@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["binary_request", "json_request", "main", "run_load"]
+__all__ = ["binary_request", "json_request", "main", "run_load", "table_request"]
 
 _END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
@@ -37,6 +37,18 @@ def binary_request(model: str, X: np.ndarray, id: str) -> bytes:
     tensor = {"name": "features", "shape": list(X.shape), "datatype": "FP64", "parameters": about}
     head = json.dumps({"id": id, "inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
     return _request(model, head + content, b"Inference-Header-Content-Length: %d\r\n" % len(head))
+
+
+def table_request(model: str, columns: dict[str, list[str]]) -> bytes:
+    """Return a whole HTTP request for the rows of a table, all of them texts.
+
+    >>> table_request("m", {"town": ["north"]}).split(b" ")[:2]
+    [b'POST', b'/v2/models/m/infer']
+    """
+    tensors = [
+        {"name": name, "shape": [len(texts)], "datatype": "BYTES", "data": texts} for name, texts in columns.items()
+    ]
+    return _request(model, json.dumps({"inputs": tensors}).encode(), b"")
 
 
 def _request(model: str, body: bytes, more: bytes) -> bytes:

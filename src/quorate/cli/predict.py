@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.cli.fit import SCHEMA_FILE, check_new_file, show_bill, steps
+from quorate.cli.fit import check_new_file, show_bill, steps
 from quorate.cli.published import is_published, predict_published
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.report import Claim, ReportData, check_installed, proofs_for, software_versions, write_report
@@ -69,7 +69,7 @@ def run_predict(
             return _ask_everlasting(folder, encoded, out=out, on_no_quorum=on_no_quorum, as_json=as_json)
         from quorate.predictors import load
 
-        classifier = load(folder)  # a file that was changed, the schema included, is refused here
+        classifier = load(folder)  # a file that was changed is refused here, and so is a manifest
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
     text = _written(answers)
@@ -130,10 +130,11 @@ def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:
         raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
     except ValueError:
         raise InvalidInput(f"{folder}/manifest.json is damaged or was changed; the model is not loaded") from None
-    table = read_table(queries, role="query")
-    path = folder / SCHEMA_FILE
-    if SCHEMA_FILE in manifest.get("files", {}):
-        return Schema.load(path).encode(table, role="query")
+    from quorate.models import schema_of
+
+    schema, table = schema_of(folder), read_table(queries, role="query")
+    if schema is not None:
+        return schema.encode(table, role="query")
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
     if len(names) != features:
         raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")

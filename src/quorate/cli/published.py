@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate import concepts
-from quorate.cli.fit import SCHEMA_FILE
 from quorate.concepts import Hypothesis
 from quorate.errors import InvalidInput
-from quorate.tables import Schema, read_table
+from quorate.tables import SCHEMA_FILE, Schema, read_table
 
 __all__ = [
     "HYPOTHESES",
@@ -154,9 +153,9 @@ def predict_published(folder: Path, queries: Path) -> NDArray[Any]:
     quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
     manifest = read_manifest(folder)
-    text = (folder / SCHEMA_FILE).read_bytes()
-    if hashlib.sha256(text).hexdigest() != manifest["files"][SCHEMA_FILE]:
-        raise InvalidInput(f"{folder / SCHEMA_FILE} was changed after the model was saved; it is not loaded")
-    encoded = Schema.load(folder / SCHEMA_FILE).encode(read_table(queries, role="query"), role="query")
+    from quorate.predictors.model_files import checked_file
+
+    text = checked_file(folder / SCHEMA_FILE, manifest["files"][SCHEMA_FILE])
+    encoded = Schema.from_bytes(text, folder / SCHEMA_FILE).encode(read_table(queries, role="query"), role="query")
     labels: NDArray[Any] = np.array(manifest["classes"])[hypothesis_of(manifest["hypothesis"]).predict(encoded)]
     return labels

@@ -3,6 +3,7 @@
     manifest.json        settings, classes, terms; the SHA-256 of every file that does not change
     estimator.skops      the estimator, or the class of hypotheses, as it was given
     probe.npz            the public probe, if there is one
+    schema.json          how queries are encoded, as in every model
     phase-N-....seats    the points that have arrived in phase N, and their released labels; nobody else may read it
     phase-N-....npz      its teachers (or .skops), what it answered to the probe, the labelled set of LabelBoost
     phase.lock           held by the one process that asks
@@ -32,9 +33,9 @@ from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.predictors.model_files import (
     array_from,
     check_folder,
-    checked_file,
     digest_of,
     from_skops,
+    listed_files,
     manifest_text,
     read_manifest,
     to_skops,
@@ -180,7 +181,7 @@ def _session(folder: Path, trusted: list[str] | None) -> EverlastingSession:
     ledger = find_ledger(folder, fingerprint=digest_of(text))
     if manifest.get("format") != _FORMAT:
         raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
-    contents = {name: checked_file(folder / name, digest) for name, digest in manifest["files"].items()}
+    contents = listed_files(folder, manifest)
     classifier = EverlastingClassifier(
         from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())]),
         classes=None if manifest["classes_public"] else array_from(manifest["classes"]),

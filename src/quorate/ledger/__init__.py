@@ -6,9 +6,10 @@ store        transactions: sqlite, postgres
 witness      how far the ledger had come: what an old copy of it does not know
 change       one transaction: read, apply the rules, append, commit
 requests     ids and answers;  keys;  budget: leases;  phases: of everlasting prediction
-ledger       all of it together;  place: where it is, moving and restoring it
+ledger       all of it together;  place: where it is, moving and restoring it;  export: its entries for an archive
 """
 
+from quorate.ledger.export import check_export, export_entries
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.place import find_ledger, move, restore
 from quorate.ledger.rules import Key, Phase
@@ -24,6 +25,8 @@ __all__ = [
     "Phase",
     "Refusal",
     "Verification",
+    "check_export",
+    "export_entries",
     "find_ledger",
     "move",
     "restore",

@@ -71,15 +71,23 @@ class Keys:
         parts = token.split("_", 2)
         if len(parts) != 3 or parts[0] != "qk":
             return None
-        now = time.monotonic()
         with self._lock:
-            if self._state is None or now - self._read > _FRESH:
-                self._state, self._read = state(), now
+            if self._state is None or time.monotonic() - self._read > _FRESH:
+                self._state, self._read = state(), time.monotonic()
             key = self._state.keys.get(parts[1])
         held = key.hash if key is not None else ""
         if not hmac.compare_digest(_hash(parts[2]), held) or key is None or key.revoked:
             return None
         return key
+
+    def read(self, state: Callable[[], State]) -> None:
+        """Read the keys now, so that for a while `find` need not.
+
+        >>> Keys().read(lambda: None)
+        """
+        read = state()
+        with self._lock:
+            self._state, self._read = read, time.monotonic()
 
     def forget(self) -> None:
         """Read the keys again at the next use.

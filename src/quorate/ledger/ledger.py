@@ -385,6 +385,15 @@ class Ledger(Notes, Phases):
         """
         return self._keys.find(token, self.state)
 
+    def read_keys(self) -> None:
+        """Read the keys again. A server does so by its own clock: no caller waits less because another has just come.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").read_keys()
+        """
+        self._keys.read(self.state)
+
     def close(self) -> None:
         """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again.
 

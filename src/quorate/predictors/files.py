@@ -4,6 +4,7 @@
     teachers.npz      plain arrays, where the teachers were fitted as one; or
     teachers.skops    scikit-learn estimators, of types that skops trusts
     estimator.skops   the estimator as it was given
+    schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
     ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
     ledger.key        proves that the ledger's entries are its own
     ledger.mark       how far the ledger has come; another mark lies in the owner's state folder
@@ -31,9 +32,9 @@ from quorate.predictors.estimate import Estimate
 from quorate.predictors.model_files import (
     array_from,
     check_folder,
-    checked_file,
     digest_of,
     from_skops,
+    listed_files,
     manifest_text,
     read_manifest,
     teacher_files,
@@ -132,7 +133,7 @@ def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0
     ledger = find_ledger(folder, fingerprint=digest_of(text))
     if manifest.get("format") != _FORMAT:
         raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
-    contents = {name: checked_file(folder / name, digest) for name, digest in manifest["files"].items()}
+    contents = listed_files(folder, manifest)
     classifier = PrivateClassifier(
         from_skops(contents["estimator.skops"], trusted),
         classes=None if manifest["classes_public"] else array_from(manifest["classes"]),

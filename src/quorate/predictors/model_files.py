@@ -16,13 +16,16 @@ from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
 from quorate.ledger.place import LEDGER_FILES
+from quorate.tables import SCHEMA_FILE
 
 __all__ = [
     "array_from",
     "check_folder",
+    "check_schema_listed",
     "checked_file",
     "digest_of",
     "from_skops",
+    "listed_files",
     "manifest_text",
     "read_manifest",
     "teacher_files",
@@ -141,6 +144,38 @@ def checked_file(path: Path, digest: str) -> bytes:
     if digest_of(content) != digest:
         raise InvalidInput(f"{path} was changed after the model was saved; it is not loaded")
     return content
+
+
+def listed_files(folder: Path, manifest: dict[str, Any]) -> dict[str, bytes]:
+    """Return the content of every file that a manifest lists, each checked by its hash.
+
+    A schema decides what a query means, so one that lies in the folder and is not listed is refused, not left out.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_new(Path(folder) / "schema.json", b"{}")
+    ...     listed_files(Path(folder), {"files": {}})
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: .../schema.json is not listed in the model's manifest, so that nothing proves it; ...
+    """
+    check_schema_listed(folder, manifest)
+    return {name: checked_file(folder / name, digest) for name, digest in manifest["files"].items()}
+
+
+def check_schema_listed(folder: Path, manifest: dict[str, Any]) -> bool:
+    """Return whether the model has a schema. One that its manifest does not list is refused.
+
+    >>> check_schema_listed(Path("no such folder"), {"files": {}})
+    False
+    """
+    listed = SCHEMA_FILE in manifest.get("files", {})
+    if not listed and os.path.lexists(folder / SCHEMA_FILE):
+        raise InvalidInput(
+            f"{folder / SCHEMA_FILE} is not listed in the model's manifest, so that nothing proves it; take it away, "
+            "or fit the model again with it (quorate fit --schema)"
+        )
+    return listed
 
 
 def array_from(described: dict[str, Any]) -> NDArray[Any]:

@@ -30,6 +30,7 @@ from quorate.service.settings import Settings
 __all__ = ["Service", "make_app"]
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
+_KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
@@ -59,7 +60,7 @@ class Service:
         self._infer = Infer(settings, self.metrics)
         self._handlers: dict[str, Handler] = {route.handler: getattr(self, f"_on_{route.handler}") for route in ROUTES}
         self._openapi = openapi_document(settings)
-        self._writing: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, or start and stop with the server."""
@@ -114,7 +115,8 @@ class Service:
             raise Refused("forbidden", f"this key has not the scope {scope!r}; ask the owner for one that has")
 
     def _note(self, call: Call, answer: Answer) -> None:
-        elapsed = answer.paces * self._infer.pace.seconds or time.perf_counter() - call.started
+        paces = call.departure.ticks if call.departure is not None else 0
+        elapsed = paces * self._infer.pace.seconds or time.perf_counter() - call.started
         seconds = self._infer.pace.told(elapsed)
         route = call.route.template if call.route is not None else ""
         model = call.model.name if call.model is not None else ""
@@ -199,15 +201,17 @@ class Service:
     def _start(self) -> None:
         for model in self.models.values():
             model.groups.start()
-        self._writing = asyncio.create_task(self._write_notes())
+        self._tending = [asyncio.create_task(self._every(_NOTES_SECONDS, Model.write_notes))]
+        if self.settings.keys:
+            self._tending.append(asyncio.create_task(self._every(_KEYS_SECONDS, Model.read_keys)))
         self.log.event("started", models=len(self.models), keys=self.settings.keys)
 
     async def _stop(self) -> bool:
         """Stop cleanly; return whether something could not be."""
-        if self._writing is not None:
-            self._writing.cancel()
+        for task in self._tending:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._writing
+                await task
         failed = False
         for model in self.models.values():
             try:
@@ -219,14 +223,15 @@ class Service:
         self.log.flush()
         return failed
 
-    async def _write_notes(self) -> None:
+    async def _every(self, seconds: float, work: Callable[[Model], Awaitable[None]]) -> None:
+        """Do this for each model, over and over, whoever asks meanwhile."""
         while True:
-            await asyncio.sleep(_NOTES_SECONDS)
             for model in self.models.values():
                 try:
-                    await model.write_notes()
+                    await work(model)
                 except Exception as error:
                     self.log.failure(error, route="")
+            await asyncio.sleep(seconds)
 
 
 def _named(call: Call) -> Model:

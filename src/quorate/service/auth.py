@@ -23,7 +23,6 @@ __all__ = ["CHALLENGES", "OWNER", "Access", "Caller", "check_site", "token_of"]
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
-_KEPT_KEYS = 4096
 _LONGEST = 256
 
 
@@ -53,6 +52,8 @@ OWNER = Caller("", frozenset({"admin"}))
 class Access:
     """The callers of some models, found by their keys. `finders` look a token up in the ledger of each model.
 
+    A token that was found is kept for a second, for whoever has that very token.
+
     >>> class Key:
     ...     id, scopes, revoked = "a1", ("ask",), False
     >>> access = Access({"m": lambda token: Key() if token == "qk_a1_x" else None})
@@ -62,7 +63,7 @@ class Access:
 
     def __init__(self, finders: Mapping[str, Callable[[str], Any]], *, required: bool = True) -> None:
         self._finders, self.required = finders, required
-        self._known: dict[tuple[str, bytes], tuple[Caller | None, float]] = {}
+        self._known: dict[tuple[str, bytes], tuple[Caller, float]] = {}
         self._looking: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
     async def caller(self, model: str, token: str | None) -> Caller | None:
@@ -101,9 +102,10 @@ class Access:
         found = None
         if key is not None and not key.revoked:
             found = Caller(key.id, frozenset(key.scopes))
-        if len(self._known) >= _KEPT_KEYS:
-            self._known.clear()
-        self._known[place] = found, time.monotonic() + _KEPT_SECONDS
+        if found is None:  # strangers leave nothing behind, and cannot crowd out who has a key
+            self._known.pop(place, None)
+        else:
+            self._known[place] = found, time.monotonic() + _KEPT_SECONDS
         return found
 
 

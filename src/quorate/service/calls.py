@@ -10,6 +10,7 @@ import msgspec
 from quorate.service.auth import CHALLENGES, OWNER, Caller
 from quorate.service.errors import Refused, error_body
 from quorate.service.model import Model
+from quorate.service.pace import Departure
 from quorate.service.routes import Route
 
 __all__ = ["Answer", "Call", "json_answer", "page_answer", "refusal_answer"]
@@ -26,7 +27,19 @@ class Call:
     (b'localhost', '')
     """
 
-    __slots__ = ("_receive", "caller", "headers", "known", "method", "model", "name", "path", "route", "started")
+    __slots__ = (
+        "_receive",
+        "caller",
+        "departure",
+        "headers",
+        "known",
+        "method",
+        "model",
+        "name",
+        "path",
+        "route",
+        "started",
+    )
 
     def __init__(self, scope: Any, receive: Any) -> None:
         self.started = time.perf_counter()
@@ -38,6 +51,7 @@ class Call:
         self.name = ""  # of the model, as the path has it
         self.model: Model | None = None
         self.caller: Caller = OWNER
+        self.departure: Departure | None = None  # of the answer, once the body of what is paced is there
         self.known: dict[str, Caller] = {}  # the models that know this caller, where the route names none
 
     async def body(self, *, limit: int, seconds: float) -> bytes:
@@ -89,7 +103,6 @@ class Answer:
     body: bytes
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     code: str = ""
-    paces: int = 0  # after which it left, if it was paced
     rows: int = 0
 
     def sent_headers(self) -> list[tuple[bytes, bytes]]:

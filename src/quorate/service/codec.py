@@ -18,7 +18,10 @@ from quorate.service.errors import Refused
 
 __all__ = [
     "InferRequest",
+    "InputParameters",
+    "OutputParameters",
     "RequestBody",
+    "RequestParameters",
     "RequestedOutput",
     "RequestedTensor",
     "ResponseTensor",
@@ -33,8 +36,41 @@ __all__ = [
 Parameter = bool | int | float | str | None
 
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,128}")
-_IGNORED = {"priority", "timeout"}  # a request waits for its answer, and all wait alike
 _UNKNOWN_FIELD = "Object contains unknown field"
+
+
+# Parameters are read field by field and not into a dict: msgspec keeps the keys of dicts from one request to the next.
+
+
+class InputParameters(msgspec.Struct, forbid_unknown_fields=True):
+    """What may be said of an input: how many bytes after the JSON are its data. What it is for people is not read.
+
+    >>> InputParameters(binary_data_size=16).binary_data_size
+    16
+    """
+
+    binary_data_size: int | None = None
+    content_type: Parameter = None
+
+
+class OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
+    """What may be said of an output: whether it follows the JSON as bytes.
+
+    >>> OutputParameters().binary_data
+    """
+
+    binary_data: bool | None = None
+
+
+class RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
+    """What may be said of a request. It waits for its answer, and all wait alike, whatever its priority and timeout.
+
+    >>> RequestParameters(binary_data_output=True).timeout
+    """
+
+    binary_data_output: bool | None = None
+    priority: Parameter = None
+    timeout: Parameter = None
 
 
 class RequestedTensor(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,7 +82,7 @@ class RequestedTensor(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     shape: list[int]
     datatype: str
-    parameters: dict[str, Parameter] | None = None
+    parameters: InputParameters | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -58,7 +94,7 @@ class RequestedOutput(msgspec.Struct, forbid_unknown_fields=True):
     """
 
     name: str
-    parameters: dict[str, Parameter] | None = None
+    parameters: OutputParameters | None = None
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +105,7 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
 
     inputs: list[RequestedTensor]
     id: str | None = None
-    parameters: dict[str, Parameter] | None = None
+    parameters: RequestParameters | None = None
     outputs: list[RequestedOutput] | None = None
 
 
@@ -150,10 +186,10 @@ def read_request(
         inputs[described.name] = Tensor(described.name, described.datatype, described.shape, values)
     if len(rest):
         raise Refused("bad_tensor", "the bytes after the JSON are more than the inputs say")
-    binary = _flag(read.parameters, "binary_data_output", _IGNORED)
+    binary = read.parameters is not None and bool(read.parameters.binary_data_output)
     outputs = None
     if read.outputs:
-        outputs = [(output.name, _flag(output.parameters, "binary_data", default=binary)) for output in read.outputs]
+        outputs = [(output.name, _as_bytes(output, binary)) for output in read.outputs]
         if len({name for name, _ in outputs}) < len(outputs):
             raise Refused("bad_request", "an output stands twice in the request")
     return InferRequest(check_id(read.id) if read.id else "", inputs, outputs, binary)
@@ -235,15 +271,10 @@ def _check_shape(described: RequestedTensor, row_limit: int) -> None:
 
 
 def _binary_size(described: RequestedTensor) -> int | None:
-    if not described.parameters:
-        return None
-    for key in described.parameters:
-        if key not in {"binary_data_size", "content_type"}:
-            raise Refused("bad_request", "of an input's parameters only binary_data_size is known here")
-    size = described.parameters.get("binary_data_size")
+    size = None if described.parameters is None else described.parameters.binary_data_size
     if size is None:
         return None
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+    if size < 0:
         raise Refused("bad_request", "binary_data_size must be a number of bytes")
     if described.data is not msgspec.UNSET:
         raise Refused("bad_tensor", "an input has its data in the JSON or after it, not both")
@@ -256,12 +287,6 @@ def _json_values(described: RequestedTensor) -> Values:
     return from_json(described.name, described.datatype, described.shape, described.data)
 
 
-def _flag(
-    parameters: dict[str, Parameter] | None, name: str, ignored: Collection[str] = (), *, default: bool = False
-) -> bool:
-    for key, value in (parameters or {}).items():
-        if key == name and not isinstance(value, bool):
-            raise Refused("bad_request", f"the parameter {name} must be true or false")
-        if key != name and key not in ignored:
-            raise Refused("bad_request", f"of the parameters here only {', '.join([name, *sorted(ignored)])} are known")
-    return bool((parameters or {}).get(name, default))
+def _as_bytes(output: RequestedOutput, otherwise: bool) -> bool:
+    asked = None if output.parameters is None else output.parameters.binary_data
+    return otherwise if asked is None else asked

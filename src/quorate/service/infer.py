@@ -1,9 +1,10 @@
 """Asking a model over HTTP: read, check, queue, wait, write, and leave at the pace.
 
-    body -> tensors -> checked queries -> [ the group's `ask_all` ] -> class numbers -> bytes -> departure
+    body -> clock set -> tensors -> checked queries -> [ the group's `ask_all` ] -> class numbers -> bytes -> departure
 
-Everything that is refused before the brackets follows from the request, the key and public state. The response is a
-function of the request and the answers: an id that is sent again with the same bytes gets the same bytes back.
+Everything that is refused before the brackets follows from the request, the key and public state, and what follows from
+the body leaves by the same clock as an answer. The response is a function of the request and the answers: an id that is
+sent again with the same bytes gets the same bytes back.
 """
 
 from typing import Any
@@ -67,24 +68,26 @@ class Infer:
         header_length = _header_length(call.headers)
         key = _idempotency_key(call.headers)
         body = await call.body(limit=self._settings.body_limit, seconds=self._settings.body_seconds)
-        request = read_request(body, header_length, names=model.inputs.names, row_limit=self._settings.row_limit)
+        call.departure = self.pace.departure()  # before anything of the body is read: see `quorate.service.pace`
+        async with call.departure:
+            return await self._read_and_asked(call, model, kind, (body, header_length), key)
+
+    async def _read_and_asked(
+        self, call: Call, model: Model, kind: type[Request], sent: tuple[bytes, int | None], key: str
+    ) -> Answer:
+        request = read_request(*sent, names=model.inputs.names, row_limit=self._settings.row_limit)
         X, chosen = model.queries(request)
         asked = kind(
             X,
             caller=call.caller.id,
             id=key or request.id or None,
-            body=request_digest(body, header_length),
+            body=request_digest(*sent),
         )
-        departure = self.pace.departure()
-        try:
-            result = await model.groups.ask(asked, rows=len(X))
-            answer = self._written(model, request.id, result, chosen)
-            if answer.status == 200 and kind is Request:
-                self._count(model, result)
-            await departure.wait()
-        finally:
-            departure.cancel()
-        answer.paces, answer.rows = departure.ticks, len(X)
+        result = await model.groups.ask(asked, rows=len(X))
+        answer = self._written(model, request.id, result, chosen)
+        answer.rows = len(X)
+        if answer.status == 200 and kind is Request:
+            self._count(model, result)
         return answer
 
     def _written(self, model: Model, id: str, result: Any, chosen: Any) -> Answer:

@@ -1,10 +1,12 @@
 """A model as it is served: its tensors, the queue before its session, and its ledger."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from quorate.errors import LedgerRefused
 from quorate.service.codec import InferRequest
 from quorate.service.groups import Groups
 from quorate.service.inputs import Inputs, inputs_of
@@ -134,6 +136,18 @@ class Model:
             from quorate.ledger import Refusal  # noqa: PLC0415
 
             await asyncio.to_thread(self.ledger.note_refusals, [Refusal(*note) for note in notes])
+
+    async def read_keys(self) -> None:
+        """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told.
+
+        >>> from quorate.service.inputs import MatrixInput
+        >>> import numpy as np
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> asyncio.run(model.read_keys())
+        """
+        if self.ledger is not None:
+            with contextlib.suppress(LedgerRefused):
+                await asyncio.to_thread(self.ledger.read_keys)
 
     async def close(self) -> None:
         """Answer what is queued, write what is to be written, and give the lease back.

@@ -1,14 +1,16 @@
-"""When an answer leaves: a whole number of paces after its request was ready to be asked.
+"""When an answer leaves: a whole number of paces after the last byte of its request came.
 
-How long a vote takes may depend on its margin, on the noise, or on what others ask; with a pace, only the number of
-paces can be seen. The clock is set when a request is queued and not when its answer is there, so that the instant at
-which an answer leaves does not depend on when it was ready, short of a whole pace. Refusals that come out of the vote
-(a spent budget, a quota) leave by the same clock. What is refused before the vote follows from the request and from
-public state, and leaves at once.
+How long a request takes may depend on what it holds, on the margin of its vote, on the noise, or on what others ask;
+with a pace, only the number of paces can be seen. The clock is set when the body is there, before anything of it is
+read, and not when the answer is ready, so that the instant at which an answer leaves does not depend on when it was
+ready, short of a whole pace. All that follows from the body leaves by this clock: answers, refusals of what was sent (a
+bad number, an unknown column, a wrong shape), of the queue, and of the vote (a spent budget, a quota), and failures.
+What is refused before the body is read follows from the address, the headers and the key alone, and leaves at once.
 """
 
 import asyncio
 import math
+from typing import Self
 
 __all__ = ["Departure", "Pace"]
 
@@ -54,9 +56,11 @@ class Pace:
 class Departure:
     """The clock of one answer: it ticks every pace from now on, and the answer leaves at the first tick once ready.
 
+    `async with` leaves its block by the clock, also where that raises.
+
     >>> async def paces():
-    ...     departure = Departure(0.001)
-    ...     await departure.wait()
+    ...     async with Departure(0.001) as departure:
+    ...         pass
     ...     return departure.ticks >= 1
     >>> asyncio.run(paces())
     True
@@ -71,7 +75,17 @@ class Departure:
         if seconds > 0:
             self._loop = asyncio.get_running_loop()
             self._arrival = self._loop.time()
-            self._timer = self._loop.call_at(self._arrival + seconds, self._tick)
+            self._set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is None or isinstance(error, Exception):  # and not where the request itself was given up
+                await self.wait()
+        finally:
+            self.cancel()
 
     async def wait(self) -> None:
         """Wait for the next tick; without a pace, not at all.
@@ -79,6 +93,11 @@ class Departure:
         >>> asyncio.run(Departure(0.0).wait())
         """
         if self._timer is not None:
+            passed = int((self._loop.time() - self._arrival) / self._seconds)
+            if passed > self.ticks:  # while the loop was busy, with this request for one: those ticks are over
+                self._timer.cancel()
+                self.ticks = passed
+                self._set()
             self._ready = self._loop.create_future()
             await self._ready
 
@@ -90,9 +109,12 @@ class Departure:
         if self._timer is not None:
             self._timer.cancel()
 
+    def _set(self) -> None:
+        self._timer = self._loop.call_at(self._arrival + (self.ticks + 1) * self._seconds, self._tick)
+
     def _tick(self) -> None:
         self.ticks += 1
         if self._ready is None:
-            self._timer = self._loop.call_at(self._arrival + (self.ticks + 1) * self._seconds, self._tick)
+            self._set()
         elif not self._ready.done():
             self._ready.set_result(None)

@@ -8,18 +8,16 @@ import time
 from pathlib import Path
 
 from quorate.errors import InvalidInput, QuorateError
-from quorate.models import kind_of, load
+from quorate.models import kind_of, load, schema_of
 from quorate.service.app import Service, make_app
 from quorate.service.logs import Log
 from quorate.service.model import Model
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
-from quorate.tables import Schema
 
 __all__ = ["STARTUP_FAILURE", "application", "open_models"]
 
 STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker again
 
-_SCHEMA_FILE = "schema.json"
 _WATCH_SECONDS = 0.5
 
 
@@ -77,14 +75,8 @@ def _open(name: str, folder: Path, settings: Settings) -> Model:
             "from a server of their own"
         )
     classifier = load(folder, lease=settings.lease)
-    schema = folder / _SCHEMA_FILE
     try:
-        return Model.of(
-            name,
-            classifier,
-            schema=Schema.load(schema) if schema.is_file() else None,
-            queue_limit=settings.queue_limit,
-        )
+        return Model.of(name, classifier, schema=schema_of(folder), queue_limit=settings.queue_limit)
     except (InvalidInput, AttributeError):
         classifier.session_.close()
         raise

@@ -8,7 +8,15 @@ from typing import Any
 from quorate.errors import InvalidInput
 from quorate.tables.kinds import Category, Kind, Label, Number
 
-__all__ = ["EXAMPLE", "check_keys", "kind_from_document", "kind_to_document", "label_from_document", "read_document"]
+__all__ = [
+    "EXAMPLE",
+    "check_keys",
+    "kind_from_document",
+    "kind_to_document",
+    "label_from_document",
+    "parse_document",
+    "read_document",
+]
 
 EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
              "hours": {"kind": "number", "low": 0, "high": 100},
@@ -30,8 +38,19 @@ def read_document(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
+    return parse_document(path.read_bytes(), path)
+
+
+def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
+    """Return the JSON object that is the content of a file; `path` is for errors alone.
+
+    >>> parse_document(b"{", "schema.json")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: schema.json: this is no JSON: ...
+    """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_twins)
+        document = json.loads(content.decode("utf-8"), object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path}: this is no JSON: {error.msg} in line {error.lineno}") from None
     except UnicodeDecodeError:

@@ -13,14 +13,23 @@ from numpy.typing import NDArray
 
 from quorate.checks import keep
 from quorate.errors import InvalidInput
-from quorate.tables.document import check_keys, kind_from_document, kind_to_document, label_from_document, read_document
+from quorate.tables.document import (
+    check_keys,
+    kind_from_document,
+    kind_to_document,
+    label_from_document,
+    parse_document,
+    read_document,
+)
 from quorate.tables.frames import as_table
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
 from quorate.tables.kinds import Category, Kind, Label, Number
 from quorate.tables.roles import Role, check_role, refusal, subject
 from quorate.tables.values import is_readable, texts, whole_array
 
-__all__ = ["MISSING_TEXTS", "Schema"]
+__all__ = ["MISSING_TEXTS", "SCHEMA_FILE", "Schema"]
+
+SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
@@ -175,7 +184,21 @@ class Schema:
         ...
         quorate.errors.InvalidInput: nowhere.json: there is no such file
         """
-        document = read_document(path)
+        return cls._from_file(read_document(path), path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str | Path) -> "Schema":
+        """Read a schema from the content of a JSON file that somebody has read; `path` is for errors alone.
+
+        >>> Schema.from_bytes(b"[]", "schema.json")
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: schema.json: a schema must be a JSON object; for example:...
+        """
+        return cls._from_file(parse_document(content, path), path)
+
+    @classmethod
+    def _from_file(cls, document: Mapping[str, Any], path: str | Path) -> "Schema":
         try:
             return cls.from_document(document)
         except InvalidInput as error:

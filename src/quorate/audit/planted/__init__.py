@@ -11,11 +11,18 @@ from quorate.audit.planted.batches import BATCHES
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.planted.choices import CHOICES
 from quorate.audit.planted.dealing import DEALING
+from quorate.audit.planted.exports import EXPORTS
+from quorate.audit.planted.folders import FOLDERS
 from quorate.audit.planted.guards import GUARDS
+from quorate.audit.planted.lookups import LOOKUPS
 from quorate.audit.planted.states import STATES
 from quorate.audit.planted.sums import SUMS
 from quorate.audit.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *BATCHES, *STATES, *GUARDS)
+_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS)
+_TEACHERS = (*DEALING, *BATCHES)
+_AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+
+PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)

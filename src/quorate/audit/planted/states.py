@@ -37,6 +37,7 @@ __all__ = [
     "SharedAnswers",
     "ask_as_two_callers",
     "draw_after_fork",
+    "quiet_folder",
     "spend_after_restart",
     "spend_at_once",
 ]
@@ -110,7 +111,7 @@ class KeptInLedger:
     def started(self, folder: Path) -> Budget:
         """Return the budget that a process has after it has started.
 
-        >>> with _quiet_folder() as folder:
+        >>> with quiet_folder() as folder:
         ...     KeptInLedger(epsilon=1.0).started(folder).remaining().renyi
         1.0
         """
@@ -137,8 +138,13 @@ class ForgetsOnRestart(KeptInLedger):
 
 
 @contextmanager
-def _quiet_folder() -> Iterator[Path]:
-    """Give a folder that is removed, with all that a ledger leaves outside its own."""
+def quiet_folder() -> Iterator[Path]:
+    """Give a folder that is removed, with all that a ledger leaves outside its own.
+
+    >>> with quiet_folder() as folder:
+    ...     folder.is_dir()
+    True
+    """
     before = os.environ.get("QUORATE_STATE")
     with tempfile.TemporaryDirectory() as name:
         os.environ["QUORATE_STATE"] = str(Path(name) / "state")
@@ -157,7 +163,7 @@ def spend_after_restart(target: KeptInLedger) -> Caught:
     False
     """
     total = 0.0
-    with _quiet_folder() as folder:
+    with quiet_folder() as folder:
         for _ in range(3):
             budget = target.started(folder)
             while True:

@@ -19,4 +19,13 @@ SERVICE: dict[str, Bar | None] = {
     "service.timing.served.not_paced.auc_from_half": None,
     "service.timing.slow.paced.auc_from_half": ("<=", 0.03),
     "service.timing.slow.not_paced.auc_from_half": (">=", 0.1),
+    # How well the time of a refusal, which costs nothing, tells whether another caller has asked about the same one of
+    # 60 categories; and the same where inputs remember what callers have sent. 1,800 probes an arm: 0.01 is one
+    # standard error.
+    "service.callers.served.paced.rows512.auc_from_half": ("<=", 0.03),
+    "service.callers.served.paced.rows4096.auc_from_half": ("<=", 0.03),
+    "service.callers.served.not_paced.rows512.auc_from_half": None,
+    "service.callers.served.not_paced.rows4096.auc_from_half": None,
+    "service.callers.remembering.not_paced.rows512.auc_from_half": (">=", 0.1),
+    "service.callers.remembering.not_paced.rows4096.auc_from_half": (">=", 0.3),
 }
