@@ -20,7 +20,7 @@ from quorate.planner.laws import beta_quantiles, binomial_capped_mean, normal_be
 from quorate.planner.outlook import Outlook
 from quorate.planner.published import pate_epsilon, stability_teachers
 from quorate.planner.quorum import certified_settings, expect_quorum, likely_settings
-from quorate.planner.redraws import answered_with_redraws
+from quorate.planner.redraws import shares_with_redraws
 from quorate.planner.task import Task, answered_before_stop
 from quorate.simulation import simulate
 
@@ -289,7 +289,7 @@ def test_redrawn_thresholds_against_a_count_by_hand():
             met = int((ends <= queries).sum())
             answered.append((min(queries, ends[-1]) - met) / queries)
         mean, error = np.mean(answered), np.std(answered) / math.sqrt(300)
-        assert agrees(answered_with_redraws(queries, count, rates, weights), mean, error)
+        assert agrees(shares_with_redraws(queries, count, rates, weights).answered, mean, error)
 
 
 @pytest.mark.parametrize(
