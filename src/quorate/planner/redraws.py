@@ -9,6 +9,7 @@ from quorate.planner.laws import Floats
 
 __all__ = ["Shares", "shares_with_redraws"]
 
+
 class Shares(NamedTuple):
     """Expected shares of all queries: answered, and without a quorum; and the probability that the run lasts.
 

@@ -21,7 +21,7 @@ class FreshAnswers:
     """What a session is to ballots, for predictors that draw anew for every query.
 
     Each new query is charged `cost` before its answer is drawn; without a budget nothing is charged. A query that a
-    caller asked before is answered as before, for nothing.
+    caller asked before is answered as before, at no privacy cost.
 
     >>> fresh = FreshAnswers(lambda row: int(row[0] > 0), budget=Budget(epsilon=1.0, delta=0.0), cost=Cost(0.5))
     >>> fresh.ask(np.array([[1.0], [1.0], [-1.0], [2.0]])).labels

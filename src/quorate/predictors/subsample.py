@@ -241,7 +241,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         return text if self.declared_ else f"{text}; {_PUBLISHED}"
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon of everything released so far, at this classifier's delta.
+        """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
+
+        It depends on the answers given (a no-quorum is paid for) and bounds what these very answers tell if asking
+        stops here. The guarantee, whatever is asked, is `claim_`. See privacy/PROOF.md, step 8.
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
@@ -255,9 +258,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order, each paid for by the budget as its mechanism says.
 
-        A query that this `caller` asked before gets the same answer again, for nothing. Where the budget ends within
-        the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query is
-        said before anything is spent.
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. Where the budget ends
+        within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
+        is said before anything is spent.
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)

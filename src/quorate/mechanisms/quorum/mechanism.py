@@ -98,7 +98,7 @@ class Quorum(ThresholdMechanism):
         0.0
         """
         if check_order(order) == np.inf:
-            raise InvalidInput("a Quorum is charged at a finite order; open the budget with delta above 0")
+            raise InvalidInput("a Quorum is charged at a finite order; open the budget at one, with delta above 0")
         price = self.price if order == self.order else table_price(self.table, order=order)
         return Cost(price / (order - 1))  # proof: step 5
 
