@@ -92,6 +92,44 @@ def test_figures_agree_with_simulation(name, teachers, queries, epsilon, classes
     assert planned.right > 0.05, "a case that answers nothing would test nothing"
 
 
+@pytest.mark.parametrize(("name", "teachers", "queries", "epsilon", "classes"), FIGURES)
+def test_guessing_where_there_is_no_quorum_agrees_with_simulation(name, teachers, queries, epsilon, classes):
+    votes = made_up_votes(teachers, 2000, classes)
+    target = {"epsilon": epsilon, "delta": 1e-5, "queries": queries, "teachers": teachers, "votes": votes}
+    planned = plan(**target, aggregator=name, answer_rate=1e-9, on_no_quorum="random")
+    generator = np.random.default_rng(2)
+    right, reached = [], []
+    for seed in range(60):
+        rows = votes[generator.integers(0, len(votes), size=queries)]
+        labels = simulate(planned.mechanism, rows, seed=seed).labels
+        labels = labels[: payable(planned, labels)]
+        guessed = np.where(labels < 0, generator.integers(0, classes, size=len(labels)), labels)
+        right.append((guessed == rows[: len(labels)].argmax(axis=1)).sum() / queries)
+        reached.append(len(labels) == queries)
+    assert agrees(planned.right, np.mean(right), np.std(right) / math.sqrt(60))
+    assert abs(planned.lasts - np.mean(reached)) <= 0.02 + 4 * math.sqrt(
+        max(0.02, planned.lasts * (1 - planned.lasts)) / 60
+    )
+    plain = plan(**target, aggregator=name, answer_rate=1e-9)
+    assert planned.right >= plain.right - 1e-9
+    assert planned.answered >= plain.answered
+
+
+def test_with_guesses_quorum_answers_every_query():
+    """100,000 queries that are all clear: Quorum with a coin, where a SharpMajority is right 64 times in 100."""
+    target = {"teachers": 2000, "epsilon": 1.0, "queries": 100_000, "votes": [[1400, 600]] * 2000}
+    planned = plan(**target, on_no_quorum="random")
+    assert planned.aggregator == "quorum"
+    assert planned.right > 0.9999
+    assert planned.lasts > 0.99
+    assert "label at random" in planned.summary()
+    assert "is refused" in planned.summary()
+    sharp = next(each for each in planned.candidates if each.aggregator == "sharp_majority")
+    assert sharp.right == pytest.approx(0.638, abs=2e-3)
+    with pytest.raises(InvalidInput, match="on_no_quorum must be one of abstain, random, raise"):
+        plan(**target, on_no_quorum="guess")
+
+
 def test_planted_bug_a_planner_that_forgets_the_stop_is_caught():
     votes = made_up_votes(1000, 2000)
     planned = plan(

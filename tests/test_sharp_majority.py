@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from conftest import FALSE_ALARM
-from quorate import Budget, Infeasible, InvalidInput
+from quorate import Budget, Infeasible, InvalidInput, PrivateClassifier, load, save
 from quorate.mechanisms import NoisyMax, SharpMajority
 from quorate.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
 
@@ -187,3 +187,15 @@ def test_one_query_is_answered_as_surely_as_without_delta():
     assert SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=100, queries=1, order=28.28).answer_probability(
         4
     ) == pytest.approx(0.874, abs=5e-4)
+
+
+def test_a_model_at_order_infinity_is_saved_and_answers(tmp_path):
+    X, y = [[0.0], [1.0]] * 200, [0, 1] * 200
+    target = {"epsilon": 8.0, "delta": 1e-6, "queries": 2, "teachers": 20}
+    made = PrivateClassifier(**target, aggregator="sharp_majority", classes=[0, 1]).fit(X, y)
+    assert made.mechanism_.order == made.budget_.order == math.inf
+    save(made, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.mechanism_ == made.mechanism_
+    assert loaded.predict([[0.0], [1.0], [0.5]]).refused == 1
+    assert 7.9 < loaded.spent_epsilon() <= 8.0

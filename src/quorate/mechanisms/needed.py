@@ -21,7 +21,7 @@ from quorate.mechanisms.run import ThresholdMechanism
 from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority
 
-__all__ = ["correct_probability", "votes_needed"]
+__all__ = ["correct_probability", "threshold_law", "votes_needed"]
 
 _GAUSSIAN_REACH, _LAPLACE_REACH = 9, 36  # scales: what lies beyond has a probability below 1e-15
 _EXACT_SCALE = 200.0  # up to which the law of a difference of two Gaussian noises is a convolution
@@ -41,7 +41,7 @@ def correct_probability(mechanism: QueryMechanism | ThresholdMechanism, votes: i
     """
     lead = 2 * votes - mechanism.teachers % 2
     if isinstance(mechanism, ThresholdMechanism):
-        points, weights = _threshold_law(mechanism)
+        points, weights = threshold_law(mechanism)
         given = [_given_threshold(mechanism, votes, int(point)) for point in points]
         return float(min(1.0, weights @ np.array(given)))
     if isinstance(mechanism, SharpMajority):
@@ -76,7 +76,14 @@ def _given_threshold(mechanism: ThresholdMechanism, votes: int, noise: int) -> f
     return probability
 
 
-def _threshold_law(mechanism: ThresholdMechanism) -> tuple[NDArray[np.int64], Floats]:
+def threshold_law(mechanism: ThresholdMechanism) -> tuple[NDArray[np.int64], Floats]:
+    """Return the values that the threshold noise of a fresh run takes, and their probabilities.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> points, weights = threshold_law(Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=600, no_quorums=20))
+    >>> round(float(weights.sum()), 9), round(float((weights * points**2).sum()) ** 0.5, 2)
+    (1.0, 11.0)
+    """
     scale: float = mechanism.threshold_scale  # type: ignore[attr-defined]
     radius = math.ceil((_LAPLACE_REACH if mechanism.redraws else _GAUSSIAN_REACH) * scale) + 1
     points = np.arange(-radius, radius + 1)

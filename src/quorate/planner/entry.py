@@ -39,8 +39,9 @@ def plan(
     `aggregator="auto"` takes the one with the largest share of queries expected to be answered with the plurality's
     label; a name takes that one. Without `teachers` their number is chosen: from `records` at least 20 for each, else
     the fewest that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
-    a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share stays below `answer_rate`,
-    or whose answers are nearer to guesses than to the plurality's label, is not feasible and says what would be.
+    a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share
+    stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
+    says what would be.
 
     The outlook of a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4, and
     those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
@@ -48,7 +49,7 @@ def plan(
 
     >>> plan(teachers=1000, epsilon=1.0, delta=1e-6, queries=10_000, disagreement=0.001).aggregator
     'quorum'
-    >>> guessing = plan(teachers=2000, epsilon=1.0, queries=100_000, votes=[[1400, 600]], on_no_quorum="random")
+    >>> guessing = plan(teachers=2000, epsilon=1.0, queries=100_000, votes=[[1400, 600]] * 2000, on_no_quorum="random")
     >>> guessing.aggregator, round(guessing.answered, 3)
     ('quorum', 1.0)
     >>> plan(teachers=1000, epsilon=1.0, queries=100, votes=[[240, 10], [20, 230]]).right > 0.99

@@ -72,8 +72,8 @@ class Plan:
     `answered` is the expected share of all queries that get an answer, `agreement` the share of those equal to the
     teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
     of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
-    query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would lift `right` to the rate asked for, where it is
-    below (`feasible` is False).
+    query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
+    lift `right` to the rate asked for, where it is below (`feasible` is False).
 
     >>> from quorate.planner import plan
     >>> planned = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=2000, disagreement=0.1)

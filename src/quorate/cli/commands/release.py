@@ -31,8 +31,8 @@ def release(
 ) -> int:
     """Release answers to all marginals, thresholds, ranges, boxes, halfspaces or expressions of a table, once.
 
-    The folder that is written may be published: it holds nothing private, and anyone may ask it, at no privacy cost. Name that
-    folder in place of the table to ask it.
+    The folder that is written may be published: all that it holds is covered by the guarantee, and anyone may ask it,
+    at no further privacy cost. Name that folder in place of the table to ask it.
 
     Parameters
     ----------
