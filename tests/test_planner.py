@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate import PrivateClassifier
 from quorate.cli.bench_auto import compare
 from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
@@ -393,3 +394,11 @@ def test_command_reads_votes_from_files_and_refuses_others(tmp_path):
     for name in ("absent.npy", "objects.npy", "words.csv", "votes.txt"):
         with pytest.raises(InvalidInput, match=name):
             read_votes(tmp_path / name)
+
+
+@pytest.mark.parametrize("choice", ["abstain", "random"])
+def test_a_classifier_plans_for_what_it_does_without_a_quorum(choice):
+    X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    made = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="quorum", on_no_quorum=choice).fit(X, y)
+    assert made.plan_.on_no_quorum == choice
+    assert (made.plan_.answered > 0.99) == (choice == "random")
