@@ -48,9 +48,9 @@ def test_demo_as_json(tmp_path):
     assert done["report"] == str(tmp_path / "page.html")
     results = done["results"]
     assert results["answered"] + results["no quorum"] + results["refused, budget spent"] == 300
-    assert 0 < results["epsilon spent"] <= results["epsilon allowed"] == 2.0
+    assert 0 < results["epsilon spent, ex post"] <= results["epsilon allowed"] == 2.0
     assert [point[1] for point in done["spending"]] == sorted(point[1] for point in done["spending"])
-    assert done["spending"][-1][1] == results["epsilon spent"]
+    assert done["spending"][-1][1] == results["epsilon spent, ex post"]
     assert sum(done["label_counts"].values()) == results["answered"] > 150
     assert float(results["answers that are right"].rstrip("%")) > 80
     assert results["asked again, model loaded from disk"] == "100 of 100 answers the same, nothing was paid"

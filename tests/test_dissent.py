@@ -408,7 +408,7 @@ def test_an_interrupted_run_is_over_and_stays_charged(made):
 def test_costs_rise_with_the_order_and_need_a_finite_one(made):
     assert made.renyi(2.0) < made.renyi(8.0)
     assert made.epsilon(delta=1e-2) < made.epsilon(delta=1e-3)
-    with pytest.raises(InvalidInput, match="charged at a finite order; open the budget with delta above 0"):
+    with pytest.raises(InvalidInput, match="charged at a finite order; open the budget at one, with delta above 0"):
         made.open(Budget(epsilon=1.0, delta=0.0))
 
 

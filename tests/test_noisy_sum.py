@@ -176,7 +176,7 @@ def test_a_total_that_is_no_integer_is_refused_and_not_repeated(total):
 
 
 def test_a_pure_budget_is_refused():
-    with pytest.raises(InvalidInput, match="charged at a finite order; open the budget with delta above 0"):
+    with pytest.raises(InvalidInput, match="charged at a finite order; open the budget at one, with delta above 0"):
         NoisySum(sensitivity=1, scale=10.0).release(1, budget=Budget(epsilon=1.0, delta=0.0))
 
 

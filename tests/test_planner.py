@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate import PrivateClassifier
 from quorate.cli.bench_auto import compare
 from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
@@ -20,7 +21,7 @@ from quorate.planner.laws import beta_quantiles, binomial_capped_mean, normal_be
 from quorate.planner.outlook import Outlook
 from quorate.planner.published import pate_epsilon, stability_teachers
 from quorate.planner.quorum import certified_settings, expect_quorum, likely_settings
-from quorate.planner.redraws import answered_with_redraws
+from quorate.planner.redraws import shares_with_redraws
 from quorate.planner.task import Task, answered_before_stop
 from quorate.simulation import simulate
 
@@ -90,6 +91,44 @@ def test_figures_agree_with_simulation(name, teachers, queries, epsilon, classes
     assert agrees(planned.answered, answered, answered_error)
     assert agrees(planned.right, right, right_error)
     assert planned.right > 0.05, "a case that answers nothing would test nothing"
+
+
+@pytest.mark.parametrize(("name", "teachers", "queries", "epsilon", "classes"), FIGURES)
+def test_guessing_where_there_is_no_quorum_agrees_with_simulation(name, teachers, queries, epsilon, classes):
+    votes = made_up_votes(teachers, 2000, classes)
+    target = {"epsilon": epsilon, "delta": 1e-5, "queries": queries, "teachers": teachers, "votes": votes}
+    planned = plan(**target, aggregator=name, answer_rate=1e-9, on_no_quorum="random")
+    generator = np.random.default_rng(2)
+    right, reached = [], []
+    for seed in range(60):
+        rows = votes[generator.integers(0, len(votes), size=queries)]
+        labels = simulate(planned.mechanism, rows, seed=seed).labels
+        labels = labels[: payable(planned, labels)]
+        guessed = np.where(labels < 0, generator.integers(0, classes, size=len(labels)), labels)
+        right.append((guessed == rows[: len(labels)].argmax(axis=1)).sum() / queries)
+        reached.append(len(labels) == queries)
+    assert agrees(planned.right, np.mean(right), np.std(right) / math.sqrt(60))
+    assert abs(planned.lasts - np.mean(reached)) <= 0.02 + 4 * math.sqrt(
+        max(0.02, planned.lasts * (1 - planned.lasts)) / 60
+    )
+    plain = plan(**target, aggregator=name, answer_rate=1e-9)
+    assert planned.right >= plain.right - 1e-9
+    assert planned.answered >= plain.answered
+
+
+def test_with_guesses_quorum_answers_every_query():
+    """100,000 queries that are all clear: Quorum with a coin, where a SharpMajority is right 64 times in 100."""
+    target = {"teachers": 2000, "epsilon": 1.0, "queries": 100_000, "votes": [[1400, 600]] * 2000}
+    planned = plan(**target, on_no_quorum="random")
+    assert planned.aggregator == "quorum"
+    assert planned.right > 0.9999
+    assert planned.lasts > 0.99
+    assert "label at random" in planned.summary()
+    assert "is refused" in planned.summary()
+    sharp = next(each for each in planned.candidates if each.aggregator == "sharp_majority")
+    assert sharp.right == pytest.approx(0.638, abs=2e-3)
+    with pytest.raises(InvalidInput, match="on_no_quorum must be one of abstain, random, raise"):
+        plan(**target, on_no_quorum="guess")
 
 
 def test_planted_bug_a_planner_that_forgets_the_stop_is_caught():
@@ -289,7 +328,7 @@ def test_redrawn_thresholds_against_a_count_by_hand():
             met = int((ends <= queries).sum())
             answered.append((min(queries, ends[-1]) - met) / queries)
         mean, error = np.mean(answered), np.std(answered) / math.sqrt(300)
-        assert agrees(answered_with_redraws(queries, count, rates, weights), mean, error)
+        assert agrees(shares_with_redraws(queries, count, rates, weights).answered, mean, error)
 
 
 @pytest.mark.parametrize(
@@ -355,3 +394,11 @@ def test_command_reads_votes_from_files_and_refuses_others(tmp_path):
     for name in ("absent.npy", "objects.npy", "words.csv", "votes.txt"):
         with pytest.raises(InvalidInput, match=name):
             read_votes(tmp_path / name)
+
+
+@pytest.mark.parametrize("choice", ["abstain", "random"])
+def test_a_classifier_plans_for_what_it_does_without_a_quorum(choice):
+    X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    made = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="quorum", on_no_quorum=choice).fit(X, y)
+    assert made.plan_.on_no_quorum == choice
+    assert (made.plan_.answered > 0.99) == (choice == "random")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from conftest import FALSE_ALARM
-from quorate import Budget, Infeasible, InvalidInput
+from quorate import Budget, Infeasible, InvalidInput, PrivateClassifier, load, save
 from quorate.mechanisms import NoisyMax, SharpMajority
 from quorate.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
 
@@ -154,3 +154,48 @@ def test_a_budget_affords_what_was_calibrated(delta):
     sharp = SharpMajority.calibrate(epsilon=1.0, delta=delta, teachers=100, queries=50)
     budget = Budget(epsilon=1.0, delta=delta, order=sharp.order, slack=0.0)
     assert sharp.answers([[50, 50]] * 60, budget=budget).refused == 10
+
+
+@pytest.mark.parametrize("teachers", [4, 9, 301, 2000])
+@pytest.mark.parametrize("queries", [1, 3, 10, 1000])
+@pytest.mark.parametrize("delta", [1e-12, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 40.0])
+def test_no_table_of_delta_zero_and_no_soft_majority_is_better(epsilon, delta, queries, teachers):
+    target = {"epsilon": epsilon, "teachers": teachers, "queries": queries}
+    sharp = SharpMajority.calibrate(**target, delta=delta)
+    pure = SharpMajority.calibrate(**target, delta=0.0)
+    assert sharp.expected_errors() <= pure.expected_errors()
+    leads = range(teachers % 2, teachers + 1, 2)
+    logistic = [1 / (1 + math.exp(min(700.0, epsilon / queries * lead / 2))) for lead in leads]
+    assert sharp.expected_errors() <= sum(logistic) * (1 + 1e-9) + len(leads) * 2 * FLOOR / ONE
+    assert all(  # pointwise: one is optimal among all that are epsilon / queries-DP
+        1 - pure.answer_probability(lead) <= soft * (1 + 1e-6) + 2 * FLOOR / ONE
+        for lead, soft in zip(leads, logistic, strict=True)
+    )
+    budget = Budget(epsilon=epsilon, delta=delta, order=sharp.order, slack=0.0)
+    assert budget.affordable(sharp.query_cost(sharp.order)) >= queries
+
+
+def test_one_query_is_answered_as_surely_as_without_delta():
+    """0.874 was answered right at a lead of 4, where a SoftMajority answers 0.881 and delta = 0 allows 0.932."""
+    sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=100, queries=1)
+    assert sharp.order == math.inf
+    assert sharp.answer_probability(4) > 0.932
+    budget = Budget(epsilon=1.0, delta=1e-6, order=sharp.order, slack=0.0)
+    assert sharp.answers([[0, 100]] * 3, budget=budget).refused == 2
+    assert 0.999 < budget.spent_epsilon() <= 1.0
+    assert SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=100, queries=1, order=28.28).answer_probability(
+        4
+    ) == pytest.approx(0.874, abs=5e-4)
+
+
+def test_a_model_at_order_infinity_is_saved_and_answers(tmp_path):
+    X, y = [[0.0], [1.0]] * 200, [0, 1] * 200
+    target = {"epsilon": 8.0, "delta": 1e-6, "queries": 2, "teachers": 20}
+    made = PrivateClassifier(**target, aggregator="sharp_majority", classes=[0, 1]).fit(X, y)
+    assert made.mechanism_.order == made.budget_.order == math.inf
+    save(made, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.mechanism_ == made.mechanism_
+    assert loaded.predict([[0.0], [1.0], [0.5]]).refused == 1
+    assert 7.9 < loaded.spent_epsilon() <= 8.0

@@ -27,7 +27,17 @@ from quorate.cli.bench_release import adult_figures
 from quorate.cli.bench_service import service_figures
 from quorate.cli.bench_students import student_figures
 from quorate.learners.speed import counting_figures, fitting_figures
-from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SharpMajority, StabilityTest
+from quorate.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    Dissent,
+    NoisyMax,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
+from quorate.mechanisms.needed import votes_needed
 from quorate.mechanisms.throughput import noise_draws_per_second
 
 __all__ = ["data_folder", "run_bench"]
@@ -58,6 +68,7 @@ def _quorum_figures(quick: bool) -> Iterator[Figure]:
         made = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, no_quorums=allowed)
         slowest = max(slowest, time.perf_counter() - start)
         yield f"quorum.distance.c{allowed}", made.distance(), "ballots"
+        yield f"quorum.votes_needed.c{allowed}", votes_needed(made), "votes"
     made = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=8000, no_quorums=20)
     yield "quorum.distance.epsilon2.c20", made.distance(), "ballots"
     yield "quorum.calibrate_seconds.slowest", slowest, "s"
@@ -74,12 +85,17 @@ def _quorum_figures(quick: bool) -> Iterator[Figure]:
 def _threshold_figures(quick: bool) -> Iterator[Figure]:
     target = {"epsilon": 1.0, "delta": 1e-6, "teachers": 100_000}
     for allowed in (5, 20, 100, 1000):
-        distance = BetweenThresholds.calibrate(**target, no_quorums=allowed).distance()  # type: ignore[arg-type]
-        yield f"between_thresholds.distance.c{allowed}", distance, "ballots"
+        between = BetweenThresholds.calibrate(**target, no_quorums=allowed)  # type: ignore[arg-type]
+        yield f"between_thresholds.distance.c{allowed}", between.distance(), "ballots"
+        yield f"between_thresholds.votes_needed.c{allowed}", votes_needed(between), "votes"
     tight = StabilityTest.calibrate(**target, no_quorums=20)  # type: ignore[arg-type]
     paper = StabilityTest.calibrate(**target, no_quorums=20, queries=1000, calibration="paper")  # type: ignore[arg-type]
     yield "stability.distance.c20", tight.distance(), "ballots"
+    yield "stability.votes_needed.c20", votes_needed(tight), "votes"
     yield "stability.paper_distance.c20", paper.distance(), "ballots"
+    yield "stability.paper_votes_needed.c20", votes_needed(paper), "votes"
+    dissent = Dissent.calibrate(**target, dissents=20)  # type: ignore[arg-type]
+    yield "dissent.votes_needed.c20", votes_needed(dissent), "votes"
 
 
 def _maximum_figures(quick: bool) -> Iterator[Figure]:
@@ -89,8 +105,12 @@ def _maximum_figures(quick: bool) -> Iterator[Figure]:
     for queries in (1000, 100_000):
         sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, queries=queries)
         yield f"sharp_majority.distance.queries{queries}", sharp.distance(), "ballots"
-    noisy = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=2, queries=100_000)
+        yield f"sharp_majority.votes_needed.queries{queries}", votes_needed(sharp), "votes"
+        noisy = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=2, queries=queries)
+        yield f"noisy_max.votes_needed.queries{queries}", votes_needed(noisy), "votes"
     yield "sharp_majority.distance_over_noisy_max.queries100000", sharp.distance() / noisy.distance(), "ratio"
+    soft = SoftMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=8000)
+    yield "soft_majority.votes_needed.queries1", votes_needed(soft), "votes"
     share = NoisyMax(teachers=250, classes=10, scale=40.0).renyi(8.0) / (8.0 / 40.0**2)
     yield "noisy_max.winner_share", share, "ratio"
 

@@ -174,7 +174,7 @@ def _results(
         "answered": int(answered.sum()),
         "no quorum": int(len(answered) - answered.sum() - asked.refused),
         "refused, budget spent": asked.refused,
-        "epsilon spent": classifier.spent_epsilon(),
+        "epsilon spent, ex post": classifier.spent_epsilon(),
         "epsilon allowed": classifier.epsilon,
         "capacity left, at the order of the budget": f"{budget.remaining().renyi / budget.capacity().renyi:.1%}",
     }

@@ -224,6 +224,9 @@ def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
         raise InvalidInput(f"{path} cannot be written: permission denied")
 
 
+_SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
+
+
 def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
     """Print figures: one JSON object on standard output, or a table on standard error for people.
 
@@ -237,7 +240,7 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
     for name, value in bill.items():
         if not isinstance(value, dict | list):
             shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
-            table.add_row(name.replace("_", " "), escape(shown))
+            table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
     Console(stderr=True).print(table)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ def run_plan(
     aggregator: str = "auto",
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
+    on_no_quorum: Literal["abstain", "random"] = "abstain",
     as_json: bool = False,
 ) -> int:
     """Plan, print, and return 1 where the plan is not feasible.
@@ -68,6 +70,7 @@ def run_plan(
         aggregator=aggregator,
         no_quorums=no_quorums,
         answer_rate=answer_rate,
+        on_no_quorum=on_no_quorum,
     )
     if as_json:
         print(json.dumps(made.as_dict()))

@@ -206,7 +206,7 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
         label_counts={str(label): labels[str(label)] for label in classifier.classes_.tolist()},
         proofs=proofs_for(classifier.plan_.aggregator),
         software=software_versions(),
-        notes=("A query that this caller had asked before was answered again, for nothing.",),
+        notes=("A query that this caller had asked before was answered again, at no privacy cost.",),
     )
     write_report(data, path)
 

@@ -96,7 +96,7 @@ class Shown:
             f"All answers but its own are {_pair(queries)}-differentially private under replacement of one query."
         )
         if pool is not None:
-            text += f" For one point of the pool all answers are {_pair(pool)}-so."
+            text += f" All answers are {_pair(pool)}-differentially private under replacement of one point of the pool."
         return text if self.declared_ else f"{text} The label set was read from y and counts as public."
 
 

@@ -5,7 +5,7 @@ Nothing here sees private data. `plan` takes numbers that a person knows beforeh
 
 from quorate.planner.choose import LEAST_ROWS
 from quorate.planner.concepts import ConceptMethod, ConceptPlan, plan_concept
-from quorate.planner.entry import plan
+from quorate.planner.entry import ON_NO_QUORUM, plan
 from quorate.planner.outlook import CONCENTRATION, DEFAULT_DISAGREEMENT
 from quorate.planner.published import PublishedBound
 from quorate.planner.result import Candidate, Change, Plan
@@ -14,6 +14,7 @@ __all__ = [
     "CONCENTRATION",
     "DEFAULT_DISAGREEMENT",
     "LEAST_ROWS",
+    "ON_NO_QUORUM",
     "Candidate",
     "Change",
     "ConceptMethod",

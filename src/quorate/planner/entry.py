@@ -1,7 +1,7 @@
 """The way in: from numbers that anybody may know to a plan."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
@@ -12,7 +12,9 @@ from quorate.planner.published import published_bounds
 from quorate.planner.result import Candidate, Plan, least_agreement
 from quorate.planner.task import Draft, Expected, Made, Task
 
-__all__ = ["plan"]
+__all__ = ["ON_NO_QUORUM", "plan"]
+
+ON_NO_QUORUM = ("abstain", "random", "raise")
 
 
 def plan(
@@ -28,6 +30,7 @@ def plan(
     aggregator: str = "auto",
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
+    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
 ) -> Plan:
     """Return which aggregator to use with how many teachers, and what to expect of it. Reads nothing private.
 
@@ -35,8 +38,10 @@ def plan(
     of votes on public points (one row a point, one column a class), by any number of teachers, and say more.
     `aggregator="auto"` takes the one with the largest share of queries expected to be answered with the plurality's
     label; a name takes that one. Without `teachers` their number is chosen: from `records` at least 20 for each, else
-    the fewest that answer 95 in 100. `no_quorums` is chosen unless given. A plan whose share stays below `answer_rate`,
-    or whose answers are nearer to guesses than to the plurality's label, is not feasible and says what would be.
+    the fewest that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
+    a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share
+    stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
+    says what would be.
 
     The outlook of a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4, and
     those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
@@ -44,6 +49,9 @@ def plan(
 
     >>> plan(teachers=1000, epsilon=1.0, delta=1e-6, queries=10_000, disagreement=0.001).aggregator
     'quorum'
+    >>> guessing = plan(teachers=2000, epsilon=1.0, queries=100_000, votes=[[1400, 600]] * 2000, on_no_quorum="random")
+    >>> guessing.aggregator, round(guessing.answered, 3)
+    ('quorum', 1.0)
     >>> plan(teachers=1000, epsilon=1.0, queries=100, votes=[[240, 10], [20, 230]]).right > 0.99
     True
     """
@@ -56,6 +64,9 @@ def plan(
         votes=votes,
         no_quorums=no_quorums,
     )
+    if on_no_quorum not in ON_NO_QUORUM:
+        raise InvalidInput(f"on_no_quorum must be one of {', '.join(ON_NO_QUORUM)}, not {on_no_quorum!r}")
+    task = replace(task, guess=on_no_quorum == "random")
     answer_rate = check_rate("answer_rate", answer_rate)
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
@@ -89,6 +100,8 @@ def plan(
         right=expected.right,
         answer_rate=answer_rate,
         feasible=feasible,
+        on_no_quorum=on_no_quorum,
+        lasts=expected.lasts,
         candidates=tuple(_candidate(draft) for draft in drafted[1:]),
         published=published_bounds(
             epsilon=task.epsilon,

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["beta_quantiles", "binomial_capped_mean", "normal_below", "normal_nodes"]
+__all__ = ["beta_quantiles", "binomial_capped_mean", "binomial_tail", "normal_below", "normal_nodes"]
 
 Floats = NDArray[np.float64]
 _REACH, _STEP = 9.0, 1 / 256
@@ -75,6 +75,16 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
     for index in np.flatnonzero(close):
         result[index] = _exact_capped_mean(trials, cap, float(probability[index]))
     return result
+
+
+def binomial_tail(trials: int, least: int, probability: Floats) -> Floats:
+    """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability.
+
+    >>> binomial_tail(2, 1, np.array([0.5])), binomial_tail(1, 2, np.array([0.5]))
+    (array([0.75]), array([0.]))
+    """
+    mean = binomial_capped_mean  # E[min(X, c)] - E[min(X, c - 1)] = P(X >= c)
+    return np.clip(mean(trials, least, probability) - mean(trials, least - 1, probability), 0.0, 1.0)
 
 
 def _exact_capped_mean(trials: int, cap: float, probability: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from quorate.errors import Infeasible
 from quorate.mechanisms import ConfidentMax, NoisyMax, SoftMajority
-from quorate.planner.laws import Floats, binomial_capped_mean, normal_below, normal_nodes
+from quorate.planner.laws import Floats, binomial_capped_mean, binomial_tail, normal_below, normal_nodes
 from quorate.planner.outlook import Outlook
 from quorate.planner.task import Draft, Expected, Made, Task, unsure
 from quorate.privacy import RENYI_QUANTA, Budget
@@ -125,7 +125,11 @@ def expect_confident_max(
     answered = float(binomial_capped_mean(task.queries, allowed, rate)[0]) / task.queries
     rates, weights = unsure(rate, outlook.evidence)
     worth = float(binomial_capped_mean(task.queries, allowed, rates[0]) @ weights) / task.queries
-    return Expected(min(1.0, answered), agreement, worth * agreement)
+    reached = 1 - float(binomial_tail(task.queries, math.floor(allowed) + 1, rate)[0])
+    expected = Expected(min(1.0, answered), agreement, worth * agreement, reached)
+    failed = (1 - float(rate[0])) / max(float(rate[0]), 1e-300)  # tests that fail, for each that passes
+    no_quorum = min(answered * failed, 1 - answered)
+    return expected.guessed(task, no_quorum=no_quorum, likely=min(worth * failed, 1 - worth))
 
 
 def _allowed(rate: float, queries: int) -> float:

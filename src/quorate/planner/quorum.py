@@ -18,9 +18,9 @@ from quorate.mechanisms import Quorum
 from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum.calibrate import Settings
 from quorate.mechanisms.quorum.table import ONE, build_table
-from quorate.planner.laws import Floats, normal_nodes
+from quorate.planner.laws import Floats, binomial_capped_mean, normal_nodes
 from quorate.planner.outlook import Outlook
-from quorate.planner.task import Draft, Expected, Made, Task, answered_before_stop, unsure
+from quorate.planner.task import Draft, Expected, Made, Task, answered_before_stop, lasts, unsure
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = [
@@ -115,7 +115,14 @@ def _likely_no_quorum(settings: Settings, distances: NDArray[np.int64], threshol
 
 
 def run_expected(
-    no_quorum: NoQuorum, scale: float, outlook: Outlook, task: Task, *, count: int, nodes: int
+    no_quorum: NoQuorum,
+    scale: float,
+    outlook: Outlook,
+    task: Task,
+    *,
+    count: int,
+    nodes: int,
+    agreement: float = 1.0,
 ) -> Expected:
     """Return what a run with one Gaussian threshold noise of this scale gives, if it stops after `count` no-quorums.
 
@@ -126,10 +133,17 @@ def run_expected(
     """
     points, weights = normal_nodes(nodes)
     missed = np.array([outlook.mean(no_quorum(round(point * scale))) for point in points])
-    answered = float(weights @ answered_before_stop(task.queries, count, missed))
     rates, chances = unsure(missed, outlook.evidence)
-    worth = answered_before_stop(task.queries, count, rates.ravel()).reshape(rates.shape) @ chances
-    return Expected(min(1.0, answered), 1.0, float(weights @ worth))
+
+    def mean(share: Callable[[int, int, Floats], Floats]) -> tuple[float, float]:
+        """Return the mean over the threshold noise, and the mean over the uncertainty of the rates as well."""
+        unsure_means = share(task.queries, count, rates.ravel()).reshape(rates.shape) @ chances
+        return float(weights @ share(task.queries, count, missed)), float(weights @ unsure_means)
+
+    answered, worth = mean(answered_before_stop)
+    met, likely = mean(binomial_capped_mean)
+    expected = Expected(min(1.0, answered), agreement, worth * agreement, mean(lasts)[0])
+    return expected.guessed(task, no_quorum=met / task.queries, likely=likely / task.queries)
 
 
 def _likely(task: Task, outlook: Outlook, distances: NDArray[np.int64], count: int) -> Expected | None:

@@ -1,24 +1,38 @@
 """A run whose threshold noise is redrawn after each no-quorum: epochs of random length, added up."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from quorate.planner.laws import Floats
 
-__all__ = ["answered_with_redraws"]
+__all__ = ["Shares", "shares_with_redraws"]
+
+
+class Shares(NamedTuple):
+    """Expected shares of all queries: answered, and without a quorum; and the probability that the run lasts.
+
+    >>> Shares(answered=0.9, no_quorum=0.05, lasts=0.5).lasts
+    0.5
+    """
+
+    answered: float
+    no_quorum: float
+    lasts: float
+
 
 _LONGEST = 2**14  # steps of time; longer runs are looked at in coarser ones
 _DAMPING = 22.0  # what wraps around the transform is smaller by exp(-_DAMPING)
 
 
-def answered_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: Floats) -> float:
-    """Return the expected share answered, where an epoch's rate of no-quorums is missed[i] with probability weights[i].
+def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: Floats) -> Shares:
+    """Return what is expected where an epoch's rate of no-quorums is missed[i] with probability weights[i].
 
     An epoch ends with its first no-quorum. With the transform f of the law of its length, f**c is that of the time
     of no-quorum number c, and f + f**2 + ... + f**c counts the no-quorums.
 
-    >>> round(answered_with_redraws(100, 1, np.array([0.5]), np.array([1.0])), 4)
+    >>> round(shares_with_redraws(100, 1, np.array([0.5]), np.array([1.0])).answered, 4)
     0.01
     """
     coarse = math.ceil(queries / _LONGEST)
@@ -37,4 +51,5 @@ def answered_with_redraws(queries: int, no_quorums: int, missed: Floats, weights
     ended = np.cumsum(np.fft.irfft(last, size)[: steps + 1] / damp[: steps + 1])
     met = float((np.fft.irfft(counted, size)[: steps + 1] / damp[: steps + 1]).sum())
     asked = steps - float(ended[:steps].sum())
-    return float(np.clip(asked * coarse - met, 0.0, queries)) / queries
+    answered = float(np.clip(asked * coarse - met, 0.0, queries)) / queries
+    return Shares(answered, met / queries, float(np.clip(1 - ended[steps - 1], 0.0, 1.0)))

@@ -12,6 +12,8 @@ from quorate.privacy import Budget
 
 __all__ = ["NAMES", "Candidate", "Change", "Plan", "least_agreement"]
 
+_CERTAIN = 0.999  # no more than this is said of an expectation
+_NO_QUORUM = ("quorum", "confident_max", "stability", "between_thresholds")  # do not answer every query
 _BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess to go without a warning
 NAMES = {
     "quorum": "Quorum",
@@ -69,8 +71,9 @@ class Plan:
 
     `answered` is the expected share of all queries that get an answer, `agreement` the share of those equal to the
     teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
-    of the budget that pays for it. `nearest` names changes that would lift `right` to the rate asked for, where it is
-    below (`feasible` is False).
+    of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
+    query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
+    lift `right` to the rate asked for, where it is below (`feasible` is False).
 
     >>> from quorate.planner import plan
     >>> planned = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=2000, disagreement=0.1)
@@ -99,6 +102,8 @@ class Plan:
     published: tuple[PublishedBound, ...]
     assumptions: tuple[str, ...]
     nearest: tuple[Change, ...]
+    on_no_quorum: str = "abstain"
+    lasts: float | None = None
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism.
@@ -179,7 +184,14 @@ class Plan:
         if self.agreement < (1 / self.classes) + _BETTER_THAN_CHANCE:
             parts.append(f"That is hardly better than guessing, which would agree {1 / self.classes:.0%} of the time.")
         if self.no_quorums is not None:
-            parts.append(f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}.")
+            parts.append(
+                f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}, and every query after it "
+                "is refused."
+            )
+        if self.lasts is not None and (self.no_quorums is not None or self.lasts < _CERTAIN):
+            parts.append(f"With probability {min(self.lasts, _CERTAIN):.1%} all {self.queries:,} are reached.")
+        if self.on_no_quorum == "random" and self.aggregator in _NO_QUORUM:
+            parts.append("A query without a quorum gets a label at random, which counts as an answer here.")
         if not self.feasible:
             least = least_agreement(self.classes)
             parts.append(

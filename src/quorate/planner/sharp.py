@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from quorate.mechanisms.sharp_majority.table import ONE, build_table
 from quorate.planner.laws import Floats
 from quorate.planner.outlook import Outlook
 from quorate.planner.task import Draft, Expected, Made, Task
-from quorate.privacy import RENYI_QUANTA
+from quorate.privacy import RENYI_QUANTA, to_capacity
 
 __all__ = ["draft_sharp_majority", "expect_sharp_majority"]
 
@@ -49,8 +50,16 @@ def expect_sharp_majority(mechanism: SharpMajority, outlook: Outlook) -> Expecte
     return Expected(1.0, right, right)
 
 
-def _make(task: Task, teachers: int) -> Made:
-    made = SharpMajority.calibrate(epsilon=task.epsilon, delta=task.delta, teachers=teachers, queries=task.queries)
+def _make(task: Task, outlook: Outlook, teachers: int, order: float) -> Made:
+    """Return the better, on these queries, of the order that the draft took and the one that suits all leads alike."""
+    target: dict[str, Any] = {
+        "epsilon": task.epsilon,
+        "delta": task.delta,
+        "teachers": teachers,
+        "queries": task.queries,
+    }
+    both = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
+    made = max(both, key=lambda each: expect_sharp_majority(each, outlook).right)
     return Made(made, made.order, 0.0)
 
 
@@ -61,9 +70,14 @@ def draft_sharp_majority(task: Task, outlook: Outlook, teachers: int) -> Draft |
     >>> draft_sharp_majority(task, Outlook.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
     True
     """
-    price = task.capacity / task.queries - 1 / RENYI_QUANTA
-    if task.classes != 2 or price <= 2.0**-43:
+    best: tuple[float, float, float] | None = None
+    for order in dict.fromkeys((task.order, math.inf)):
+        price = to_capacity(task.epsilon, delta=task.delta, order=order) / task.queries - 1 / RENYI_QUANTA
+        if task.classes == 2 and price > 2.0**-43:
+            right = 1 - outlook.mean(_wrong(outlook.gap * teachers, order, price))
+            best = max(best or (-1.0, 0.0, 0.0), (right, order, price))
+    if best is None:
         return None
-    right = 1 - outlook.mean(_wrong(outlook.gap * teachers, task.order, price))
-    noise = {"price": price}
-    return Draft("sharp_majority", Expected(1.0, right, right), None, noise, partial(_make, task, teachers))
+    right, order, price = best
+    make = partial(_make, task, outlook, teachers, order)
+    return Draft("sharp_majority", Expected(1.0, right, right), None, {"price": price}, make)

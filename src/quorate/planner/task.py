@@ -8,10 +8,10 @@ import numpy as np
 
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import ThresholdMechanism
-from quorate.planner.laws import Floats, binomial_capped_mean, normal_nodes
+from quorate.planner.laws import Floats, binomial_capped_mean, binomial_tail, normal_nodes
 from quorate.privacy import best_order, to_capacity
 
-__all__ = ["Draft", "Expected", "Made", "Task", "answered_before_stop", "unsure"]
+__all__ = ["Draft", "Expected", "Made", "Task", "answered_before_stop", "lasts", "unsure"]
 
 
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement
@@ -24,7 +24,7 @@ def _order(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Task:
-    """The target, without the ensemble.
+    """The target, without the ensemble. With `guess`, a query without a quorum gets a label at random.
 
     >>> round(Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2).order)
     22
@@ -35,6 +35,7 @@ class Task:
     queries: int
     classes: int
     no_quorums: int | None = None
+    guess: bool = False
 
     @cached_property
     def order(self) -> float:
@@ -60,6 +61,7 @@ class Expected:
     """Expected shares: of all queries asked, how many are answered; of those, how many with the plurality's label.
 
     `worth` is the share answered and right when the outlook itself is as uncertain as its evidence: to choose by.
+    `lasts` is the probability that no query is refused because the run or the budget has ended.
 
     >>> round(Expected(answered=0.8, agreement=0.95, worth=0.75).right, 9)
     0.76
@@ -68,6 +70,7 @@ class Expected:
     answered: float
     agreement: float
     worth: float
+    lasts: float = 1.0
 
     @property
     def right(self) -> float:
@@ -77,6 +80,21 @@ class Expected:
         0.5
         """
         return self.answered * self.agreement
+
+    def guessed(self, task: Task, *, no_quorum: float, likely: float) -> "Expected":
+        """Return what a random label for every query without a quorum makes of it, where the task allows one.
+
+        They are the share `no_quorum` of all queries, and `likely` is that share under the uncertainty of `worth`.
+
+        >>> task = Task(epsilon=1.0, delta=1e-6, queries=10, classes=2, guess=True)
+        >>> Expected(answered=0.5, agreement=1.0, worth=0.5).guessed(task, no_quorum=0.5, likely=0.25)
+        Expected(answered=1.0, agreement=0.75, worth=0.625, lasts=1.0)
+        """
+        if not task.guess:
+            return self
+        answered = min(1.0, self.answered + no_quorum)
+        agreement = (self.right + no_quorum / task.classes) / max(answered, 1e-300)
+        return Expected(answered, min(1.0, agreement), self.worth + likely / task.classes, self.lasts)
 
 
 @dataclass(frozen=True)
@@ -143,3 +161,12 @@ def answered_before_stop(queries: int, no_quorums: int, missed: Floats) -> Float
     with np.errstate(divide="ignore", invalid="ignore"):
         asked = np.where(missed > 0, met / missed, queries)
     return (np.minimum(asked, queries) - met) / queries
+
+
+def lasts(queries: int, no_quorums: int, missed: Floats) -> Floats:
+    """Return the probability that a run reaches its last query before it has met so many no-quorums, for each rate.
+
+    >>> lasts(2, 1, np.array([0.25])).round(4), lasts(100, 100, np.array([0.5]))
+    (array([0.75]), array([1.]))
+    """
+    return 1 - binomial_tail(queries - 1, no_quorums, missed)

@@ -14,7 +14,7 @@ from quorate.mechanisms.laws import laplace_tail
 from quorate.planner.laws import Floats
 from quorate.planner.outlook import Outlook
 from quorate.planner.quorum import best_no_quorums, run_expected
-from quorate.planner.redraws import answered_with_redraws
+from quorate.planner.redraws import shares_with_redraws
 from quorate.planner.task import Draft, Expected, Made, Task
 
 __all__ = ["draft_between_thresholds", "draft_stability", "expect_between_thresholds", "expect_stability"]
@@ -47,8 +47,9 @@ def expect_stability(mechanism: StabilityTest, task: Task, outlook: Outlook) -> 
     distances = outlook.distances(mechanism.teachers)
     passes = laplace_tail(mechanism.query_scale, mechanism.margin + noises[:, np.newaxis] + 1 - distances)
     weights = np.full(_NODES, 1 / _NODES)
-    answered = answered_with_redraws(task.queries, mechanism.no_quorums, 1 - passes @ outlook.weights, weights)
-    return Expected(answered, 1.0, answered)
+    shares = shares_with_redraws(task.queries, mechanism.no_quorums, 1 - passes @ outlook.weights, weights)
+    expected = Expected(shares.answered, 1.0, shares.answered, shares.lasts)
+    return expected.guessed(task, no_quorum=shares.no_quorum, likely=shares.no_quorum)
 
 
 def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, outlook: Outlook) -> Expected:
@@ -67,17 +68,16 @@ def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, outlook:
         needed = mechanism.teachers // 2 + mechanism.margin - noise + 1
         return laplace_tail(mechanism.query_scale, needed - favourable)
 
-    expected = run_expected(
+    right, wrong = outlook.mean(passes(0, True)), outlook.mean(passes(0, False))
+    return run_expected(
         lambda noise: np.clip(1 - passes(noise, True) - passes(noise, False), 0.0, 1.0),
         mechanism.threshold_scale,
         outlook,
         task,
         count=mechanism.no_quorums,
         nodes=_GAUSSIAN_NODES,
+        agreement=right / max(right + wrong, 1e-300),
     )
-    right, wrong = outlook.mean(passes(0, True)), outlook.mean(passes(0, False))
-    agreement = right / max(right + wrong, 1e-300)
-    return Expected(expected.answered, agreement, expected.worth * agreement)
 
 
 def _rounded(count: float) -> int:

@@ -234,7 +234,10 @@ class AgnosticClassifier(ConceptClassifier):
         return self.answers_
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon, at this classifier's delta, of everything released so far: 0 while nothing is charged.
+        """Return what has been spent so far, ex post, as an epsilon: 0 while nothing is charged.
+
+        It depends on the answers given, and holds at no more than twice this classifier's delta (privacy/PROOF.md, step
+        8). The guarantee, whatever is asked, is `claim_`.
 
         >>> from quorate.concepts import Thresholds
         >>> X, y = [[float(x)] for x in range(2000)], [int(x > 999) for x in range(2000)]

@@ -23,7 +23,7 @@ class FreshAnswers:
 
     `draw` must not fail: an answer in its place would have another law, and an error would speak of the records. Each
     new query is charged `cost` before its answer is drawn; without a budget nothing is charged. A query that a
-    caller asked before is answered as before, for nothing.
+    caller asked before is answered as before, at no privacy cost.
 
     >>> fresh = FreshAnswers(lambda row: int(row[0] > 0), budget=Budget(epsilon=1.0, delta=0.0), cost=Cost(0.5))
     >>> fresh.ask(np.array([[1.0], [1.0], [-1.0], [2.0]])).labels

@@ -185,7 +185,7 @@ class PureClassifier(ConceptClassifier):
         return Session(ensemble, self.scheme_, budget)
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon of everything released so far.
+        """Return the epsilon spent so far: each query costs the same, whatever the answer.
 
         >>> X, y = [[float(x)] for x in range(400)], [int(x > 199) for x in range(400)]
         >>> classifier = PureClassifier(epsilon=1.0, queries=4).fit(X, y)

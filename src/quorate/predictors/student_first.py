@@ -203,7 +203,7 @@ class StudentFirstClassifier(PrivateClassifier):
     def predict(self, X: Any, caller: str = "") -> StudentFirstPredictions:
         """Answer a batch of queries: the student's label, unless the ensemble clearly disagrees.
 
-        A query of this `caller` on which the ensemble dissented before gets the same answer again, for nothing.
+        A query of this `caller` on which the ensemble dissented before gets the same answer again, at no privacy cost.
         Queries after the last dissent that the run or its budget allows are refused; once none can be answered,
         `BudgetSpent` is raised.
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
-from quorate.planner import Plan, plan
+from quorate.planner import ON_NO_QUORUM, Plan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
@@ -30,7 +30,6 @@ from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
 
-_ON_NO_QUORUM = ("abstain", "random", "raise")
 _PUBLISHED = "the label set was read from y and counts as public"
 
 
@@ -46,8 +45,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
     teachers
         How many, or "auto": planned from the number of units.
     aggregator
-        "quorum", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds", or "auto": the one
-        that is expected to answer most queries rightly, chosen without a look at the records.
+        "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds", or
+        "auto": the one that is expected to answer most queries correctly, chosen without a look at the records. With
+        `on_no_quorum="random"` a random label counts as an answer, so that every query is scored.
     queries
         How many queries are planned for. A threshold mechanism may answer more.
     classes
@@ -60,7 +60,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         The share of units, 0 to 0.5, kept from all teachers to estimate their disagreement privately, for a tenth of
         the budget; the estimate then guides the plan.
     on_no_quorum
-        "abstain" (None in the labels), "random" (a label out of the hat) or "raise".
+        "abstain" (None in the labels), "random" (a label drawn uniformly) or "raise". None of them changes what a
+        query costs. Once the run has met its last no-quorum, queries are refused, not guessed.
     n_jobs, backend
         For joblib, where teachers are not fitted as one array: "loky", "dask", "ray", "threading".
 
@@ -173,8 +174,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         for name in ("teachers", "no_quorums"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
-        if self.on_no_quorum not in _ON_NO_QUORUM:
-            raise InvalidInput(f"on_no_quorum must be one of {', '.join(_ON_NO_QUORUM)}, not {self.on_no_quorum!r}")
+        if self.on_no_quorum not in ON_NO_QUORUM:
+            raise InvalidInput(f"on_no_quorum must be one of {', '.join(ON_NO_QUORUM)}, not {self.on_no_quorum!r}")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
             raise InvalidInput(f"holdout must be a share from 0 to 0.5, not {self.holdout!r}")
         if self.holdout and self.delta == 0:
@@ -202,6 +203,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             queries=self.queries,
             classes=len(self.classes_),
             aggregator=self.aggregator,
+            on_no_quorum=self.on_no_quorum,
             **(asked | known),
         )
         if not made.feasible and self.aggregator == "auto":
@@ -248,7 +250,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         return text if self.declared_ else f"{text}; {_PUBLISHED}"
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon of everything released so far, at this classifier's delta.
+        """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
+
+        It depends on the answers given (a no-quorum is paid for) and bounds what these very answers tell if asking
+        stops here. The guarantee, whatever is asked, is `claim_`. See privacy/PROOF.md, step 8.
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
@@ -262,9 +267,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order, each paid for by the budget as its mechanism says.
 
-        A query that this `caller` asked before gets the same answer again, for nothing. Where the budget ends within
-        the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query is
-        said before anything is spent.
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. Where the budget ends
+        within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
+        is said before anything is spent.
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)

@@ -173,7 +173,9 @@ class UniversalClassifier(ConceptClassifier):
         return self.answers_.hypothesis
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon, at this classifier's delta, of everything released so far.
+        """Return what has been spent so far, ex post, as an epsilon at no more than twice this classifier's delta.
+
+        It depends on the answers given (privacy/PROOF.md, step 8). The guarantee, whatever is asked, is `claim_`.
 
         >>> hasattr(UniversalClassifier(), "spent_epsilon")
         True

@@ -190,7 +190,10 @@ class Budget:
             return self._left()
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon, at this budget's delta, of what has been charged so far. Never above `epsilon`.
+        """Return what has been spent so far, ex post, as an epsilon at this budget's delta. Never above `epsilon`.
+
+        It depends on what was released, such as the number of no-quorums: it bounds how well these very outcomes tell
+        neighbouring data sets apart if asking stops here (PROOF.md, step 8). The guarantee is `epsilon`, not this.
 
         >>> Budget(epsilon=1.0, delta=0.0).spent_epsilon()
         0.0

@@ -1,6 +1,6 @@
 """Query release with public data: every question of a class or a workload answered, for one budget.
 
-    QueryRelease             all answers published once; afterwards anyone may ask, for nothing
+    QueryRelease             all answers published once; afterwards anyone may ask, at no privacy cost
     OnlineRelease            one query at a time, paid for only where public data and earlier answers are clearly wrong
     Workload, Columns        what is asked of a table, and what is known about its columns in public
     plan_release             what can be achieved, before any private record is read

@@ -164,7 +164,7 @@ class OnlineRelease(BaseEstimator):
 
         A query that could not be paid for if it had to be is refused; a batch that meets the end is answered in part.
 
-        A query that was measured before has its measured answer again, for nothing.
+        A query that was measured before has its measured answer again, at no privacy cost.
 
         >>> from quorate.concepts import Threshold, Thresholds
         >>> online = OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5, 1.6, 1.7])

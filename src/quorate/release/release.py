@@ -1,4 +1,4 @@
-"""Every query of a class or a workload answered once, for one budget; afterwards anyone may ask, for nothing.
+"""Every query of a class or a workload answered once, for one budget; afterwards anyone may ask, at no privacy cost.
 
 Claim: all that is left after `fit` is (epsilon, delta)-differentially private under replacement of one private record,
 or, with `groups`, of all records of one person; how many there are is public, and public records are not protected.

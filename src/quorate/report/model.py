@@ -83,7 +83,7 @@ def _cards(data: ReportData) -> dict[str, str]:
     if data.spending:
         asked, spent = data.spending[-1]
         cards["queries asked"] = figure(asked)
-        cards["epsilon spent"] = f"{spent:.3g} of {data.claim.epsilon:g}"
+        cards["epsilon spent so far, ex post"] = f"{spent:.3g} of {data.claim.epsilon:g}"
     if data.label_counts and data.spending:
         answered = sum(data.label_counts.values())
         cards["answered"] = percent(answered / max(1.0, data.spending[-1][0]))

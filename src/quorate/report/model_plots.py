@@ -12,10 +12,10 @@ __all__ = ["plot_accuracy", "plot_agreement", "plot_answer_rate", "plot_candidat
 
 
 def plot_spending(points: Points, claim: Claim) -> Plot:
-    """Return epsilon spent over queries asked, with the line that it may not pass.
+    """Return epsilon spent so far (ex post) over queries asked, with the line that it may not pass.
 
     >>> plot_spending(((100, 0.2), (200, 0.5)), Claim(epsilon=1.0, delta=1e-6)).description
-    'After 200 queries 0.5 of epsilon 1 was spent.'
+    'After 200 queries 0.5 of epsilon 1 was spent, ex post.'
     """
     asked, spent = _columns(points if points[0][0] == 0 else [(0, 0.0), *points])
 
@@ -29,7 +29,7 @@ def plot_spending(points: Points, claim: Claim) -> Plot:
         axes.set_ylim(0, 1.08 * max(claim.epsilon, *spent))
         plain(axes.xaxis)
 
-    description = f"After {asked[-1]:,.0f} queries {spent[-1]:.3g} of epsilon {claim.epsilon:g} was spent."
+    description = f"After {asked[-1]:,.0f} queries {spent[-1]:.3g} of epsilon {claim.epsilon:g} was spent, ex post."
     return draw_plot("spending", "Budget spent over queries", description, draw)
 
 

@@ -85,7 +85,10 @@ class Metrics:
 
 _GAUGES = {
     "left": ("quorate_budget_left", "Share of the privacy budget that is not charged; leased counts as charged."),
-    "spent_epsilon": ("quorate_budget_spent_epsilon", "Epsilon of everything charged so far."),
+    "spent_epsilon": (
+        "quorate_budget_spent_epsilon",
+        "Epsilon spent so far, ex post; the guarantee is the budget's epsilon.",
+    ),
     "epsilon": ("quorate_budget_epsilon", "Epsilon allowed in all."),
     "phase": ("quorate_phase", "The phase of an everlasting model."),
     "seats": ("quorate_seats", "How many arrivals the phase has."),

@@ -74,8 +74,8 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         then is said at the top of this module.
 
     `student_` is the fitted student, `labelled_` the points that were asked and their answers, `plan_` the plan,
-    `spent_epsilon_` what it cost, `claim_` the guarantee. No teacher, ballot or private row is kept. If the answered
-    points show one label, the student always says it. If no point is answered, `NoQuorum` is raised.
+    `spent_epsilon_` what it cost, ex post, `claim_` the guarantee. No teacher, ballot or private row is kept. If the
+    answered points show one label, the student always says it. If no point is answered, `NoQuorum` is raised.
 
     >>> X = np.random.default_rng(0).normal(size=(20_000, 2))
     >>> y = np.where(X[:, 0] > 0, "yes", "no")

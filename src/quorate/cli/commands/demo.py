@@ -25,7 +25,7 @@ def demo(
     epsilon
         The privacy loss allowed in all.
     delta
-        The probability with which epsilon may fail.
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     out
         The report, one HTML file. A file of this name is replaced.
     json

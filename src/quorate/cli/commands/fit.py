@@ -80,7 +80,7 @@ def fit(
     epsilon
         The privacy loss allowed for all answers together.
     delta
-        The probability with which epsilon may fail.
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     teachers
         How many teachers the records are dealt to.
     aggregator

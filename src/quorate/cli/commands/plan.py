@@ -30,6 +30,7 @@ def plan(
     ] = "auto",
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
+    on_no_quorum: Literal["abstain", "random"] = "abstain",
     concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] | None = None,
     features: int = 1,
     alpha: float = 0.1,
@@ -43,7 +44,8 @@ def plan(
     epsilon
         The privacy loss allowed in all.
     delta
-        The probability with which epsilon may fail. 0 allows sharp_majority and soft_majority alone.
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
+        0 allows sharp_majority and soft_majority alone.
     queries
         How many queries will be asked.
     records
@@ -57,12 +59,14 @@ def plan(
     votes
         A .npy or .csv file of vote counts on public points (one row a point, one column a class), instead of a guess.
     aggregator
-        How ballots become answers; auto takes the one with the most queries expected to be answered rightly.
+        How ballots become answers; auto takes the one with the most queries expected to be answered correctly.
     no_quorums
         How many queries may find no quorum before a run ends; chosen unless given.
     answer_rate
         The share of queries to be answered with the plurality's label for the plan to be feasible; and of the answers
         a share halfway between guessing and certainty must be (75% with two labels).
+    on_no_quorum
+        What a query without a quorum gets: nothing, or a label at random, which then counts as an answer.
     concept
         A class of hypotheses: compare the methods of `quorate fit --method` on it instead, by bounds that always hold.
     features
@@ -104,5 +108,6 @@ def plan(
         aggregator=aggregator,
         no_quorums=no_quorums,
         answer_rate=answer_rate,
+        on_no_quorum=on_no_quorum,
         as_json=json,
     )

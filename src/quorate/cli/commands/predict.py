@@ -19,7 +19,7 @@ def predict(
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
     Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused). A query that this
-    caller asked before gets the same answer again, for nothing.
+    caller asked before gets the same answer again, at no privacy cost.
 
     Parameters
     ----------

@@ -31,8 +31,8 @@ def release(
 ) -> int:
     """Release answers to all marginals, thresholds, ranges, boxes, halfspaces or expressions of a table, once.
 
-    The folder that is written may be published: it holds nothing private, and anyone may ask it, for nothing. Name that
-    folder in place of the table to ask it.
+    The folder that is written may be published: all that it holds is covered by the guarantee, and anyone may ask it,
+    at no further privacy cost. Name that folder in place of the table to ask it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def release(
     epsilon
         The privacy loss allowed for the whole release.
     delta
-        The probability with which epsilon may fail.
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     engine
         How counts become answers. "auto" takes the one of the smallest expected error, by public numbers alone.
     out

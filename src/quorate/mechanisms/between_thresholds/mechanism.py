@@ -150,7 +150,8 @@ class BetweenThresholds(ThresholdMechanism):
         True
         """
         votes = self.teachers // 2 + distance + 1  # the fewest votes with that distance
-        return float(laplace_tail(self.query_scale, self._upper(threshold_noise) + 1 - votes))
+        needed = max(self._upper(threshold_noise) + 1, self._lower(threshold_noise))  # neither, where they cross
+        return float(laplace_tail(self.query_scale, needed - votes))
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
         """Return the smallest distance at which the top label is answered at this rate, at threshold noise 0.

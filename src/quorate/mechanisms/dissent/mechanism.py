@@ -171,7 +171,7 @@ class Dissent(ThresholdMechanism):
 
     def _check_finite(self, order: float) -> None:
         if check_order(order) == np.inf:
-            raise InvalidInput("a Dissent is charged at a finite order; open the budget with delta above 0")
+            raise InvalidInput("a Dissent is charged at a finite order; open the budget at one, with delta above 0")
 
     def _threshold_noise(self, noise: NoiseSource) -> int:
         return int(noise.gaussian(self.threshold_scale, 1)[0])

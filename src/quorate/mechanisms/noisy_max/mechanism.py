@@ -30,7 +30,7 @@ def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:
     True
     """
     if check_order(order) == math.inf:
-        raise InvalidInput("Gaussian noise is charged at a finite order; open the budget with delta above 0")
+        raise InvalidInput("Gaussian noise is charged at a finite order; open the budget at one, with delta above 0")
     return binary_winner_renyi(scale, order) if classes == 2 else winner_renyi(scale, order)
 
 

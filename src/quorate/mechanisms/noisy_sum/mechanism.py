@@ -67,7 +67,7 @@ class NoisySum:
         0.04
         """
         if check_order(order) == math.inf:
-            raise InvalidInput("a NoisySum is charged at a finite order; open the budget with delta above 0")
+            raise InvalidInput("a NoisySum is charged at a finite order; open the budget at one, with delta above 0")
         return gaussian_renyi(scale=self.scale, order=order, sensitivity=self.sensitivity)  # proof: step 1
 
     def release_cost(self, order: float) -> Cost:

@@ -9,6 +9,7 @@ squared_sensitivities[i] / scales[i]**2 at every order, with no tail event left 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from quorate.mechanisms.noisy_vector.analytic import (
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity, to_epsilon
+from quorate.privacy.budget import SLACK_QUANTA
+from quorate.rounding import float_down
 
 __all__ = ["NoisyVector"]
 
@@ -107,7 +110,7 @@ class NoisyVector:
         """
         squares = _squares(squared_sensitivities)
         if budget.order == math.inf:
-            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget with delta above 0")
+            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget at one, with delta above 0")
         if fraction == 1.0 and budget.spent() == Cost(0.0) and budget.epsilon <= _LARGEST_WHOLE:
             return cls.calibrate(
                 epsilon=budget.epsilon,
@@ -128,7 +131,7 @@ class NoisyVector:
         0.04
         """
         if check_order(order) == math.inf:
-            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget with delta above 0")
+            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget at one, with delta above 0")
         pairs = zip(self.squared_sensitivities, self.scales, strict=True)
         return order / 2 * math.fsum(square / scale**2 for square, scale in pairs) * _UP  # proof: step 1
 
@@ -202,7 +205,7 @@ def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, each: float)
 
 def _rest(budget: Budget) -> float:
     """Return the part of delta that the budget has not set aside for tail events, rounded down."""
-    return (budget.delta - budget.slack) * (1 - 2.0**-46)
+    return float_down(Fraction(budget.delta) - Fraction(budget.quanta()[1], SLACK_QUANTA))
 
 
 def _squares(given: Sequence[int]) -> tuple[int, ...]:

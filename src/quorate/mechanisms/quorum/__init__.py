@@ -1,4 +1,4 @@
-"""Quorum: the stability test with the best possible noise, for any number of classes."""
+"""Quorum: a stability test whose table is the smallest for its price, for any number of classes."""
 
 from quorate.mechanisms.quorum.mechanism import Quorum
 

@@ -89,6 +89,7 @@ class Quorum(ThresholdMechanism):
         >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).opening_cost(2.0).slack < 1e-5
         True
         """
+        self._check_finite(order)
         return Cost(gaussian_renyi(scale=self.threshold_scale, order=order), self.slack)  # proof: step 2
 
     def no_quorum_cost(self, order: float) -> Cost:
@@ -97,10 +98,13 @@ class Quorum(ThresholdMechanism):
         >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).no_quorum_cost(2.0).slack
         0.0
         """
-        if check_order(order) == np.inf:
-            raise InvalidInput("a Quorum is charged at a finite order; open the budget with delta above 0")
+        self._check_finite(order)
         price = self.price if order == self.order else table_price(self.table, order=order)
         return Cost(price / (order - 1))  # proof: step 5
+
+    def _check_finite(self, order: float) -> None:
+        if check_order(order) == np.inf:
+            raise InvalidInput("a Quorum is charged at a finite order; open the budget at one, with delta above 0")
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that a query at this distance is answered. For planning: depends on nothing private.

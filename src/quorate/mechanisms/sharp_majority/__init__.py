@@ -1,4 +1,4 @@
-"""The sharpest answer between two classes that a price allows."""
+"""The sharpest answer between two classes that a price per query allows at one Renyi order."""
 
 from quorate.mechanisms.sharp_majority.mechanism import SharpMajority
 

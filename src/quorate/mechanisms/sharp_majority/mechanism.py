@@ -1,8 +1,9 @@
 """SharpMajority answers between two classes with the label that leads, as surely as its price per query allows.
 
-Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most `renyi(order)`, for all votes. No
-mechanism that counts ballots for two classes and costs no more, at the order of the table, is right more often at any
-lead, averaged over which label leads, up to the rounding of the table. Proof: PROOF.md.
+Claim (replace-one units, one ballot a unit): one query has Renyi divergence at most `renyi(order)`, for all votes.
+Among rules that answer a query from its own votes alone and cost no more at the order of the table, for every query,
+none is right more often at any lead, averaged over which label leads, up to the rounding of the table. Nothing is
+said of rules priced at another order, nor of those that do not pay for every query, as Quorum. Proof: PROOF.md.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsi
 
 __all__ = ["SharpMajority"]
 
-_FACTORS = (0.6, 0.8, 1.0, 1.3)  # of the usual order, tried where tables are short
+_FACTORS = (0.8, 1.3, 2.0, 4.0, 16.0)  # of the usual order, tried where tables are short; infinity always is
 _SHORT = 400  # levels
 
 
@@ -33,7 +34,7 @@ class SharpMajority(QueryMechanism):
     """One table look-up and one random word a query. Make it with `SharpMajority.calibrate`.
 
     `table` holds the probabilities of the wrong label in units of 2**-64, by lead; `order` and `price` are the Renyi
-    order it is best for and the most that a query costs there.
+    order it is best for and the most that a query costs there; charge it to a budget of that order.
 
     >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, queries=1000)
     >>> sharp.distance() < 210
@@ -66,23 +67,33 @@ class SharpMajority(QueryMechanism):
             raise InvalidInput(f"table costs more than price={self.price!r} at order {self.order!r}")
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, teachers: int, queries: int) -> "SharpMajority":
+    def calibrate(
+        cls, *, epsilon: float, delta: float, teachers: int, queries: int, order: float | None = None
+    ) -> "SharpMajority":
         """Return the SharpMajority that may answer this many queries within (epsilon, delta). Delta may be 0.
 
-        >>> SharpMajority.calibrate(epsilon=1.0, delta=0.0, teachers=500, queries=10).order
+        The order is the one given, or that of the fewest `expected_errors` among several; infinity, whose table needs
+        no delta, is always among them.
+
+        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=2).order
         inf
+        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100).order < 30
+        True
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
-        if delta == 0:
-            return cls._at(math.inf, epsilon, delta, teachers, queries)
+        if order is not None or delta == 0:
+            order = math.inf if order is None else check_order(order)
+            return cls._at(order, epsilon, delta, teachers, queries)
         usual = best_order(epsilon=epsilon, delta=delta)
         best = cls._at(usual, epsilon, delta, teachers, queries)
-        if len(best.table) <= _SHORT:
-            for factor in _FACTORS:
-                order = 1 + (usual - 1) * factor
-                if to_capacity(epsilon, delta=delta, order=order) > queries / RENYI_QUANTA:
-                    best = min(best, cls._at(order, epsilon, delta, teachers, queries), key=lambda made: made._wrong())
+        others = [1 + (usual - 1) * factor for factor in _FACTORS] if len(best.table) <= _SHORT else []
+        if _pure_errors(epsilon / queries, teachers) < best.expected_errors():  # else its table, a long one, is spared
+            others.append(math.inf)
+        for other in others:
+            if to_capacity(epsilon, delta=delta, order=other) > queries / RENYI_QUANTA:
+                made = cls._at(other, epsilon, delta, teachers, queries)
+                best = min(best, made, key=cls.expected_errors)
         return best
 
     @classmethod
@@ -94,9 +105,16 @@ class SharpMajority(QueryMechanism):
             teachers=teachers, order=order, price=each, table=build_table(teachers=teachers, order=order, price=each)
         )
 
-    def _wrong(self) -> float:
-        """Return the number of leads that are answered wrongly, each counted by its probability: to compare tables."""
-        return sum(level / ONE for level in self.table)
+    def expected_errors(self) -> float:
+        """Return the sum, over all leads that these teachers can have, of the probability of the wrong label.
+
+        `calibrate` makes it small. No single lead could serve: tables of two orders may cross.
+
+        >>> SharpMajority(teachers=4, order=8.0, price=1.0, table=(HALF,)).expected_errors()
+        1.5
+        """
+        levels = self.teachers // 2 + 1
+        return (sum(self.table) + (levels - len(self.table)) * self.table[-1]) / ONE
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of one answer.
@@ -159,6 +177,13 @@ class SharpMajority(QueryMechanism):
         errs = noise.words(len(counts)) < wrong  # proof: step 1
         labels: NDArray[np.int64] = ((lead > 0) ^ errs).astype(np.int64)
         return labels
+
+
+def _pure_errors(price: float, teachers: int) -> float:
+    """Return a lower bound on the expected errors of the table at order infinity (PROOF.md, step 6), unbuilt."""
+    price = min(price, 700.0)
+    first = 0.5 if teachers % 2 == 0 else 1 / (1 + math.exp(price))
+    return first * math.expm1(-price * (teachers // 2 + 1)) / math.expm1(-price) * (1 - 2.0**-30)
 
 
 @lru_cache(maxsize=4096)
