@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quorate import __version__
-from quorate.cli.bars import BARS
+from quorate.bench.bars import BARS
 
 ROOT = Path(__file__).parents[1]
 

@@ -22,6 +22,6 @@ def bench(
     json
         Print one JSON object instead of a table.
     """
-    from quorate.cli.bench import run_bench
+    from quorate.bench.mechanisms import run_bench
 
     return run_bench(name, quick=quick, as_json=json)

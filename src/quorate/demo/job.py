@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from quorate.cli.clinic import OUTCOMES, clinic_table
-from quorate.cli.pilot import Pilot, run_pilot
+from quorate.demo.clinic import OUTCOMES, clinic_table
+from quorate.demo.pilot import Pilot, run_pilot
 from quorate.errors import BudgetSpent, Infeasible
 from quorate.planner import Plan, plan
 from quorate.predictors import PrivateClassifier, load, save

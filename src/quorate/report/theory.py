@@ -1,6 +1,6 @@
 """The page docs/theory.md with its plots: what the theory of classes of hypotheses says, measured.
 
-One command makes it: `python -m quorate.cli.theory docs`. It takes some minutes, and every figure in it is measured
+One command makes it: `python -m quorate.report.theory docs`. It takes some minutes, and every figure in it is measured
 then, on the methods as they are.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.bench_concepts import semi_private_figures, stability_figures
-from quorate.cli.sweeps import METHODS, Sweep, answered_queries, excess_sweep, plateau_errors
+from quorate.bench.concepts import semi_private_figures, stability_figures
+from quorate.bench.sweeps import METHODS, Sweep, answered_queries, excess_sweep, plateau_errors
 from quorate.concepts import Concept, Halfspaces, Thresholds
 from quorate.planner.concepts import plan_concept
 
@@ -64,7 +64,7 @@ def run_theory(folder: Path, *, quick: bool = False) -> Path:
 
 _HEAD = """# The theory, measured
 
-Every figure here is measured on the methods as they are, with their own noise, by `python -m quorate.cli.theory docs`.
+`python -m quorate.report.theory docs` measures every figure here on the methods as they are, with their own noise.
 The *excess error* of an answer is how much more often it is wrong than the best hypothesis of the class. Epsilon is 1
 (for each answer of "pure"; for 40 answers together of "agnostic"; for the published hypothesis of "semi-private"),
 delta is 1e-6 where there is one, and gamma is 0.1 for "stable".

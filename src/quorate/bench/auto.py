@@ -118,7 +118,7 @@ def auto_figures(quick: bool) -> Iterator[tuple[str, float | None, str]]:
     >>> auto_figures(True)  # measures when it is iterated over
     <generator object auto_figures at ...>
     """
-    from quorate.cli.bench import data_folder
+    from quorate.bench.mechanisms import data_folder
 
     for name in ("mnist", "adult"):
         path = data_folder() / "pate2018" / f"{name}_250_teachers.npy"

@@ -14,21 +14,21 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Column, Table
 
-from quorate.cli.bars import BARS
-from quorate.cli.bench_audit import audit_figures
-from quorate.cli.bench_auto import auto_figures
-from quorate.cli.bench_classifier import overhead_figures
-from quorate.cli.bench_concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
-from quorate.cli.bench_cover import cover_figures
-from quorate.cli.bench_everlasting import everlasting_figures
-from quorate.cli.bench_front import front_figures
-from quorate.cli.bench_peers import peer_figures
-from quorate.cli.bench_release import adult_figures
-from quorate.cli.bench_service import service_figures
-from quorate.cli.bench_students import student_figures
-from quorate.learners.speed import counting_figures, fitting_figures
+from quorate.bench.audit import audit_figures
+from quorate.bench.auto import auto_figures
+from quorate.bench.bars import BARS
+from quorate.bench.concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
+from quorate.bench.cover import cover_figures
+from quorate.bench.everlasting import everlasting_figures
+from quorate.bench.front import front_figures
+from quorate.bench.learners import counting_figures, fitting_figures
+from quorate.bench.overhead import overhead_figures
+from quorate.bench.peers import peer_figures
+from quorate.bench.release import adult_figures
+from quorate.bench.service import service_figures
+from quorate.bench.students import student_figures
+from quorate.bench.throughput import noise_draws_per_second
 from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SharpMajority, StabilityTest
-from quorate.mechanisms.throughput import noise_draws_per_second
 
 __all__ = ["data_folder", "run_bench"]
 

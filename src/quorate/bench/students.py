@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.cli.adult_columns import read_adult
-from quorate.cli.digit_features import DigitFeatures, upright
+from quorate.bench.adult import read_adult
+from quorate.bench.digit_features import DigitFeatures, upright
 
 __all__ = ["student_figures"]
 
@@ -38,7 +38,7 @@ def student_figures(quick: bool) -> Iterator[Figure]:
     ...     [value for _, value, _ in student_figures(quick=True)]
     [None, None, None, None, None, None]
     """
-    from quorate.cli.bench import data_folder  # which imports this module
+    from quorate.bench.mechanisms import data_folder  # which imports this module
 
     data = data_folder()
     yield from _adult_figures(data / "adult", quick)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.adult_columns import read_adult
-from quorate.cli.everlasting_runs import (
+from quorate.bench.adult import read_adult
+from quorate.bench.everlasting_runs import (
     Course,
     halfspace_course,
     line_course,
@@ -142,7 +142,7 @@ def _real_figures(quick: bool) -> Iterator[Figure]:
     """
     from sklearn.neighbors import NearestCentroid
 
-    from quorate.cli.bench import data_folder  # which imports this module
+    from quorate.bench.mechanisms import data_folder  # which imports this module
 
     digits, adult = data_folder() / "mnist" / "mnist.npz", data_folder() / "adult"
     shared = {"delta": 1e-6, "classes": [0, 1]}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.sweeps import answered_queries, excess_sweep, exponent, plateau_errors
+from quorate.bench.sweeps import answered_queries, excess_sweep, exponent, plateau_errors
 from quorate.concepts import Boxes, Concept, Halfspaces, Intervals, Stumps, Thresholds
 
 __all__ = ["selection_figures", "semi_private_figures", "stability_figures", "theory_figures"]

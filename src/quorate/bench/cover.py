@@ -8,9 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from quorate.cli.bench_concepts import _peak_bytes
-from quorate.cli.cover_sweeps import DELTA, EPSILON, Errors, crossover, line_errors, most_public_points, plane_errors
-from quorate.cli.sweeps import exponent
+from quorate.bench.concepts import _peak_bytes
+from quorate.bench.cover_sweeps import DELTA, EPSILON, Errors, crossover, line_errors, most_public_points, plane_errors
+from quorate.bench.sweeps import exponent
 from quorate.concepts import Boxes, Halfspaces, Intervals, Thresholds
 from quorate.privacy import Budget
 

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quorate.cli.bench_release import adult_columns, adult_split
+from quorate.bench.release import adult_columns, adult_split
 from quorate.privacy import best_order, to_capacity
 from quorate.release.queries import Marginals, Rows
 
@@ -195,7 +195,7 @@ def peer_figures(quick: bool) -> Iterator[Figure]:
     >>> peer_figures.__name__
     'peer_figures'
     """
-    from quorate.cli.bench import data_folder  # which imports this module
+    from quorate.bench.mechanisms import data_folder  # which imports this module
 
     folder = data_folder() / "adult_release"
     tables: dict[str, tuple[Marginals, Rows] | None] = {"adult7": None, "adult15": None}

@@ -85,7 +85,7 @@ def fitting_figures(
     >>> fitting_figures(teachers=20, rows=10, features=3, loop=5, queries=50, repeats=1).agreement > 0.9
     True
     """
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from sklearn.linear_model import LogisticRegression
 
     random = np.random.default_rng(0)
     X, slope = random.normal(size=(teachers * rows, features)), random.normal(size=features)
@@ -145,7 +145,7 @@ def _timed(work: Callable[[], _Result], repeats: int) -> tuple[float, _Result]:
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     """Keep the matrix library to one thread, with the package that scikit-learn brings along for that."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):
         yield

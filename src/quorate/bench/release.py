@@ -82,7 +82,7 @@ def adult_figures(quick: bool) -> Iterator[Figure]:
     >>> adult_figures.__name__
     'adult_figures'
     """
-    from quorate.cli.bench import data_folder  # which imports this module
+    from quorate.bench.mechanisms import data_folder  # which imports this module
 
     folder = data_folder() / "adult_release"
     if not folder.exists():

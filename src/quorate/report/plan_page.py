@@ -6,7 +6,7 @@ All of it is made of public numbers and of simulated records, drawn for the page
 import sys
 from pathlib import Path
 
-from quorate.cli.cover_sweeps import crossover, line_errors
+from quorate.bench.cover_sweeps import crossover, line_errors
 from quorate.concepts import Thresholds
 from quorate.release import ReleasePlan, plan_release
 from quorate.report import Claim, software_versions

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.bench_release import adult_columns
+from quorate.bench.release import adult_columns
 from quorate.concepts import Boxes, Halfspaces, Threshold, Thresholds
 from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.queries import Floats, Rows
@@ -57,7 +57,7 @@ def _released(release: QueryRelease) -> Floats:
 
 def _adult_ratio() -> float | None:
     """Return the ratio for all 3-way marginals of seven columns of Adult, None where the data are not here."""
-    from quorate.cli.bench import data_folder
+    from quorate.bench.mechanisms import data_folder
 
     folder = data_folder() / "adult_release"
     if not (folder / "adult7.csv.gz").is_file():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from quorate.audit.timing import area_under_curve
-from quorate.cli.load import binary_request, json_request
+from quorate.bench.load import binary_request, json_request
 
 __all__ = ["main", "service_figures"]
 
@@ -112,7 +112,7 @@ def _ask(port: int, requests: Sequence[bytes], connections: int) -> tuple[float,
     """Send the requests from a process of its own."""
     told = {"port": port, "connections": connections, "lengths": [len(request) for request in requests]}
     client = subprocess.run(
-        [sys.executable, "-m", "quorate.cli.load"],
+        [sys.executable, "-m", "quorate.bench.load"],
         input=json.dumps(told).encode() + b"\n" + b"".join(requests),
         stdout=subprocess.PIPE,
         check=True,
@@ -131,7 +131,7 @@ def _server(folder: Path, kind: str, *, pace: float) -> Iterator[int]:
         port = free.getsockname()[1]
     command = ["-m", "quorate.cli", "serve", str(folder), "--no-keys", "--port", str(port), "--pace", str(pace)]
     if kind != "served":
-        command = ["-m", "quorate.cli.bench_service", kind, str(folder), str(port), str(pace)]
+        command = ["-m", "quorate.bench.service", kind, str(folder), str(port), str(pace)]
     process = subprocess.Popen(  # noqa: S603  this program
         [sys.executable, *command],
         stdout=subprocess.DEVNULL,

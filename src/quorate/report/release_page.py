@@ -18,7 +18,7 @@ from quorate.release.queries import Floats
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
 
-__all__ = ["simulate_release", "write_report_of"]
+__all__ = ["release_bill", "simulate_release", "write_report_of"]
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0)
 _MOST_ROWS = 200_000  # simulated
@@ -30,6 +30,32 @@ _PROOFS = {
     "quorate/release/engines/PROOF.md": "what each engine measures, and what that costs",
     "quorate/mechanisms/noisy_vector/PROOF.md": "a vector of counts with discrete Gaussian noise",
 }
+
+
+def release_bill(release: QueryRelease) -> dict[str, Any]:
+    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone.
+
+    >>> from quorate.concepts import Thresholds
+    >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]
+    4000
+    """
+    queries = release.domain_.queries
+    return {
+        "claim": release.claim_,
+        "privacy_unit": release.unit_,
+        "epsilon": release.budget_.epsilon,
+        "delta": release.budget_.delta,
+        "epsilon_spent": release.budget_.spent_epsilon(),
+        "records": release.records_,
+        "queries": queries.count,
+        "cells": queries.cells,
+        "engine": release.engine_,
+        "expected_error": release.expected_error_,
+        "engine_error_bound": release.engine_error_bound(0.025),
+        "cover_error_bound": release.domain_.share(0.025),
+        "seconds": release.seconds_,
+        "notes": list(release.notes_),
+    }
 
 
 def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
@@ -66,8 +92,6 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
     ...     write_report_of(release, [0.5, 1.5, 2.5], Path(folder) / "report.html").name
     'report.html'
     """
-    from quorate.cli.release import release_bill
-
     bill = release_bill(release)
     began = time.perf_counter()
     truth, errors, again = _simulated(release, public)

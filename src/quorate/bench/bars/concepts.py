@@ -1,6 +1,6 @@
 """Bars of `quorate bench concepts`: classes of hypotheses."""
 
-from quorate.cli.bars.bar import Bar
+from quorate.bench.bars.bar import Bar
 
 __all__ = ["CONCEPTS"]
 
