@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from quorate import Budget
+from quorate.bench.adult import adult_columns, adult_split
 from quorate.bench.bars import BARS
-from quorate.bench.mechanisms import data_folder
+from quorate.bench.figures import data_folder
 from quorate.bench.peers import PEERS, peer_figures, run_peer
-from quorate.bench.release import adult_columns, adult_figures, adult_split
+from quorate.bench.release import adult_figures
 from quorate.release.engines import ENGINES
 from quorate.release.queries import Marginals, Rows
 

@@ -1,17 +1,22 @@
-"""UCI Adult as twelve columns of numbers, by rules that are written down and not fitted.
+"""UCI Adult: as twelve columns of numbers to learn from, and as the codes of 7 or 15 columns to release.
 
-People earn more until their mid-forties, with schooling, with hours worked, from capital, as managers and professionals
-rather than in service and manual work; households are counted by their married earners.
+The twelve follow rules that are written down and not fitted. People earn more until their mid-forties, with schooling,
+with hours worked, from capital, as managers and professionals rather than in service and manual work; households are
+counted by their married earners.
 """
 
 import csv
 import gzip
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_adult"]
+from quorate.release.queries import Marginals, Rows
+
+__all__ = ["adult_columns", "adult_split", "read_adult"]
 
 _UPPER = ("Exec-managerial", "Prof-specialty")
 _LOWER = ("Other-service", "Handlers-cleaners", "Farming-fishing", "Machine-op-inspct")
@@ -58,3 +63,21 @@ def read_adult(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     ]
     rich = np.array([row["income>50K"].startswith(">") for row in table], dtype=np.int64)
     return np.stack(columns, axis=1), rich
+
+
+def adult_columns(folder: Path, name: str, part: str = "") -> tuple[tuple[int, ...], Any]:
+    """Return the sizes of the columns and the codes of one file of Adult, in the order of its domain."""
+    domain = json.loads((folder / f"{name}_domain.json").read_text())
+    with gzip.open(folder / f"{name}{part}.csv.gz", "rt", newline="") as file:
+        lines = csv.reader(file)
+        header = next(lines)
+        codes = np.array([[int(value) for value in line] for line in lines], dtype=np.int64)
+    return tuple(domain.values()), codes[:, [header.index(column) for column in domain]]
+
+
+def adult_split(folder: Path, split: int) -> tuple[Marginals, Rows, Rows]:
+    """Return all 3-way marginals of the 7 columns, nine tenths of the records as private and the rest as public."""
+    sizes, codes = adult_columns(folder, "adult7")
+    dealt = np.random.default_rng(split).permutation(len(codes))
+    public = len(codes) // 10
+    return Marginals.of_order(sizes, 3), Rows(codes[dealt[public:]], sizes), Rows(codes[dealt[:public]], sizes)

@@ -5,20 +5,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["audit_figures"]
+from quorate.bench.figures import Figure
 
-Figure = tuple[str, float | None, str]
+__all__ = ["audit_figures"]
 
 _CLAIM = {"epsilon": 1.0, "delta": 1e-5}
 _FEATURES = 8
 
 
 def audit_figures(quick: bool) -> Iterator[Figure]:
-    """Measure what the audit sees, of sound things and of broken ones.
-
-    >>> audit_figures.__name__
-    'audit_figures'
-    """
+    """Measure what the audit sees, of sound things and of broken ones."""
     yield from _tight_figures(quick)
     yield from _planted_figures(quick)
     yield from _peer_figures()

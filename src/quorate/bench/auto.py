@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.bench.figures import Figure, data_folder
 from quorate.mechanisms import ConfidentMax
 from quorate.planner import Plan, plan
 from quorate.simulation import simulate
@@ -24,11 +25,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Shares answered and right, as measured: by the aggregator that was chosen, and by each.
-
-    >>> Comparison("adult", 250, 1.0, 300, "noisy_max", {"noisy_max": 0.9, "quorum": 0.5}).gap
-    0.0
-    """
+    """Shares answered and right, as measured: by the aggregator that was chosen, and by each."""
 
     data: str
     teachers: int
@@ -112,14 +109,8 @@ def comparisons(name: str, path: Path, quick: bool) -> Iterator[Comparison]:
                 yield compare(name, votes * factor, epsilon=epsilon, queries=queries, repeats=repeats)
 
 
-def auto_figures(quick: bool) -> Iterator[tuple[str, float | None, str]]:
-    """Yield the largest loss on either file of votes, in percent of the queries; None where the file is absent.
-
-    >>> auto_figures(True)  # measures when it is iterated over
-    <generator object auto_figures at ...>
-    """
-    from quorate.bench.mechanisms import data_folder
-
+def auto_figures(quick: bool) -> Iterator[Figure]:
+    """Yield the largest loss on either file of votes, in percent of the queries; None where the file is absent."""
     for name in ("mnist", "adult"):
         path = data_folder() / "pate2018" / f"{name}_250_teachers.npy"
         gaps = [compared.gap for compared in comparisons(name, path, quick)]

@@ -2,21 +2,17 @@
 
 import itertools
 import multiprocessing
-import resource
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.sweeps import answered_queries, excess_sweep, exponent, plateau_errors
 from quorate.concepts import Boxes, Concept, Halfspaces, Intervals, Stumps, Thresholds
 
 __all__ = ["selection_figures", "semi_private_figures", "stability_figures", "theory_figures"]
-
-Figure = tuple[str, float | None, str]
 
 _SELECTIONS: dict[str, tuple[Concept, int]] = {
     "thresholds": (Thresholds(both_directions=True), 1_000_000),
@@ -37,25 +33,13 @@ def _select(concept: Concept, rows: int) -> tuple[float, float, int]:
     y = ((X[:, 0] > 0) ^ (generator.uniform(size=rows) < 0.2)).astype(int)
     start, cpu = time.perf_counter(), time.process_time()
     ExponentialChoice(epsilon=1.0).choose(concept.dichotomies(X).tally(X, y))
-    return time.perf_counter() - start, time.process_time() - cpu, _peak_bytes()
-
-
-def _peak_bytes() -> int:
-    """Return the most memory that this process has had; on Linux not counting the process it was forked from."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line[:6] == "VmHWM:") * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return time.perf_counter() - start, time.process_time() - cpu, peak_bytes()
 
 
 def selection_figures(quick: bool) -> Iterator[Figure]:
     """Measure an exact choice in a process of its own for each class, and how its CPU time grows over a decade.
 
     n log n has an exponent of about 1.1 over these decades; caches that a larger set outgrows add to it.
-
-    >>> selection_figures.__name__
-    'selection_figures'
     """
     share = 10 if quick else 1
     spawn = multiprocessing.get_context("spawn")
@@ -98,9 +82,6 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
 
     Exactly over all data sets of a few rows and all subsets; and on 10,000 records by the mean over random subsets of
     the exact probability given the subset, the same subsets for both neighbours.
-
-    >>> stability_figures.__name__
-    'stability_figures'
     """
     from quorate.planner.concepts import plan_concept
     from quorate.predictors.stable_choice import StableChoice
@@ -142,11 +123,7 @@ def _chances(choice: Any, data: Any, subsets: Any, places: list[float]) -> Any:
 
 
 def theory_figures(quick: bool) -> Iterator[Figure]:
-    """Measure how the excess error falls with the records, what label noise costs, and how many queries are answered.
-
-    >>> theory_figures.__name__
-    'theory_figures'
-    """
+    """Measure how the excess error falls with records, what label noise costs, and how many queries are answered."""
     sweeps: list[tuple[str, str, Concept, tuple[int, ...], int]] = [
         ("thresholds", "agnostic", Thresholds(), (20_000, 320_000), 6 if quick else 16),
         ("thresholds", "stable", Thresholds(), (1000, 4000, 16_000), 10 if quick else 60),

@@ -8,25 +8,19 @@ from statistics import median
 
 import numpy as np
 
-from quorate.bench.concepts import _peak_bytes
 from quorate.bench.cover_sweeps import DELTA, EPSILON, Errors, crossover, line_errors, most_public_points, plane_errors
+from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.sweeps import exponent
 from quorate.concepts import Boxes, Halfspaces, Intervals, Thresholds
 from quorate.privacy import Budget
 
 __all__ = ["cover_figures", "exponent_crossing"]
 
-Figure = tuple[str, float | None, str]
-
 _BOX_POINTS, _HALFSPACE_POINTS = (10, 20, 40, 80, 160), (10, 20, 40, 56)
 
 
 def cover_figures(quick: bool) -> Iterator[Figure]:
-    """Measure what a release over a cover errs by, which share is the engine's and which the cover's, and at what cost.
-
-    >>> cover_figures.__name__
-    'cover_figures'
-    """
+    """Measure the error of a release over a cover, the engine's share and the cover's, and what it takes."""
     yield from _line_figures(quick)
     yield from _plane_figures(quick)
     yield from _many_cells(quick)
@@ -84,7 +78,7 @@ def _weigh_many_cells(columns: int) -> tuple[float, int, float]:
     queries = Marginals((10,) * columns, [*itertools.combinations(range(columns), 3), *fours])
     start = time.perf_counter()
     released = ENGINES["weights"].run(queries, rows, budget=Budget(epsilon=EPSILON, delta=DELTA, slack=0.0))
-    seconds, peak = time.perf_counter() - start, _peak_bytes()
+    seconds, peak = time.perf_counter() - start, peak_bytes()
     assert released.answers is not None
     return seconds, peak, float(np.abs(released.answers - queries.answers(rows) / records).max())
 

@@ -24,11 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Errors:
-    """The largest error over a class, and its two shares: the engine's on the cover's queries, and the cover's own.
-
-    >>> Errors(points=10, cells=11, engine="prefix", largest=0.2, of_engine=0.1, of_cover=0.1, bound=0.4).points
-    10
-    """
+    """The largest error over a class, and its two shares: the engine's on the cover's queries, and the cover's own."""
 
     points: int
     cells: int
@@ -179,11 +175,7 @@ def most_public_points(concept: Concept) -> int:
 
 @dataclass(frozen=True)
 class Stage:
-    """Largest errors against the population at one number of public records: public alone, private alone, and both.
-
-    >>> Stage(points=10, public=0.3, private=0.1, both=0.1).gain
-    1.0
-    """
+    """Largest errors against the population at one number of public records: public alone, private alone, and both."""
 
     points: int
     public: float

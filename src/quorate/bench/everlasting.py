@@ -19,6 +19,7 @@ from quorate.bench.everlasting_runs import (
     line_points,
     line_truth,
 )
+from quorate.bench.figures import Figure, data_folder
 from quorate.concepts import Thresholds
 from quorate.errors import Infeasible
 from quorate.everlasting import EverlastingClassifier
@@ -27,7 +28,6 @@ from quorate.everlasting.published import published_records
 
 __all__ = ["everlasting_figures"]
 
-Figure = tuple[str, float | None, str]
 _ABSTAINED = 20.0  # percent of queries without quorum, at most, where it works
 
 
@@ -142,8 +142,6 @@ def _real_figures(quick: bool) -> Iterator[Figure]:
     """
     from sklearn.neighbors import NearestCentroid
 
-    from quorate.bench.mechanisms import data_folder  # which imports this module
-
     digits, adult = data_folder() / "mnist" / "mnist.npz", data_folder() / "adult"
     shared = {"delta": 1e-6, "classes": [0, 1]}
     for name, there in (("digits.epsilon4", digits.is_file()), ("adult.epsilon8", adult.is_dir())):
@@ -221,11 +219,7 @@ def _boost_figures(quick: bool) -> Iterator[Figure]:
 
 
 def everlasting_figures(quick: bool) -> Iterator[Figure]:
-    """Measure all of it; quickly, with fewer phases.
-
-    >>> everlasting_figures.__name__
-    'everlasting_figures'
-    """
+    """Measure all of it; quickly, with fewer phases."""
     parts = _threshold_figures, _smallest_figures, _halfspace_figures, _real_figures, _poison_figures, _boost_figures
     for part in parts:
         yield from part(quick)

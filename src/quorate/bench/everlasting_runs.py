@@ -22,11 +22,7 @@ _BATCH = 50_000
 
 @dataclass(frozen=True)
 class Course:
-    """What came of several phases: shares over all of their queries, and the largest drift that was met.
-
-    >>> Course(queries=200, no_quorum=2, refused=0, wrong=1, drift=0.001, seconds=1.0).no_quorum_percent
-    1.0
-    """
+    """What came of several phases: shares over all of their queries, and the largest drift that was met."""
 
     queries: int
     no_quorum: int
@@ -89,11 +85,7 @@ def run_phases(
 
 
 def line_points(rows: int) -> Any:
-    """Return uniform points of the unit interval.
-
-    >>> line_points(3).shape
-    (3, 1)
-    """
+    """Return uniform points of the unit interval."""
     return np.random.default_rng().random((rows, 1))
 
 
@@ -107,11 +99,7 @@ def line_truth(X: Any) -> Any:
 
 
 def line_drift(classifier: EverlastingClassifier) -> float:
-    """Return how far the boundary of the majority lies from the middle: the owner's look at his own teachers.
-
-    >>> line_drift.__name__
-    'line_drift'
-    """
+    """Return how far the boundary of the majority lies from the middle: the owner's look at his own teachers."""
     probes = np.linspace(0.3, 0.7, _PROBES)[:, np.newaxis]
     ahead = classifier._phase._ensemble.count(probes).put_to(lambda votes: votes[:, 1] > votes[:, 0])
     return abs(0.7 - 0.4 * float(ahead.mean()) - 0.5)

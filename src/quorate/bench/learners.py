@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from quorate.bench.figures import Figure
 from quorate.learners.deal import Deal
 from quorate.learners.inputs import Matrix
 from quorate.learners.linear import LinearTeachers
 from quorate.learners.logistic import BatchedLogistic
 
-__all__ = ["CountingFigures", "FittingFigures", "counting_figures", "fitting_figures"]
+__all__ = ["CountingFigures", "FittingFigures", "counting_figures", "fitting_figures", "learner_figures"]
 
 _Result = TypeVar("_Result")
 
@@ -149,3 +150,13 @@ def _one_thread() -> Iterator[None]:
 
     with threadpool_limits(limits=1):
         yield
+
+
+def learner_figures(quick: bool) -> Iterator[Figure]:
+    """Measure fitting and counting: as promised, or with `quick` on fewer teachers and queries."""
+    fitting = fitting_figures(teachers=2000, loop=60, queries=300) if quick else fitting_figures()
+    yield "learners.logistic_times_faster_than_a_loop", fitting.times_faster, "ratio"
+    yield "learners.ballots_equal_to_scikit_learn", fitting.agreement, "share"
+    counting = counting_figures(teachers=2000, queries=20_000) if quick else counting_figures()
+    yield "learners.counting_share_of_bare_product", counting.speed_share, "ratio"
+    yield "learners.counting_peak_bytes", float(counting.peak_bytes), "bytes"

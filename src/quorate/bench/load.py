@@ -87,11 +87,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Send all requests over so many connections; return the seconds in all, of each, and the status of each.
-
-    >>> run_load.__name__
-    'run_load'
-    """
+    """Send all requests over so many connections; return the seconds in all, of each, and the status of each."""
     left = iter(enumerate(requests))
     seconds, status = np.full(len(requests), np.nan), np.zeros(len(requests), dtype=int)
 
@@ -109,11 +105,7 @@ async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[
 
 
 def main() -> int:
-    """Read what to send from standard input, send it, and write what was seen to standard output.
-
-    >>> main.__name__
-    'main'
-    """
+    """Read what to send from standard input, send it, and write what was seen to standard output."""
     import uvloop
 
     told = json.loads(sys.stdin.buffer.readline())

@@ -1,48 +1,23 @@
-"""Measuring the promised figures. Speeds are medians of several runs in this process."""
+"""Ballot counters and their noise: distances, costs, speeds. Speeds are medians of several runs in this process."""
 
-import json
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Column, Table
 
-from quorate.bench.audit import audit_figures
-from quorate.bench.auto import auto_figures
-from quorate.bench.bars import BARS
-from quorate.bench.concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
-from quorate.bench.cover import cover_figures
-from quorate.bench.everlasting import everlasting_figures
-from quorate.bench.front import front_figures
-from quorate.bench.learners import counting_figures, fitting_figures
-from quorate.bench.overhead import overhead_figures
-from quorate.bench.peers import peer_figures
-from quorate.bench.release import adult_figures
-from quorate.bench.service import service_figures
-from quorate.bench.students import student_figures
-from quorate.bench.throughput import noise_draws_per_second
+from quorate.bench.figures import Figure, data_folder
 from quorate.mechanisms import BetweenThresholds, ConfidentMax, NoisyMax, Quorum, SharpMajority, StabilityTest
+from quorate.noise import SystemNoise
 
-__all__ = ["data_folder", "run_bench"]
-
-Figure = tuple[str, float | None, str]
+__all__ = ["mechanism_figures"]
 
 
-def data_folder() -> Path:
-    """Return where benchmark data lies: $QUORATE_DATA, or the folder shared/data beside this checkout.
-
-    >>> data_folder().name
-    'data'
-    """
-    beside = Path(__file__).parents[4] / "shared" / "data"
-    return Path(os.environ.get("QUORATE_DATA", beside))
+def mechanism_figures(quick: bool) -> Iterator[Figure]:
+    """Measure how far from changing a vote must be to be answered, what answers cost, and how fast they come."""
+    for part in (_quorum_figures, _threshold_figures, _maximum_figures, _pate_figures, _noise_figures):
+        yield from part(quick)
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -114,70 +89,12 @@ def _pate_figures(quick: bool) -> Iterator[Figure]:
 
 def _noise_figures(quick: bool) -> Iterator[Figure]:
     for law in ("laplace", "gaussian"):
-        yield f"noise.{law}_per_second", noise_draws_per_second(law, draws=20_000 if quick else 100_000), "1/s"
+        yield f"noise.{law}_per_second", _draws_per_second(law, draws=20_000 if quick else 100_000), "1/s"
 
 
-def _learner_figures(quick: bool) -> Iterator[Figure]:
-    fitting = fitting_figures(teachers=2000, loop=60, queries=300) if quick else fitting_figures()
-    yield "learners.logistic_times_faster_than_a_loop", fitting.times_faster, "ratio"
-    yield "learners.ballots_equal_to_scikit_learn", fitting.agreement, "share"
-    counting = counting_figures(teachers=2000, queries=20_000) if quick else counting_figures()
-    yield "learners.counting_share_of_bare_product", counting.speed_share, "ratio"
-    yield "learners.counting_peak_bytes", float(counting.peak_bytes), "bytes"
-
-
-_PARTS = {
-    "mechanisms": (_quorum_figures, _threshold_figures, _maximum_figures, _pate_figures, _noise_figures),
-    "classifier": (_learner_figures, overhead_figures, auto_figures, student_figures),
-    "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
-    "service": (service_figures,),
-    "everlasting": (everlasting_figures,),
-    "release": (adult_figures, cover_figures, front_figures, peer_figures),
-    "audit": (audit_figures,),
-}
-
-
-def _judge(bench: str, figure: Figure) -> dict[str, Any]:
-    name, value, unit = figure
-    bar = BARS[bench][name]
-    holds: bool | None = None
-    if value is not None and bar is not None:
-        holds = value <= bar[1] if bar[0] == "<=" else value >= bar[1]
-    shown = None if value is None else float(value)
-    return {"name": name, "value": shown, "unit": unit, "bar": f"{bar[0]} {bar[1]:g}" if bar else None, "holds": holds}
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "platform": platform.platform(terse=True),
-        "processor": platform.machine(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
-def run_bench(name: str, *, quick: bool, as_json: bool) -> int:
-    """Measure, print, and return 1 if a figure misses its bar. A figure whose data is absent is reported as missing.
-
-    >>> sorted(_PARTS)
-    ['audit', 'classifier', 'concepts', 'everlasting', 'mechanisms', 'release', 'service']
-    """
-    figures = []
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
-        task = progress.add_task(name, total=len(_PARTS[name]))
-        for part in _PARTS[name]:
-            figures += [_judge(name, figure) for figure in part(quick)]
-            progress.advance(task)
-    if as_json:
-        print(json.dumps({"figures": figures, "machine": _machine()}, indent=2))
-    else:
-        numbers = [Column(title, no_wrap=True) for title in ("value", "unit", "bar", "holds")]
-        table = Table(Column("figure", overflow="fold"), *numbers, title=f"quorate bench {name}")
-        for figure in figures:
-            value = "no data" if figure["value"] is None else f"{figure['value']:,.6g}"
-            verdict = {True: "yes", False: "NO", None: "-"}[figure["holds"]]
-            table.add_row(figure["name"], value, figure["unit"], figure["bar"] or "-", verdict)
-        Console().print(table)
-    return 1 if any(figure["holds"] is False for figure in figures) else 0
+def _draws_per_second(law: Literal["laplace", "gaussian"], *, draws: int) -> float:
+    """Return the median rate of five timed draws of this many values, from a source of its own."""
+    noise = SystemNoise()
+    draw = noise.laplace if law == "laplace" else noise.gaussian
+    draw(20.0, draws)  # the sampler's blocks grow to their full size
+    return draws / median(_seconds(lambda: draw(20.0, draws)) for _ in range(5))

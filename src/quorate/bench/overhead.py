@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["overhead_figures"]
+from quorate.bench.figures import Figure
 
-Figure = tuple[str, float | None, str]
+__all__ = ["overhead_figures"]
 
 _BATCH = 1000
 

@@ -29,13 +29,12 @@ from pathlib import Path
 
 import numpy as np
 
-from quorate.bench.release import adult_columns, adult_split
+from quorate.bench.adult import adult_columns, adult_split
+from quorate.bench.figures import Figure, data_folder
 from quorate.privacy import best_order, to_capacity
 from quorate.release.queries import Marginals, Rows
 
 __all__ = ["PEERS", "peer_figures", "run_peer"]
-
-Figure = tuple[str, float | None, str]
 
 _EPSILONS = {"epsilon1": 1.0, "epsilon01": 0.1}
 
@@ -152,10 +151,6 @@ def run_peer(
     """Return the largest error and the seconds of one peer; None where it is missing, fails or takes too long.
 
     The seconds are those of its whole program: loading the library, fitting the model and answering.
-
-    >>> from quorate.release.queries import Marginals, Rows
-    >>> run_peer.__name__
-    'run_peer'
     """
     module, program = PEERS[name]
     python = _installed(module)
@@ -191,12 +186,7 @@ def peer_figures(quick: bool) -> Iterator[Figure]:
 
     The 7 columns are those of the first split's private part. With `quick` only those at epsilon 1 are measured, and
     the limit is short.
-
-    >>> peer_figures.__name__
-    'peer_figures'
     """
-    from quorate.bench.mechanisms import data_folder  # which imports this module
-
     folder = data_folder() / "adult_release"
     tables: dict[str, tuple[Marginals, Rows] | None] = {"adult7": None, "adult15": None}
     if folder.exists():

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from quorate.audit.timing import area_under_curve
+from quorate.bench.figures import Figure
 from quorate.bench.load import binary_request, json_request
 
 __all__ = ["main", "service_figures"]
-
-Figure = tuple[str, float | None, str]
 
 _FEATURES, _TEACHERS, _CONNECTIONS = 20, 1000, 64
 _PACE = 20.0  # milliseconds, as `quorate serve` has it
@@ -31,11 +30,7 @@ _DELAY = 0.002  # seconds, planted in close votes
 
 
 def service_figures(quick: bool) -> Iterator[Figure]:
-    """Measure answers a second and their waiting time, single and in batches, with and without privacy; then timing.
-
-    >>> service_figures.__name__
-    'service_figures'
-    """
+    """Measure answers a second and their waiting time, single and in batches, with and without privacy; then timing."""
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as home:
         folder = _model(Path(home) / "bench", queries=400_000)
         yield from _load_figures(folder, quick)
@@ -195,11 +190,7 @@ class _Slow:
 
 
 def main(kind: str, folder: str, port: str, pace: str) -> None:
-    """Serve a twin of the application, for the figures above.
-
-    >>> main.__name__
-    'main'
-    """
+    """Serve a twin of the application, for the figures above."""
     import uvicorn
 
     from quorate.predictors import load

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from quorate.bench.adult import read_adult
 from quorate.bench.digit_features import DigitFeatures, upright
+from quorate.bench.figures import Figure, data_folder
 
 __all__ = ["student_figures"]
-
-Figure = tuple[str, float | None, str]
 
 _DELTA = 1e-5
 _INCOME = "income>50K"
@@ -38,8 +37,6 @@ def student_figures(quick: bool) -> Iterator[Figure]:
     ...     [value for _, value, _ in student_figures(quick=True)]
     [None, None, None, None, None, None]
     """
-    from quorate.bench.mechanisms import data_folder  # which imports this module
-
     data = data_folder()
     yield from _adult_figures(data / "adult", quick)
     yield from _mnist_figures(data / "mnist" / "mnist.npz", quick)

@@ -74,20 +74,12 @@ def plan_report(plan: ReleasePlan) -> ReleaseReport:
 
 
 def write_plan_report(plan: ReleasePlan, path: Path) -> Path:
-    """Write the page of a plan.
-
-    >>> write_plan_report.__name__
-    'write_plan_report'
-    """
+    """Write the page of a plan."""
     return write_release_report(plan_report(plan), path)
 
 
 def write_plots(folder: Path) -> list[Path]:
-    """Draw the plots of docs/release.md anew: some seconds, on simulated records.
-
-    >>> write_plots.__name__
-    'write_plots'
-    """
+    """Draw the plots of docs/release.md anew: some seconds, on simulated records."""
     data = plan_report(plan_release(Thresholds(), records=_LINE_RECORDS, public=1000))
     target = folder / "release"
     target.mkdir(parents=True, exist_ok=True)

@@ -42,11 +42,7 @@ _RECORDS = (20_000, 100_000, 500_000, 2_000_000)
 
 
 def run_theory(folder: Path, *, quick: bool = False) -> Path:
-    """Measure, and write theory.md and its plots into a folder. It needs matplotlib.
-
-    >>> run_theory.__name__
-    'run_theory'
-    """
+    """Measure, and write theory.md and its plots into a folder. It needs matplotlib."""
     plots = folder / "theory"
     plots.mkdir(parents=True, exist_ok=True)
     parts = [

@@ -1,6 +1,6 @@
 """Bars of `quorate bench audit`: how close attacks come, and that planted bugs are caught."""
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["AUDIT"]
 

@@ -1,6 +1,6 @@
 """Bars of `quorate bench classifier`: learners, the price of privacy in time, the planner, students."""
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["CLASSIFIER"]
 

@@ -1,6 +1,6 @@
 """Bars of `quorate bench concepts`: classes of hypotheses."""
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["CONCEPTS"]
 

@@ -3,7 +3,7 @@
 Delta is 1e-6 for records and for queries, cutoff included. What has no bar is reported.
 """
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["EVERLASTING"]
 

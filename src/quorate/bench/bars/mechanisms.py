@@ -1,6 +1,6 @@
 """Bars of `quorate bench mechanisms`: ballot counters and their noise."""
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["MECHANISMS"]
 

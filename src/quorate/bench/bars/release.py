@@ -1,6 +1,6 @@
 """Bars of `quorate bench release`: every query of a class, answered with public data."""
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["RELEASE"]
 

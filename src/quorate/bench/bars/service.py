@@ -1,6 +1,6 @@
 """Bars of `quorate bench service`: answers through HTTP."""
 
-from quorate.bench.bars.bar import Bar
+from quorate.bench.figures import Bar
 
 __all__ = ["SERVICE"]
 
