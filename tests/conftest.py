@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from private_postgres import postgres_server, postgres_url
-from quorate.cli.bench import data_folder
+from quorate.bench.figures import data_folder
 
 __all__ = ["postgres_server", "postgres_url"]  # fixtures of the whole suite
 

@@ -7,8 +7,7 @@ occur and for no others, rare labels merged into one that comes last.
 import numpy as np
 import pytest
 
-from quorate.cli import bench_peers
-from quorate.cli.bench_peers import PEERS, run_peer
+from quorate.bench.peers import PEERS, run_peer
 from quorate.release.queries import Marginals, Rows
 
 _MBI = """
@@ -181,6 +180,6 @@ def test_an_exact_peer_has_no_error_whatever_the_order_of_columns_and_codes(name
 def test_a_wrong_order_is_seen(name, right, wrong, stand_ins, rows, monkeypatch):
     module, program = PEERS[name]
     assert program.count(right) == 1
-    monkeypatch.setitem(bench_peers.PEERS, "wrong", (module, program.replace(right, wrong)))
+    monkeypatch.setitem(PEERS, "wrong", (module, program.replace(right, wrong)))
     measured = run_peer("wrong", Marginals(rows.sizes, _CLIQUES), rows, epsilon=1.0, limit=300.0)
     assert measured is None or measured[0] > 0.005

@@ -1,16 +1,20 @@
 """The command line, end to end through the installed command."""
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from quorate import __version__
-from quorate.cli.bars import BARS
+from quorate.bench.bars import BARS
+from quorate.bench.run import BENCHES
+from quorate.cli.commands import bench
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,6 +78,11 @@ def test_refusals_and_usage(arguments, code, text):
     assert shown.returncode == code
     assert text in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_the_command_offers_every_bench_that_has_figures_and_bars():
+    offered = get_args(inspect.signature(bench).parameters["name"].annotation)
+    assert set(offered) == set(BENCHES) == set(BARS)
 
 
 def test_quick_bench_names_every_bar(tmp_path):

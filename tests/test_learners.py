@@ -20,6 +20,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import InvalidInput
+from quorate.bench.learners import counting_figures, fitting_figures
 from quorate.learners import (
     BatchedCentroid,
     BatchedLogistic,
@@ -36,7 +37,6 @@ from quorate.learners import blocks as blocks_module
 from quorate.learners import newton as newton_module
 from quorate.learners.backends import choose_backend
 from quorate.learners.blocks import padded_rows
-from quorate.learners.speed import counting_figures, fitting_figures
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

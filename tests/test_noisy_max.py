@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
-from quorate.cli.bars import BARS
+from quorate.bench.bars import BARS
 from quorate.mechanisms import ConfidentMax, NoisyMax
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
 from quorate.mechanisms.orders import smallest_scale

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import PrivateClassifier
-from quorate.cli.bench_auto import compare
+from quorate.bench.auto import compare
 from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ConfidentMax, Quorum, StabilityTest

@@ -10,6 +10,8 @@ import pytest
 
 import quorate
 
+# What a command runs, on data it makes or reads itself: an example stands only where it shows something.
+RUN_BY_COMMANDS = ("quorate.bench", "quorate.demo", "quorate.report.plan_page", "quorate.report.theory")
 MODULES = ["quorate", *(info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate."))]
 
 
@@ -41,7 +43,8 @@ def test_public_names_have_a_docstring_with_an_example(name):
         if value.__name__ in {"audit", "bench", "demo", "fit", "plan", "predict", "release", "serve"}:
             continue  # commands: their help is what they print, and tests/test_cli.py runs them
         assert value.__doc__, f"{name}.{public}"
-        assert ">>>" in value.__doc__, f"{name}.{public} has no example"
+        exempt = name.startswith(RUN_BY_COMMANDS)
+        assert exempt or ">>>" in value.__doc__, f"{name}.{public} has no example"
         if not isinstance(value, type) or value.__name__ in {"Memory", "NoiseSource", "Statements", "Store"}:
             continue
         for member, function in vars(value).items():
@@ -50,7 +53,7 @@ def test_public_names_have_a_docstring_with_an_example(name):
             plain = getattr(function, "fget", None) or getattr(function, "__func__", function)
             if inspect.isfunction(plain):
                 assert plain.__doc__, f"{name}.{public}.{member}"
-                assert ">>>" in plain.__doc__, f"{name}.{public}.{member} has no example"
+                assert exempt or ">>>" in plain.__doc__, f"{name}.{public}.{member} has no example"
 
 
 def test_no_public_signature_takes_a_seed():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import Infeasible, InvalidInput
-from quorate.cli.bars import BARS
+from quorate.bench.bars import BARS
 from quorate.mechanisms import NO_QUORUM, Quorum
 from quorate.mechanisms.laws import gaussian_tail
 from quorate.mechanisms.quorum.table import FLOOR, ONE, build_table, table_price

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from quorate import Budget
-from quorate.cli import bench_peers
-from quorate.cli.bars import BARS
-from quorate.cli.bench import data_folder
-from quorate.cli.bench_peers import peer_figures, run_peer
-from quorate.cli.bench_release import adult_columns, adult_figures, adult_split
+from quorate.bench.adult import adult_columns, adult_split
+from quorate.bench.bars import BARS
+from quorate.bench.figures import data_folder
+from quorate.bench.peers import PEERS, peer_figures, run_peer
+from quorate.bench.release import adult_figures
 from quorate.release.engines import ENGINES
 from quorate.release.queries import Marginals, Rows
 
@@ -47,7 +47,7 @@ def test_a_peer_that_is_not_installed_is_left_out(monkeypatch, capfd):
 )
 def test_a_peer_that_fails_or_lasts_is_left_out(program, limit, said, monkeypatch, capfd):
     monkeypatch.delenv("QUORATE_PEERS", raising=False)
-    monkeypatch.setitem(bench_peers.PEERS, "broken", ("json", program))
+    monkeypatch.setitem(PEERS, "broken", ("json", program))
     rows = Rows([[0, 1]], (2, 2))
     assert run_peer("broken", Marginals((2, 2), [(0, 1)]), rows, epsilon=1.0, limit=limit) is None
     assert said in capfd.readouterr().err
@@ -56,7 +56,7 @@ def test_a_peer_that_fails_or_lasts_is_left_out(program, limit, said, monkeypatc
 def test_a_peer_that_answers_other_queries_is_left_out(monkeypatch, capfd):
     monkeypatch.delenv("QUORATE_PEERS", raising=False)
     program = "import sys, numpy as np; np.savez(sys.argv[2], answers=np.ones(9))"
-    monkeypatch.setitem(bench_peers.PEERS, "other", ("numpy", program))
+    monkeypatch.setitem(PEERS, "other", ("numpy", program))
     assert run_peer("other", Marginals((2, 2), [(0, 1)]), Rows([[0, 1]], (2, 2)), epsilon=1.0, limit=300.0) is None
     assert "gave 9 answers to 4 queries" in capfd.readouterr().err
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import Infeasible, InvalidInput
-from quorate.cli.bars import BARS
+from quorate.bench.bars import BARS
 from quorate.mechanisms import BetweenThresholds, StabilityTest
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
 from quorate.mechanisms.laws import (

@@ -30,7 +30,7 @@ def run_demo(*, records: int, queries: int, epsilon: float, delta: float, out: P
     records, queries = check_count("records", records), check_count("queries", queries)
     check_new_file(out)
     check_installed()
-    from quorate.cli.clinic_job import run_job  # only now: what it needs takes a second to load
+    from quorate.demo.job import run_job  # only now: what it needs takes a second to load
 
     console = Console(quiet=as_json, highlight=False)
     with _progress(console, quiet=as_json) as step:

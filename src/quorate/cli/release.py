@@ -22,9 +22,10 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
 from quorate.release.domain import make_domain
 from quorate.report import check_installed
+from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
 
-__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "release_bill", "run_release"]
+__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "run_release"]
 
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 SYNTHETIC_FILE = "synthetic.csv"
@@ -134,40 +135,12 @@ def _release(
         step()
         answers = release.answer(queries).to_pylist() if queries else []
         if report is not None:
-            from quorate.cli.release_report import write_report_of
-
             write_report_of(release, known, report)
     bill = {**release_bill(release), "folder": str(out), "answers": answers}
     if not as_json:
         _show(answers)
     show_bill(f"release in {out}", bill, as_json=as_json)
     return 0
-
-
-def release_bill(release: QueryRelease) -> dict[str, Any]:
-    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone.
-
-    >>> from quorate.concepts import Thresholds
-    >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]
-    4000
-    """
-    queries = release.domain_.queries
-    return {
-        "claim": release.claim_,
-        "privacy_unit": release.unit_,
-        "epsilon": release.budget_.epsilon,
-        "delta": release.budget_.delta,
-        "epsilon_spent": release.budget_.spent_epsilon(),
-        "records": release.records_,
-        "queries": queries.count,
-        "cells": queries.cells,
-        "engine": release.engine_,
-        "expected_error": release.expected_error_,
-        "engine_error_bound": release.engine_error_bound(0.025),
-        "cover_error_bound": release.domain_.share(0.025),
-        "seconds": release.seconds_,
-        "notes": list(release.notes_),
-    }
 
 
 def _private(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
@@ -289,7 +262,7 @@ def _check_report(report: Path | None, *, inputs: Sequence[Path | None]) -> None
 def _show_planned(made: ReleasePlan, report: Path | None, *, as_json: bool) -> int:
     """Print a plan, and write its page; exit code 1 where alpha is out of reach."""
     if report is not None:
-        from quorate.cli.release_plan import write_plan_report
+        from quorate.report.plan_page import write_plan_report
 
         write_plan_report(made, report)
     if as_json:

@@ -1,6 +1,6 @@
 """`quorate bench`: promised figures against their bars."""
 
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = ["bench"]
 
@@ -22,6 +22,44 @@ def bench(
     json
         Print one JSON object instead of a table.
     """
-    from quorate.cli.bench import run_bench
+    from json import dumps
 
-    return run_bench(name, quick=quick, as_json=json)
+    from quorate.bench.run import machine
+
+    figures = _measured(name, quick=quick, quiet=json)
+    if json:
+        print(dumps({"figures": figures, "machine": machine()}, indent=2))
+    else:
+        _show(name, figures)
+    return 1 if any(figure["holds"] is False for figure in figures) else 0
+
+
+def _measured(name: str, *, quick: bool, quiet: bool) -> list[dict[str, Any]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from quorate.bench.bars import BARS
+    from quorate.bench.run import measure
+
+    figures = []
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(name, total=len(BARS[name]))
+        for figure in measure(name, quick=quick):
+            figures.append(figure)
+            progress.advance(task)
+    return figures
+
+
+def _show(name: str, figures: list[dict[str, Any]]) -> None:
+    """Print a table. A figure whose data are absent is shown as such."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    numbers = [Column(title, no_wrap=True) for title in ("value", "unit", "bar", "holds")]
+    table = Table(Column("figure", overflow="fold"), *numbers, title=f"quorate bench {name}")
+    for figure in figures:
+        value = "no data" if figure["value"] is None else f"{figure['value']:,.6g}"
+        verdict = {True: "yes", False: "NO", None: "-"}[figure["holds"]]
+        table.add_row(figure["name"], value, figure["unit"], figure["bar"] or "-", verdict)
+    Console().print(table)

@@ -1,0 +1,138 @@
+"""How much is lost by letting the planner choose: real votes, a public part to plan by, the rest to answer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.bench.figures import Figure, data_folder
+from quorate.mechanisms import NO_QUORUM, ConfidentMax
+from quorate.planner import Plan, plan
+from quorate.simulation import simulate
+
+__all__ = ["Comparison", "auto_figures", "compare", "comparisons"]
+
+_PUBLIC = 500  # rows that are given away to plan by
+_SEED = 20260  # of the rows and of the simulated noise: the comparison can be repeated
+_DELTA = 1e-5
+_NAMED = ("quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority")
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Shares answered and right, as measured: by the aggregator that was chosen, and by each."""
+
+    data: str
+    teachers: int
+    epsilon: float
+    queries: int
+    chosen: str
+    right: dict[str, float]
+
+    @property
+    def gap(self) -> float:
+        """What the choice loses against the best single aggregator.
+
+        >>> Comparison("adult", 250, 1.0, 300, "quorum", {"noisy_max": 0.75, "quorum": 0.5}).gap
+        0.25
+        """
+        return max(self.right.values()) - self.right[self.chosen]
+
+
+def _payable(made: Plan, labels: Counts) -> int:
+    """Return how many of these queries the budget of the plan pays for, asked one after the other."""
+    mechanism = made.mechanism
+    if not isinstance(mechanism, ConfidentMax):
+        return len(labels)
+    query, answer = mechanism.query_cost(made.order).renyi, mechanism.answer_cost(made.order).renyi
+    before = np.concatenate([[0.0], np.cumsum(query + answer * (labels >= 0))[:-1]])
+    return int((before + query + answer <= made.open_budget().capacity().renyi).sum())
+
+
+def _right(made: Plan, rows: Counts, seed: int) -> float:
+    labels = simulate(made.mechanism, rows, seed=seed).labels
+    labels = labels[: _payable(made, labels)]
+    right = float((labels == rows[: len(labels)].argmax(axis=1)).sum())
+    if made.on_no_quorum == "random":
+        right += float((labels == NO_QUORUM).sum()) / made.classes
+    return right / len(rows)
+
+
+def compare(
+    name: str,
+    votes: Counts,
+    *,
+    epsilon: float,
+    queries: int,
+    repeats: int,
+    named: tuple[str, ...] = _NAMED,
+    on_no_quorum: str = "abstain",
+) -> Comparison:
+    """Plan by some of the rows, automatically and by name, and let each plan answer queries drawn from the others.
+
+    All answer the same queries, as many times over as `repeats`. A random label counts as right one time in so many
+    classes.
+
+    >>> votes = np.tile([[95, 5], [10, 90]], (600, 1))
+    >>> compare("made up", votes, epsilon=2.0, queries=20, repeats=1, named=("sharp_majority",)).gap
+    0.0
+    """
+    generator = np.random.default_rng(_SEED)
+    order = generator.permutation(len(votes))
+    public, rest = votes[order[:_PUBLIC]], votes[order[_PUBLIC:]]
+    teachers = int(votes[0].sum())
+    target: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": _DELTA,
+        "queries": queries,
+        "teachers": teachers,
+        "votes": public,
+        "on_no_quorum": on_no_quorum,
+    }
+    able = [name for name in named if votes.shape[1] == 2 or name != "sharp_majority"]
+    plans = {name: plan(**target, aggregator=name) for name in able}
+    chosen = plan(**target).aggregator
+    right = dict.fromkeys(plans, 0.0)
+    for repeat in range(repeats):
+        rows = rest[generator.choice(len(rest), size=queries, replace=queries > len(rest))]
+        for aggregator, made in plans.items():
+            right[aggregator] += _right(made, rows, _SEED + repeat) / repeats
+    return Comparison(name, teachers, epsilon, queries, chosen, right)
+
+
+def comparisons(name: str, path: Path, quick: bool, on_no_quorum: str = "abstain") -> Iterator[Comparison]:
+    """Yield the comparisons on one file of votes, as they are and scaled up to more teachers.
+
+    >>> next(comparisons("absent", Path("absent.npy"), True), None) is None
+    True
+    """
+    if not path.exists():
+        return
+    votes = np.load(path, allow_pickle=False).astype(np.int64)
+    epsilons = (2.0,) if quick or on_no_quorum == "random" else (0.5, 1.0, 2.0)  # where quorums matter
+    for factor in (1, 4, 16):
+        for epsilon in epsilons:
+            for queries in (300, 1000) if quick else (300, 1000, 3000, 9000):
+                repeats = max(6, (10_000 if quick else 60_000) // queries)
+                yield compare(
+                    name,
+                    votes * factor,
+                    epsilon=epsilon,
+                    queries=queries,
+                    repeats=repeats,
+                    on_no_quorum=on_no_quorum,
+                )
+
+
+def auto_figures(quick: bool) -> Iterator[Figure]:
+    """Yield the largest loss on either file of votes, in percent of the queries; None where the file is absent."""
+    for name in ("mnist", "adult"):
+        path = data_folder() / "pate2018" / f"{name}_250_teachers.npy"
+        for figure, on_no_quorum in (("auto", "abstain"), ("auto.guessing", "random")):
+            gaps = [compared.gap for compared in comparisons(name, path, quick, on_no_quorum)]
+            yield f"{figure}.worst_gap_percent.{name}", 100 * max(gaps) if gaps else None, "percent"

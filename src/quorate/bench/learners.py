@@ -1,0 +1,170 @@
+"""How much faster a batch is than a loop, and how close counting comes to the bare matrix product.
+
+Times are CPU seconds of one thread, the median of several runs, so that other work on the machine weighs on both sides
+of a ratio alike. The data are generated.
+"""
+
+import contextlib
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import TypeVar
+
+import numpy as np
+
+from quorate.bench.figures import Figure
+from quorate.learners.deal import Deal
+from quorate.learners.inputs import Matrix
+from quorate.learners.linear import LinearTeachers
+from quorate.learners.logistic import BatchedLogistic
+
+__all__ = ["CountingFigures", "FittingFigures", "counting_figures", "fitting_figures", "learner_figures"]
+
+_Result = TypeVar("_Result")
+
+_SHAPES = ((104, 384), (128, 512), (256, 128), (1024, 256))  # teachers by queries: blocks of the bare product
+
+
+@dataclass(frozen=True)
+class FittingFigures:
+    """Logistic teachers fitted as a batch, against scikit-learn's fitted one after the other.
+
+    >>> FittingFigures(batch_seconds=0.5, loop_seconds=20.0, agreement=0.999).times_faster
+    40.0
+    """
+
+    batch_seconds: float  # CPU time for all teachers
+    loop_seconds: float  # CPU time for all teachers, scaled up from those that were fitted
+    agreement: float  # share of equal ballots
+
+    @property
+    def times_faster(self) -> float:
+        """How many times faster the batch is.
+
+        >>> FittingFigures(batch_seconds=1.0, loop_seconds=30.0, agreement=1.0).times_faster
+        30.0
+        """
+        return self.loop_seconds / self.batch_seconds
+
+
+@dataclass(frozen=True)
+class CountingFigures:
+    """Ballots of linear teachers counted, against the matrix product alone.
+
+    >>> CountingFigures(count_seconds=2.0, product_seconds=1.5, peak_bytes=10**8).speed_share
+    0.75
+    """
+
+    count_seconds: float
+    product_seconds: float  # of the fastest among several block shapes
+    peak_bytes: int  # of memory while counting: the queries, the teachers, the result and all that is in between
+
+    @property
+    def speed_share(self) -> float:
+        """The speed of counting as a share of the speed of the bare product.
+
+        >>> CountingFigures(count_seconds=2.0, product_seconds=1.0, peak_bytes=1).speed_share
+        0.5
+        """
+        return self.product_seconds / self.count_seconds
+
+
+def fitting_figures(
+    *,
+    teachers: int = 10_000,
+    rows: int = 50,
+    features: int = 20,
+    loop: int = 300,
+    queries: int = 1000,
+    repeats: int = 3,
+) -> FittingFigures:
+    """Return the figures of that many binary teachers; scikit-learn fits the first `loop` of them.
+
+    >>> fitting_figures(teachers=20, rows=10, features=3, loop=5, queries=50, repeats=1).agreement > 0.9
+    True
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    random = np.random.default_rng(0)
+    X, slope = random.normal(size=(teachers * rows, features)), random.normal(size=features)
+    y = (random.random(len(X)) < 1 / (1 + np.exp(-X @ slope))).astype(np.int64)
+    y[::rows], y[1::rows] = 0, 1  # a loop of scikit-learn's needs both classes in every chunk
+    asked = random.normal(size=(queries, features))
+    deal = Deal(np.arange(len(X)), np.full(teachers, rows))
+    chunks = [slice(start, start + rows) for start in range(0, min(loop, teachers) * rows, rows)]
+    with _one_thread():
+        batch, fitted = _timed(lambda: BatchedLogistic().fit(X, y, deal, classes=2), repeats)
+        one_by_one, models = _timed(lambda: [LogisticRegression().fit(X[c], y[c]) for c in chunks], repeats)
+    ballots = np.stack([model.predict(asked) for model in models], axis=1)
+    agreement = float((fitted.ballots(asked)[:, : len(chunks)] == ballots).mean())
+    return FittingFigures(batch, one_by_one * teachers / len(chunks), agreement)
+
+
+def counting_figures(
+    *,
+    teachers: int = 10_000,
+    queries: int = 100_000,
+    features: int = 20,
+    classes: int = 2,
+    slices: int = 1,
+    repeats: int = 3,
+) -> CountingFigures:
+    """Return the figures of counting that many queries against that many teachers.
+
+    >>> counting_figures(teachers=300, queries=600, features=5, repeats=1).peak_bytes < 2**24
+    True
+    """
+    random = np.random.default_rng(0)
+    asked, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
+    fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)
+    table = random.normal(size=(teachers * scores, features))
+    with _one_thread():
+        counted, _ = _timed(lambda: fitted.votes(asked), repeats)
+        product = min(_timed(partial(_bare_product, table, asked, *shape), repeats)[0] for shape in _SHAPES)
+    tracemalloc.start()
+    fitted.votes(asked)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return CountingFigures(counted, product, peak + asked.nbytes + fitted.arrays()["scores"].nbytes)
+
+
+def _bare_product(table: Matrix, asked: Matrix, high: int, wide: int) -> None:
+    room = np.empty((high, wide))
+    for left in range(0, len(asked), wide):
+        across = asked[left : left + wide].T.copy()
+        for top in range(0, len(table), high):
+            part = table[top : top + high]
+            np.matmul(part, across, out=room[: len(part), : across.shape[1]])
+
+
+def _timed(work: Callable[[], _Result], repeats: int) -> tuple[float, _Result]:
+    times = []
+    for _ in range(max(1, repeats)):
+        start = time.process_time()
+        result = work()
+        times.append(time.process_time() - start)
+    return median(times), result
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep the matrix library to one thread, with the package that scikit-learn brings along for that."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        yield
+
+
+def learner_figures(quick: bool) -> Iterator[Figure]:
+    """Measure fitting and counting: as promised, or with `quick` on fewer teachers and queries."""
+    fitting = fitting_figures(teachers=2000, loop=60, queries=300) if quick else fitting_figures()
+    yield "learners.logistic_times_faster_than_a_loop", fitting.times_faster, "ratio"
+    yield "learners.ballots_equal_to_scikit_learn", fitting.agreement, "share"
+    counting = counting_figures(teachers=2000, queries=20_000) if quick else counting_figures()
+    yield "learners.counting_share_of_bare_product", counting.speed_share, "ratio"
+    yield "learners.counting_peak_bytes", float(counting.peak_bytes), "bytes"
+    wide = counting_figures(teachers=2000, queries=20_000, slices=2)
+    yield "learners.counting_share_of_bare_product.any_scale", wide.speed_share, "ratio"

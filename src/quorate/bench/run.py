@@ -1,0 +1,69 @@
+"""Which figures each bench measures, and whether they hold against their bars."""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from quorate.bench.audit import audit_figures
+from quorate.bench.auto import auto_figures
+from quorate.bench.bars import BARS
+from quorate.bench.concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
+from quorate.bench.cover import cover_figures
+from quorate.bench.everlasting import everlasting_figures
+from quorate.bench.figures import Bar, Figure
+from quorate.bench.learners import learner_figures
+from quorate.bench.mechanisms import mechanism_figures
+from quorate.bench.overhead import overhead_figures
+from quorate.bench.peers import peer_figures
+from quorate.bench.release import adult_figures, front_figures
+from quorate.bench.service import service_figures
+from quorate.bench.students import student_figures
+
+__all__ = ["BENCHES", "judge", "machine", "measure"]
+
+BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
+    "mechanisms": (mechanism_figures,),
+    "classifier": (learner_figures, overhead_figures, auto_figures, student_figures),
+    "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
+    "service": (service_figures,),
+    "everlasting": (everlasting_figures,),
+    "release": (adult_figures, cover_figures, front_figures, peer_figures),
+    "audit": (audit_figures,),
+}
+
+
+def measure(bench: str, *, quick: bool) -> Iterator[dict[str, Any]]:
+    """Yield each figure of a bench as soon as it is measured, with its bar and whether it holds."""
+    for part in BENCHES[bench]:
+        for figure in part(quick):
+            yield judge(figure, BARS[bench][figure[0]])
+
+
+def judge(figure: Figure, bar: Bar | None) -> dict[str, Any]:
+    """Return a figure and its bar as JSON has them; `holds` is None where one of the two is missing.
+
+    >>> judge(("quorum.distance.c5", 112.0, "ballots"), ("<=", 116.5))
+    {'name': 'quorum.distance.c5', 'value': 112.0, 'unit': 'ballots', 'bar': '<= 116.5', 'holds': True}
+    >>> judge(("quorum.distance.c5", None, "ballots"), ("<=", 116.5))["holds"] is None
+    True
+    """
+    name, value, unit = figure
+    holds: bool | None = None
+    if value is not None and bar is not None:
+        holds = value <= bar[1] if bar[0] == "<=" else value >= bar[1]
+    shown = None if value is None else float(value)
+    return {"name": name, "value": shown, "unit": unit, "bar": f"{bar[0]} {bar[1]:g}" if bar else None, "holds": holds}
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "platform": platform.platform(terse=True),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }

@@ -1,5 +1,0 @@
-"""What a bar is."""
-
-__all__ = ["Bar"]
-
-Bar = tuple[str, float]  # ("<=" or ">=", value)

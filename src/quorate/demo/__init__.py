@@ -1,0 +1,10 @@
+"""The main job on a generated clinic: `quorate demo`. Nobody in it exists, so true outcomes are known.
+
+    clinic       visits of people who do not exist
+    pilot        what a small public study tells about a plan
+    job          plan, fit, save, ask, compare, train a student
+
+`quorate.cli.demo` prints what comes of it.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,181 @@
+"""The page of a release: what was released, and how good the same run is on simulated records.
+
+The simulated records are synthetic ones, made of what was released: their true answers are known and nobody's secret,
+so that the engine can be run on them again, at several epsilons, and held against the truth. Nothing is spent.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quorate.errors import QuorateError
+from quorate.release import QueryRelease
+from quorate.release.engines import ENGINES, predict_errors
+from quorate.release.people import RECORD
+from quorate.release.queries import Floats
+from quorate.report import Claim, software_versions
+from quorate.report.release import ReleaseReport, write_release_report
+
+__all__ = ["release_bill", "simulate_release", "write_report_of"]
+
+_EPSILONS = (0.1, 0.3, 1.0, 3.0)
+_MOST_ROWS = 200_000  # simulated
+_MOST_POINTS = 1500  # of the plot of answers against the truth
+_SHOWN = 20  # answers on the page
+_PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilon
+_PROOFS = {
+    "quorate/release/PROOF.md": "cells are public, counts are taken once, the engine pays, the rest is post-processing",
+    "quorate/release/engines/PROOF.md": "what each engine measures, and what that costs",
+    "quorate/mechanisms/noisy_vector/PROOF.md": "a vector of counts with discrete Gaussian noise",
+}
+
+
+def release_bill(release: QueryRelease) -> dict[str, Any]:
+    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone.
+
+    >>> from quorate.concepts import Thresholds
+    >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]
+    4000
+    """
+    queries = release.domain_.queries
+    return {
+        "claim": release.claim_,
+        "privacy_unit": release.unit_,
+        "epsilon": release.budget_.epsilon,
+        "delta": release.budget_.delta,
+        "epsilon_spent": release.budget_.spent_epsilon(),
+        "records": release.records_,
+        "queries": queries.count,
+        "cells": queries.cells,
+        "engine": release.engine_,
+        "expected_error": release.expected_error_,
+        "engine_error_bound": release.engine_error_bound(0.025),
+        "cover_error_bound": release.domain_.share(0.025),
+        "seconds": release.seconds_,
+        "notes": list(release.notes_),
+    }
+
+
+def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
+    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds it took.
+
+    >>> from quorate.concepts import Thresholds
+    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+    >>> truth, answers, errors, seconds = simulate_release(release, [0.5, 1.5, 2.5], epsilon=1.0)
+    >>> bool(abs(truth - answers).max() < 0.1)
+    True
+    """
+    rows = min(release.records_, _MOST_ROWS)
+    records = release.synthetic(rows)
+    queries = release.domain_.queries
+    again = QueryRelease(
+        release.subject, epsilon=epsilon, delta=release.budget_.delta, engine=release.engine_, columns=release.columns
+    ).fit(records, public)
+    which = np.arange(queries.count)
+    if queries.count > _MOST_ROWS:
+        which = np.unique(np.linspace(0, queries.count - 1, _MOST_ROWS).astype(np.int64))
+    truth = again.domain_.seal(records)[0].put_to(lambda counted: queries.some(which, counted)) / rows  # nobody's
+    answers = again.released_.some(queries, which)
+    errors = np.full(len(which), np.nan) if again.released_.errors is None else again.released_.errors[which]
+    return truth, answers, errors, again.seconds_
+
+
+def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
+    """Write the page of a release, with figures from simulated records.
+
+    >>> import tempfile
+    >>> from quorate.concepts import Thresholds
+    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report_of(release, [0.5, 1.5, 2.5], Path(folder) / "report.html").name
+    'report.html'
+    """
+    bill = release_bill(release)
+    began = time.perf_counter()
+    truth, errors, again = _simulated(release, public)
+    timing = {  # of simulated records: how long private ones took is not shown
+        "the same release on simulated records": again,
+        "all simulations for this page": time.perf_counter() - began,
+    }
+    known = release.domain_.public()
+    outlook = predict_errors(
+        release.domain_.queries,
+        records=release.records_,
+        epsilon=release.budget_.epsilon,
+        delta=release.budget_.delta,
+        public=known,
+    )
+    answers, more = _answers(release)
+    by_record = release.unit_ == RECORD
+    replaced = "one private record replaced by any other" if by_record else "all records of one person replaced"
+    data = ReleaseReport(
+        title="A private release of answers",
+        claim=Claim(
+            epsilon=release.budget_.epsilon,
+            delta=release.budget_.delta,
+            unit=release.unit_,
+            neighbours=f"{replaced}; their number is public",
+        ),
+        cards={
+            "queries answered": f"{release.domain_.queries.count:,}",
+            "private records" if by_record else "people": f"{release.records_:,}",
+            "expected largest error": f"{release.expected_error_:.3g}",
+            "the cover's own, at most": f"{release.domain_.share(0.05):.3g}",
+        },
+        bill={
+            name: value
+            for name, value in bill.items()
+            if name not in ("notes", "claim", "seconds") and value is not None
+        },
+        engines=list(outlook.items()),
+        engine=release.engine_,
+        truth=truth,
+        errors=errors,
+        source="synthetic records, made of what was released",
+        answers=answers,
+        more=more,
+        timing=timing,
+        proofs=_PROOFS,
+        software=software_versions(),
+        notes=(bill["claim"] + ".", *release.notes_),
+    )
+    return write_release_report(data, path)
+
+
+def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any], float]:
+    """Return points of answers against the truth, of the largest error against epsilon, and the seconds of a run."""
+    truth, answers, deviations, seconds = simulate_release(release, public, epsilon=release.budget_.epsilon)
+    step = max(1, len(truth) // _MOST_POINTS)
+    bars = np.where(np.isnan(deviations), 0.0, 1.96 * deviations)
+    points = [
+        (float(true), float(answer), float(answer - bar), float(answer + bar))
+        for true, answer, bar in zip(truth[::step], answers[::step], bars[::step], strict=True)
+    ]
+    errors = []
+    if seconds <= _PATIENCE:
+        for epsilon in sorted({*_EPSILONS, release.budget_.epsilon}):
+            try:
+                true, answered, _, _ = simulate_release(release, public, epsilon=epsilon)
+            except QuorateError:  # too small an epsilon for this engine
+                continue
+            errors.append((epsilon, float(np.abs(true - answered).max()), _expected(release, epsilon)))
+    return points, errors, seconds
+
+
+def _expected(release: QueryRelease, epsilon: float) -> float:
+    engine = ENGINES[release.engine_]
+    settings: dict[str, Any] = {"records": min(release.records_, _MOST_ROWS), "delta": release.budget_.delta}
+    return engine.predict(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
+
+
+def _answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:
+    """Return the first answers, and how many more there are."""
+    try:
+        every = release.domain_.every()
+    except QuorateError:
+        return [], 0
+    table = release.answer(every[:_SHOWN])
+    shown = table.select(["query", "answer", "error", "low", "high"]).to_pylist()
+    return shown, max(0, len(every) - len(shown))
