@@ -15,8 +15,8 @@ from quorate.errors import BudgetSpent
 from quorate.ledger import find_ledger
 from quorate.ledger.chain import digest_rows
 from quorate.ledger.requests import answer_row
-from quorate.memory import query_digests
 from quorate.predictors import PrivateClassifier, load, save
+from quorate.rows import query_digests
 
 
 def quorate(*arguments):

@@ -17,8 +17,9 @@ from quorate.audit.planted.states import quiet_folder
 from quorate.ledger import Ledger, export_entries
 from quorate.ledger.chain import digest_rows
 from quorate.ledger.requests import answer_row, pack, request_row
-from quorate.memory import Asked, query_digests
+from quorate.memory import Asked
 from quorate.privacy import Budget
+from quorate.rows import query_digests
 
 __all__ = ["EXPORTS", "export_as_kept", "guess_answers"]
 
