@@ -4,10 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, CycloptsPanel
+from cyclopts.exceptions import UnknownOptionError
 
 from quorate import __version__
 from quorate.cli.commands import audit, bench, demo, fit, plan, predict, release, serve
+from quorate.cli.commands.fit import new_spelling
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
@@ -32,11 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0.1.0
     0
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         result = app(
-            list(arguments) if arguments is not None else None,
+            new_spelling(given) if given[:1] == ["fit"] else given,
             exit_on_error=False,
             print_error=True,
+            error_formatter=_said,
             result_action="return_value",
         )
     except CycloptsError:
@@ -54,3 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _said(error: CycloptsError) -> object:
+    """Return the error as it is printed. An unknown option is unknown to its command: another may take it."""
+    if not isinstance(error, UnknownOptionError):
+        return CycloptsPanel(error)
+    command = " ".join(["quorate", *(error.command_chain or ())])
+    return CycloptsPanel(str(error).replace("Unknown option:", f"{command} does not take", 1))

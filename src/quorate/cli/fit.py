@@ -1,18 +1,18 @@
-"""From a table of private records to a folder that answers queries: `quorate fit`."""
+"""From a table of private records to a folder that answers queries: `quorate fit subsample`."""
 
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from quorate.cli.commands.fit_options import Budget, LearnerName, ReportedOutput, Tables, Teachers
 from quorate.errors import InvalidInput
 from quorate.report import check_installed
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
@@ -21,123 +21,74 @@ if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
 __all__ = [
-    "LEARNERS",
-    "Tables",
     "check_new_file",
+    "check_report",
     "chosen_schema",
     "make_learner",
+    "read_tables",
     "run_fit",
     "show_bill",
     "steps",
 ]
 
-LEARNERS = ("logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting")
 
+def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
+    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps.
 
-@dataclass(frozen=True, kw_only=True)
-class Tables:
-    """The tables of a fit, and what is said of their columns: by `quorate fit`, whatever the method.
-
-    >>> Tables(table=Path("x.csv"), label="outcome").public is None
-    True
-    """
-
-    table: Path
-    label: str | None = None
-    classes: str | None = None
-    public: Path | None = None
-    schema: Path | None = None
-    groups: str | None = None
-    leave_out: str | None = None
-    missing_texts: str | None = None
-
-    def read(self, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
-        """Read the private and the public table, and say how their columns become numbers, and all labels: two steps.
-
-        >>> Tables(table=Path("x.csv")).read(lambda: None)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: x.csv: there is no such file
-        """
-        step()
-        records = read_table(self.table, role="private")
-        left_out = _listed(self.leave_out) or ()
-        _check_named(records, label=self.label, groups=self.groups, leave_out=left_out)
-        known = None if self.public is None else read_table(self.public, role="public")
-        step()
-        columns = chosen_schema(
-            records,
-            known,
-            self.schema,
-            label=self.label,
-            classes=_listed(self.classes),
-            groups=self.groups,
-            leave_out=left_out,
-            missing_texts=_listed(self.missing_texts) or (),
-        )
-        if columns.label is None:
-            raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
-        return records, known, columns, list(columns.label.classes)
-
-
-def run_fit(
-    tables: Tables,
-    *,
-    learner: str,
-    epsilon: float,
-    delta: float,
-    teachers: int | Literal["auto"],
-    aggregator: str,
-    queries: int,
-    no_quorums: int | Literal["auto"],
-    disagreement: float | None,
-    holdout: float,
-    jobs: int | None,
-    out: Path,
-    report: Path | None,
-    as_json: bool,
-) -> int:
-    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet.
-
-    >>> settings = {"learner": "ridge", "teachers": "auto", "aggregator": "auto", "queries": 10, "no_quorums": "auto"}
-    >>> settings |= {"epsilon": 1.0, "delta": 1e-6, "disagreement": None, "holdout": 0.0, "jobs": None}
-    >>> settings |= {"report": None, "as_json": True}
-    >>> run_fit(Tables(table=Path("x.csv")), out=Path("x"), **settings)
+    >>> read_tables(Tables(Path("x.csv")), lambda: None)
     Traceback (most recent call last):
     ...
     quorate.errors.InvalidInput: x.csv: there is no such file
     """
-    _check_new_folder(out)
-    if report is not None:
-        check_new_file(report, inputs=[tables.table, tables.public, tables.schema])
-        check_installed()
-    with steps(["reading", "encoding", "fitting", "saving"], quiet=as_json) as step:
-        records, known, columns, declared = tables.read(step)
+    step()
+    records = read_table(tables.table, role="private")
+    left_out = _listed(tables.leave_out) or ()
+    _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out)
+    known = None if tables.public is None else read_table(tables.public, role="public")
+    step()
+    columns = chosen_schema(
+        records,
+        known,
+        tables.schema,
+        label=tables.label,
+        classes=_listed(tables.classes),
+        groups=tables.groups,
+        leave_out=left_out,
+        missing_texts=_listed(tables.missing_texts) or (),
+    )
+    if columns.label is None:
+        raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
+    return records, known, columns, list(columns.label.classes)
+
+
+def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: ReportedOutput) -> int:
+    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet.
+
+    >>> run_fit(Tables(Path("x.csv")), Budget(), Teachers(), ReportedOutput(out=Path("x")))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: x.csv: there is no such file
+    """
+    _check_new_folder(output.out)
+    check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
+    with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
+        records, known, columns, declared = read_tables(tables, step)
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         points = None if known is None else columns.encode(known, role="public")
         step()
         from quorate.predictors import PrivateClassifier, save
 
-        classifier = PrivateClassifier(
-            make_learner(learner),
-            epsilon=epsilon,
-            delta=delta,
-            teachers=teachers,
-            aggregator=aggregator,
-            queries=queries,
-            classes=declared,
-            no_quorums=no_quorums,
-            disagreement=disagreement,
-            holdout=holdout,
-            n_jobs=jobs,
-        ).fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
+        settings = vars(budget) | vars(teachers)
+        learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
+        classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
+        classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
         step()
-        save(classifier, out, extra={SCHEMA_FILE: columns.to_json().encode()})
-    bill = _bill(classifier, columns, out)
-    if report is not None:
-        _write_report(classifier, bill, report)
-    show_bill(f"The model in {out}", bill, as_json=as_json)
-    if not as_json:
+        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+    bill = _bill(classifier, columns, output.out)
+    if output.report is not None:
+        _write_report(classifier, bill, output.report)
+    show_bill(f"The model in {output.out}", bill, as_json=output.json)
+    if not output.json:
         Console(stderr=True).print(classifier.plan_.summary())
     return 0
 
@@ -175,7 +126,7 @@ def chosen_schema(
     return written
 
 
-def make_learner(name: str) -> Any:
+def make_learner(name: LearnerName) -> Any:
     """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array.
 
     >>> make_learner("ridge")
@@ -198,9 +149,17 @@ def make_learner(name: str) -> Any:
         # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
         "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),
     }
-    if name not in makers:
-        raise InvalidInput(f"learner must be one of {', '.join(LEARNERS)}, not {name!r}")
     return makers[name]()
+
+
+def check_report(path: Path | None, *, inputs: Iterable[Path | None]) -> None:
+    """Refuse a report that could not be written, if one is asked for, before anything is done for it.
+
+    >>> check_report(None, inputs=[])
+    """
+    if path is not None:
+        check_new_file(path, inputs=inputs)
+        check_installed()
 
 
 def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:

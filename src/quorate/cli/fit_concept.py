@@ -1,4 +1,4 @@
-"""From a table of private records to a hypothesis or to answers, by a class of hypotheses: `quorate fit --method`.
+"""From private records to a hypothesis or to answers, by a class of hypotheses: `quorate fit pure` and others.
 
 "semi-private" writes a folder with a hypothesis that may be published; `quorate predict` asks it. The other methods
 hold private records or a budget in memory, which no file keeps: they answer a table of queries in the same command.
@@ -13,20 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.fit import Tables, _check_new_folder, check_new_file, show_bill, steps
+from quorate.cli.commands.fit_options import ConceptName, Hypotheses, Output, ReportedOutput, Tables
+from quorate.cli.fit import _check_new_folder, check_report, read_tables, show_bill, steps
 from quorate.cli.published import write_published
 from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.report import check_installed
+from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
+from quorate.students import SemiPrivateClassifier
 from quorate.tables import Schema, read_table
 
-__all__ = ["ANSWERS_FILE", "CLAIM_FILE", "CONCEPTS", "METHODS", "make_concept", "run_fit_concept"]
+__all__ = ["ANSWERS_FILE", "CLAIM_FILE", "make_concept", "run_fit_concept"]
 
-CONCEPTS = ("stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions")
-METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
 ANSWERS_FILE = "answers.csv"
 CLAIM_FILE = "claim.json"
 
+_CLASSIFIERS: dict[str, Any] = {
+    "agnostic": AgnosticClassifier,
+    "universal": UniversalClassifier,
+    "stable": StableClassifier,
+    "pure": PureClassifier,
+    "semi-private": SemiPrivateClassifier,
+}
 _PROOFS = {
     "students/PROOF_CONCEPTS.md": "a hypothesis is chosen among public candidates, by counts that a unit hardly moves",
     "predictors/PROOF_CONCEPTS.md": "what relabelling, sampling, a stable choice and a turned label cost",
@@ -34,7 +41,7 @@ _PROOFS = {
 }
 
 
-def make_concept(name: str, features: int) -> Concept:
+def make_concept(name: ConceptName, features: int) -> Concept:
     """Return the class of hypotheses of this name over so many columns of numbers.
 
     Conjunctions are over columns of 0 and 1, such as those that a schema makes of categories.
@@ -46,8 +53,6 @@ def make_concept(name: str, features: int) -> Concept:
     ...
     quorate.errors.InvalidInput: intervals are on a line, and the table has 2 columns of numbers; leave out all but one
     """
-    if name not in CONCEPTS:
-        raise InvalidInput(f"concept must be one of {', '.join(CONCEPTS)}, not {name!r}")
     if name in ("thresholds", "intervals") and features != 1:
         raise InvalidInput(
             f"{name} are on a line, and the table has {features} columns of numbers; leave out all but one"
@@ -65,96 +70,46 @@ def make_concept(name: str, features: int) -> Concept:
 
 
 def run_fit_concept(
-    tables: Tables,
-    *,
-    method: str,
-    concept: str,
-    epsilon: float,
-    delta: float,
-    gamma: float,
-    points: int | None,
-    rows_per_person: int,
-    ask: Path | None,
-    out: Path,
-    report: Path | None,
-    as_json: bool,
+    method: str, tables: Tables, hypotheses: Hypotheses, output: Output, *, ask: Path | None, **settings: Any
 ) -> int:
     """Read the records, fit the method, answer the queries if there are any, and print what it promises.
 
-    >>> settings = {"epsilon": 1.0, "delta": 1e-6, "gamma": 0.1, "points": None, "rows_per_person": 1}
-    >>> settings |= {"ask": None, "out": Path("x"), "report": None, "as_json": True, "concept": "stumps"}
-    >>> run_fit_concept(Tables(table=Path("x.csv")), method="agnostic", **settings)
+    The settings are those of the method's classifier.
+
+    >>> run_fit_concept("semi-private", Tables(Path("x.csv")), Hypotheses(), Output(out=Path("x")), ask=None)
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: method agnostic answers in the same command: --ask QUERIES says what
+    quorate.errors.InvalidInput: method semi-private chooses among what public points tell apart: --public TABLE
     """
-    _check_options(method, public=tables.public, ask=ask, report=report)
-    _check_new_folder(out)
-    if report is not None:
-        check_new_file(report, inputs=[tables.table, tables.public, tables.schema, ask])
-        check_installed()
-    with steps(["reading", "encoding", "fitting", "asking"], quiet=as_json) as step:
-        records, known, columns, declared = tables.read(step)
+    if method == "semi-private" and tables.public is None:
+        raise InvalidInput("method semi-private chooses among what public points tell apart: --public TABLE")
+    _check_new_folder(output.out)
+    report = output.report if isinstance(output, ReportedOutput) else None
+    check_report(report, inputs=[tables.table, tables.public, tables.schema, ask])
+    with steps(["reading", "encoding", "fitting", "asking"], quiet=output.json) as step:
+        records, known, columns, declared = read_tables(tables, step)
         encoded, units = columns.encode(records), columns.units(records)
         queries = None if ask is None else columns.encode(read_table(ask, role="query"), role="query")
-        made = _classifier(
-            method,
-            make_concept(concept, encoded.shape[1]),
-            queries=1 if queries is None else max(1, len(queries)),
-            epsilon=epsilon,
-            delta=delta,
-            gamma=gamma,
-            points=points,
-            rows_per_person=rows_per_person if units is not None else 1,
+        if method in ("agnostic", "pure"):  # they plan for so many
+            settings["queries"] = 1 if queries is None else max(1, len(queries))
+        made = _CLASSIFIERS[method](
+            make_concept(hypotheses.concept, encoded.shape[1]),
+            rows_per_person=hypotheses.rows_per_person if units is not None else 1,
             classes=declared,
+            **settings,
         )
         step()
         extra = {"public": columns.encode(known, role="public")} if method == "semi-private" else {}
         made.fit(encoded, columns.labels(records), groups=units, **extra)
         step()
         answers = [] if queries is None else _answers(made, queries)
-    bill = {"folder": str(out), "method": method, "concept": concept, **_bill(made, method, columns, answers)}
-    _write(made, columns, answers, bill, out, method=method)
+    bill = {"folder": str(output.out), "method": method, "concept": hypotheses.concept}
+    bill |= _bill(made, method, columns, answers)
+    _write(made, columns, answers, bill, output.out, method=method)
     if report is not None:
         _write_report(made, bill, answers, report)
-    show_bill(f"{method} in {out}", bill, as_json=as_json)
+    show_bill(f"{method} in {output.out}", bill, as_json=output.json)
     return 1 if bill["refused"] else 0
-
-
-def _check_options(method: str, *, public: Path | None, ask: Path | None, report: Path | None) -> None:
-    if method not in METHODS:
-        raise InvalidInput(f"method must be one of {', '.join(METHODS)}, not {method!r}")
-    if method == "semi-private" and public is None:
-        raise InvalidInput("method semi-private chooses among what public points tell apart: --public TABLE")
-    if method != "semi-private" and ask is None:
-        raise InvalidInput(f"method {method} answers in the same command: --ask QUERIES says what")
-    if method == "stable" and report is not None:
-        raise InvalidInput("a report states an epsilon, and method stable has none; leave --report out")
-
-
-def _classifier(
-    method: str,
-    concept: Concept,
-    *,
-    queries: int,
-    epsilon: float,
-    delta: float,
-    gamma: float,
-    points: int | None,
-    **shared: Any,
-) -> Any:
-    from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
-    from quorate.students import SemiPrivateClassifier
-
-    if method == "semi-private":
-        return SemiPrivateClassifier(concept, epsilon=epsilon, points=points, **shared)
-    if method == "stable":
-        return StableClassifier(concept, gamma=gamma, **shared)
-    if method == "pure":
-        return PureClassifier(concept, epsilon=epsilon, queries=queries, **shared)
-    if method == "universal":
-        return UniversalClassifier(concept, epsilon=epsilon, delta=delta, **shared)
-    return AgnosticClassifier(concept, epsilon=epsilon, delta=delta, queries=queries, **shared)
 
 
 def _answers(made: Any, queries: Any) -> list[tuple[Any, str]]:

@@ -167,7 +167,7 @@ def _reopen(model: Path) -> int:
     Parameters
     ----------
     model
-        The model, as `quorate fit --method everlasting` wrote it.
+        The model, as `quorate fit everlasting` wrote it.
     """
     from quorate.everlasting import reopen
 

@@ -6,22 +6,8 @@ from typing import Any
 
 from quorate.errors import InvalidInput
 
-__all__ = ["FIT_OPTIONS", "PLAN_OPTIONS", "RELEASE_OPTIONS", "refuse_idle"]
+__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "refuse_idle"]
 
-_TABLES = "table out label classes public schema groups leave_out missing_texts method json"
-_CONCEPT = f"{_TABLES} concept rows_per_person ask"
-
-FIT_OPTIONS = {  # by method
-    "subsample": f"{_TABLES} epsilon delta learner teachers aggregator queries no_quorums disagreement holdout jobs "
-    "report",
-    "everlasting": f"{_TABLES} epsilon delta query_epsilon learner concept chunk no_quorums growth most_seats refresh "
-    "relabel jobs",
-    "agnostic": f"{_CONCEPT} epsilon delta report",
-    "universal": f"{_CONCEPT} epsilon delta report",
-    "stable": f"{_CONCEPT} gamma",
-    "pure": f"{_CONCEPT} epsilon report",
-    "semi-private": f"{_CONCEPT} epsilon points report",
-}
 PLAN_OPTIONS = {
     "with --concept": "concept features alpha public records epsilon delta queries json",
     "without --concept": "records teachers classes disagreement votes aggregator no_quorums answer_rate on_no_quorum "
@@ -39,12 +25,12 @@ RELEASE_OPTIONS = {
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:
     """Refuse a value other than the default for an option that is not among those used.
 
-    >>> def command(*, records: int = 1, growth: float = 1.0): ...
-    >>> refuse_idle(command, {"records": 5, "growth": 1.0}, "records", "with --method pure")
-    >>> refuse_idle(command, {"records": 5, "growth": 2.0}, "records", "with --method pure")
+    >>> def command(*, records: int = 1, features: int = 1): ...
+    >>> refuse_idle(command, {"records": 5, "features": 1}, "records", "without --concept")
+    >>> refuse_idle(command, {"records": 5, "features": 2}, "records", "without --concept")
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: --growth does nothing with --method pure: leave it out
+    quorate.errors.InvalidInput: --features does nothing without --concept: leave it out
     """
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in used.split() and given[name] != parameter.default:

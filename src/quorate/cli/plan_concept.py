@@ -5,6 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Column, Table
 
+from quorate.cli.commands.fit_options import ConceptName
 from quorate.cli.fit_concept import make_concept
 from quorate.errors import InvalidInput
 from quorate.planner import ConceptPlan, plan_concept
@@ -13,7 +14,7 @@ __all__ = ["run_plan_concept"]
 
 
 def run_plan_concept(
-    concept: str,
+    concept: ConceptName,
     *,
     features: int = 1,
     records: int | None,

@@ -1,197 +1,146 @@
-"""`quorate fit`: from private records to a model."""
+"""`quorate fit`: from private records to a model, with one subcommand for each method."""
 
-from pathlib import Path
-from typing import Literal
+import shlex
+import sys
+from collections.abc import Sequence
 
-from quorate.cli.options import FIT_OPTIONS, refuse_idle
+from cyclopts import App
 
-__all__ = ["fit"]
+from quorate.cli.commands.fit_options import (
+    AskedHypotheses,
+    Budget,
+    Candidates,
+    Epsilon,
+    Output,
+    Phases,
+    PhasesBudget,
+    ReportedOutput,
+    Stability,
+    Tables,
+    Teachers,
+)
+
+__all__ = ["fit", "new_spelling"]
+
+_HELP = """\
+Fit a model on a table of private records. Each method is a subcommand with its own options.
+
+How columns become numbers is never learned from private records. It comes from a public table of the same columns
+(--public), or from a schema (--schema); a table of numbers needs neither.
+
+Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
+"""
+fit = App(name="fit", help=_HELP)
 
 
-def fit(
-    table: Path,
-    *,
-    out: Path,
-    label: str | None = None,
-    classes: str | None = None,
-    public: Path | None = None,
-    schema: Path | None = None,
-    groups: str | None = None,
-    leave_out: str | None = None,
-    missing_texts: str | None = None,
-    learner: Literal[
-        "logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting", "direction"
-    ] = "logistic",
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
-    teachers: int | Literal["auto"] = "auto",
-    aggregator: Literal[
-        "auto", "quorum", "noisy_max", "confident_max", "soft_majority", "sharp_majority", "between_thresholds"
-    ] = "auto",
-    queries: int = 1000,
-    no_quorums: int | Literal["auto"] = "auto",
-    disagreement: float | None = None,
-    holdout: float = 0.0,
-    jobs: int | None = None,
-    method: Literal[
-        "subsample", "agnostic", "universal", "stable", "pure", "semi-private", "everlasting"
-    ] = "subsample",
-    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] | None = None,
-    gamma: float = 0.1,
-    points: int | None = None,
-    rows_per_person: int = 1,
-    ask: Path | None = None,
-    chunk: int | Literal["auto"] = "auto",
-    growth: float = 1.0,
-    most_seats: int | None = None,
-    refresh: Literal["queries", "pool"] = "queries",
-    relabel: Literal["votes", "labelboost"] = "votes",
-    query_epsilon: float | None = None,
-    report: Path | None = None,
-    json: bool = False,
-) -> int:
-    """Fit teachers on a table of private records and write a model that `quorate predict` can ask.
+def new_spelling(arguments: Sequence[str]) -> list[str]:
+    """Return `fit TABLE --method X ...`, as the command was once spelled, as `fit X TABLE ...`, and say so.
 
-    How columns become numbers is never learned from private records. It comes from a public table of the same columns
-    (--public), or from a schema (--schema); a table of numbers needs neither.
-
-    Parameters
-    ----------
-    table
-        The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
-    out
-        The folder for the model; it must be new or empty. It holds the budget.
-    label
-        The column to predict. May stand in the schema.
-    classes
-        All labels there are, separated by commas. Taken from the public table or the schema if they show them.
-    public
-        A table of public records of the same columns, by which they are encoded.
-    schema
-        A JSON file that says how each column is encoded.
-    groups
-        The column that says whose row it is. The person, not the row, is then protected.
-    leave_out
-        Columns not to use, separated by commas.
-    missing_texts
-        Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
-    learner
-        What each teacher is. The first five are fitted all at once and fast. "direction" is for method "everlasting".
-    epsilon
-        The privacy loss allowed for all answers together.
-    delta
-        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
-    teachers
-        How many teachers the records are dealt to.
-    aggregator
-        The mechanism that counts the ballots.
-    queries
-        How many queries are planned for.
-    no_quorums
-        How many queries may end without a quorum, for mechanisms that pay for those alone.
-    disagreement
-        The mean share of teachers expected to vote against the plurality, if it is known.
-    holdout
-        The share of units kept from all teachers to estimate their disagreement privately, for a tenth of the budget.
-    jobs
-        How many processes fit teachers that are not fitted all at once; -1 takes every core.
-    method
-        How records become answers. "subsample" fits teachers on them as they are. "everlasting" does so too, answers
-        without an end, and lets queries teach the teachers of later queries. The others use a class of hypotheses
-        of two labels: "semi-private" chooses one hypothesis among those that the public table tells apart, which may be
-        published; "agnostic", "universal", "stable" and "pure" answer the queries of --ask in the same command and keep
-        nothing.
-    concept
-        The class of hypotheses, stumps unless given, for every method but "subsample"; "everlasting" may take one in
-        place of a learner.
-    gamma
-        By how much one unit may move a prediction of method "stable".
-    points
-        How many rows of the public table, at random, define the candidates of method "semi-private".
-    rows_per_person
-        With --groups, how many rows of a person are used, for every method but "subsample".
-    ask
-        The queries, a table, for methods that answer in the same command. Answers stand in answers.csv in the folder.
-    chunk
-        For "everlasting": how many units a teacher has.
-    growth
-        For "everlasting": how many times more queries each phase takes than the one before.
-    most_seats
-        For "everlasting": how many queries a phase takes at most, with --growth above 1.
-    refresh
-        For "everlasting": what teaches the next phase: the queries, or a pool of points that the owner feeds.
-    relabel
-        For "everlasting": "votes" teaches with released labels, "labelboost" with those of a chosen hypothesis.
-    query_epsilon
-        For "everlasting": the privacy loss allowed for one query; that of the records unless given.
-    report
-        An HTML page to write, with the guarantee and the plan.
-    json
-        Print one JSON object instead of a table.
+    >>> new_spelling(["fit", "pure", "visits.csv"])
+    ['fit', 'pure', 'visits.csv']
+    >>> new_spelling(["fit", "visits.csv", "--method", "pure"])  # the new spelling is printed on standard error
+    ['fit', 'pure', 'visits.csv']
     """
-    refuse_idle(fit, locals(), FIT_OPTIONS[method], f"with --method {method}")
-    from quorate.cli.fit import Tables, run_fit
+    first, rest = " ".join(arguments[1:2]), list(arguments[1:])
+    if first in fit or (first and "." not in first and not first.startswith("-")):  # a table has an ending
+        return list(arguments)
+    method = "subsample"
+    for place, text in enumerate(rest):
+        name, equals, value = text.partition("=")
+        if name == "--method" and (equals or place + 1 < len(rest)):
+            method = value if equals else rest[place + 1]
+            del rest[place : place + (1 if equals else 2)]
+            break
+    spelled = ["fit", method, *rest]
+    print(f"quorate: each method of fit is now a subcommand: quorate {shlex.join(spelled)}", file=sys.stderr)
+    return spelled
 
-    tables = Tables(
-        table=table,
-        label=label,
-        classes=classes,
-        public=public,
-        schema=schema,
-        groups=groups,
-        leave_out=leave_out,
-        missing_texts=missing_texts,
-    )
-    if method == "everlasting":
-        from quorate.cli.fit_everlasting import run_fit_everlasting
 
-        return run_fit_everlasting(
-            tables,
-            learner=learner,
-            concept=concept,
-            epsilon=epsilon,
-            delta=delta,
-            query_epsilon=query_epsilon,
-            chunk=chunk,
-            no_quorums=no_quorums,
-            growth=growth,
-            most_seats=most_seats,
-            relabel=relabel,
-            refresh=refresh,
-            jobs=jobs,
-            out=out,
-            as_json=json,
-        )
-    if method != "subsample":
-        from quorate.cli.fit_concept import run_fit_concept
+@fit.command(name="subsample", sort_key=0)
+def _subsample(
+    tables: Tables, *, budget: Budget = Budget(), teachers: Teachers = Teachers(), output: ReportedOutput
+) -> int:
+    """Fit teachers on parts of the records; `quorate predict` and `quorate serve` ask them.
 
-        return run_fit_concept(
-            tables,
-            method=method,
-            concept=concept or "stumps",
-            epsilon=epsilon,
-            delta=delta,
-            gamma=gamma,
-            points=points,
-            rows_per_person=rows_per_person,
-            ask=ask,
-            out=out,
-            report=report,
-            as_json=json,
-        )
-    return run_fit(
-        tables,
-        learner=learner,
-        epsilon=epsilon,
-        delta=delta,
-        teachers=teachers,
-        aggregator=aggregator,
-        queries=queries,
-        no_quorums=no_quorums,
-        disagreement=disagreement,
-        holdout=holdout,
-        jobs=jobs,
-        out=out,
-        report=report,
-        as_json=json,
-    )
+    The folder holds the model and its budget.
+
+    Example: `quorate fit subsample visits.csv --label outcome --public survey.csv --groups patient --out model`
+    """
+    from quorate.cli.fit import run_fit
+
+    return run_fit(tables, budget, teachers, output)
+
+
+@fit.command(name="everlasting")
+def _everlasting(
+    tables: Tables, *, budget: PhasesBudget = PhasesBudget(), phases: Phases = Phases(), output: Output
+) -> int:
+    """Fit teachers that answer without an end: queries teach the teachers of later queries.
+
+    The folder holds the model and its budget. Records and queries are both protected.
+
+    Example: `quorate fit everlasting visits.csv --concept thresholds --label y --classes 0,1 --out model`
+    """
+    from quorate.cli.fit_everlasting import run_fit_everlasting
+
+    return run_fit_everlasting(tables, budget, phases, output)
+
+
+@fit.command(name="semi-private")
+def _semi_private(
+    tables: Tables, *, budget: Epsilon = Epsilon(), hypotheses: Candidates = Candidates(), output: ReportedOutput
+) -> int:
+    """Choose one hypothesis among those that the public table (--public) tells apart. It may be published.
+
+    Example: `quorate fit semi-private visits.csv --concept stumps --public survey.csv --label outcome --out rule`
+    """
+    from quorate.cli.fit_concept import run_fit_concept
+
+    settings = vars(budget) | {"points": hypotheses.points}
+    return run_fit_concept("semi-private", tables, hypotheses, output, ask=hypotheses.ask, **settings)
+
+
+@fit.command(name="agnostic")
+def _agnostic(tables: Tables, *, budget: Budget = Budget(), hypotheses: AskedHypotheses, output: ReportedOutput) -> int:
+    """Answer the queries of --ask where no hypothesis fits the labels perfectly, and keep nothing.
+
+    Example: `quorate fit agnostic visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    """
+    from quorate.cli.fit_concept import run_fit_concept
+
+    return run_fit_concept("agnostic", tables, hypotheses, output, ask=hypotheses.ask, **vars(budget))
+
+
+@fit.command(name="universal")
+def _universal(
+    tables: Tables, *, budget: Budget = Budget(), hypotheses: AskedHypotheses, output: ReportedOutput
+) -> int:
+    """Answer any number of queries of --ask on one budget, and keep nothing.
+
+    Example: `quorate fit universal visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    """
+    from quorate.cli.fit_concept import run_fit_concept
+
+    return run_fit_concept("universal", tables, hypotheses, output, ask=hypotheses.ask, **vars(budget))
+
+
+@fit.command(name="pure")
+def _pure(tables: Tables, *, budget: Epsilon = Epsilon(), hypotheses: AskedHypotheses, output: ReportedOutput) -> int:
+    """Answer the queries of --ask with delta 0, and keep nothing.
+
+    Example: `quorate fit pure visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    """
+    from quorate.cli.fit_concept import run_fit_concept
+
+    return run_fit_concept("pure", tables, hypotheses, output, ask=hypotheses.ask, **vars(budget))
+
+
+@fit.command(name="stable")
+def _stable(tables: Tables, *, stability: Stability = Stability(), hypotheses: AskedHypotheses, output: Output) -> int:
+    """Answer the queries of --ask with predictions that one unit hardly moves, and keep nothing.
+
+    Example: `quorate fit stable visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    """
+    from quorate.cli.fit_concept import run_fit_concept
+
+    return run_fit_concept("stable", tables, hypotheses, output, ask=hypotheses.ask, **vars(stability))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from quorate.cli.commands.fit_options import ConceptName
 from quorate.cli.options import PLAN_OPTIONS, refuse_idle
 
 __all__ = ["plan"]
@@ -31,7 +32,7 @@ def plan(
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random"] = "abstain",
-    concept: Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"] | None = None,
+    concept: ConceptName | None = None,
     features: int = 1,
     alpha: float = 0.1,
     public: int = 0,
@@ -68,7 +69,7 @@ def plan(
     on_no_quorum
         What a query without a quorum gets: nothing, or a label at random, which then counts as an answer.
     concept
-        A class of hypotheses: compare the methods of `quorate fit --method` on it instead, by bounds that always hold.
+        A class of hypotheses: compare the methods of `quorate fit` on it instead, by bounds that always hold.
     features
         How many columns the class reads.
     alpha

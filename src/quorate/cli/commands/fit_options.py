@@ -1,0 +1,268 @@
+"""The options that the methods of `quorate fit` share, in the groups that `--help` shows."""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+__all__ = [
+    "AskedHypotheses",
+    "Budget",
+    "Candidates",
+    "ConceptName",
+    "Epsilon",
+    "Hypotheses",
+    "LearnerName",
+    "Output",
+    "Phases",
+    "PhasesBudget",
+    "ReportedOutput",
+    "Stability",
+    "Tables",
+    "Teachers",
+]
+
+LearnerName = Literal["logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"]
+ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
+
+
+@Parameter(name="*", group=Group("Tables", sort_key=1))
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a fit, and what is said of their columns.
+
+    Parameters
+    ----------
+    table
+        The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
+    label
+        The column to predict. May stand in the schema.
+    classes
+        All labels there are, separated by commas. Taken from the public table or the schema if they show them.
+    public
+        A table of public records of the same columns, by which they are encoded.
+    schema
+        A JSON file that says how each column is encoded.
+    groups
+        The column that says whose row it is. The person, not the row, is then protected.
+    leave_out
+        Columns not to use, separated by commas.
+    missing_texts
+        Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
+    """
+
+    table: Path
+    _: KW_ONLY
+    label: str | None = None
+    classes: str | None = None
+    public: Path | None = None
+    schema: Path | None = None
+    groups: str | None = None
+    leave_out: str | None = None
+    missing_texts: str | None = None
+
+
+@Parameter(name="*", group=Group("Budget", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class Epsilon:
+    """The budget of a method without a delta.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy loss allowed for all answers together.
+    """
+
+    epsilon: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Epsilon):
+    """The budget of all answers together.
+
+    Parameters
+    ----------
+    delta
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
+    """
+
+    delta: float = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasesBudget(Budget):
+    """The budget of the records, and that of a query, which teaches later ones.
+
+    Parameters
+    ----------
+    query_epsilon
+        The privacy loss allowed for one query; that of the records unless given.
+    """
+
+    query_epsilon: float | None = None
+
+
+@Parameter(name="*", group=Group("Stability", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class Stability:
+    """What a stable method has in place of a budget.
+
+    Parameters
+    ----------
+    gamma
+        By how much one unit may move a prediction.
+    """
+
+    gamma: float = 0.1
+
+
+@Parameter(name="*", group=Group("Teachers", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Teachers:
+    """Who votes, how ballots are counted, and what is planned for.
+
+    Parameters
+    ----------
+    learner
+        What each teacher is. The first five are fitted all at once and fast.
+    teachers
+        How many teachers the records are dealt to.
+    aggregator
+        The mechanism that counts the ballots.
+    queries
+        How many queries are planned for.
+    no_quorums
+        How many queries may end without a quorum, for mechanisms that pay for those alone.
+    disagreement
+        The mean share of teachers expected to vote against the plurality, if it is known.
+    holdout
+        The share of units kept from all teachers to estimate their disagreement privately, for a tenth of the budget.
+    jobs
+        How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    """
+
+    learner: LearnerName = "logistic"
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: Literal[
+        "auto", "quorum", "noisy_max", "confident_max", "soft_majority", "sharp_majority", "between_thresholds"
+    ] = "auto"
+    queries: int = 1000
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    jobs: int | None = None
+
+
+@Parameter(name="*", group=Group("Teachers and phases", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """Who votes in a phase of the everlasting method, and how one phase teaches the next.
+
+    Parameters
+    ----------
+    learner
+        What each teacher is. The first five are fitted all at once and fast.
+    concept
+        A class of hypotheses, in place of a learner.
+    chunk
+        How many units a teacher has.
+    no_quorums
+        How many queries of a phase may end without a quorum.
+    growth
+        How many times more queries each phase takes than the one before.
+    most_seats
+        How many queries a phase takes at most, with --growth above 1.
+    refresh
+        What teaches the next phase: the queries, or a pool of points that the owner feeds.
+    relabel
+        "votes" teaches with released labels, "labelboost" with those of a chosen hypothesis.
+    jobs
+        How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    """
+
+    learner: Literal[LearnerName, "direction"] = "logistic"
+    concept: ConceptName | None = None
+    chunk: int | Literal["auto"] = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    growth: float = 1.0
+    most_seats: int | None = None
+    refresh: Literal["queries", "pool"] = "queries"
+    relabel: Literal["votes", "labelboost"] = "votes"
+    jobs: int | None = None
+
+
+@Parameter(name="*", group=Group("Hypotheses", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Hypotheses:
+    """The class of hypotheses of two labels, and the rows of a person that are used.
+
+    Parameters
+    ----------
+    concept
+        The class of hypotheses.
+    rows_per_person
+        With --groups, how many rows of a person are used.
+    """
+
+    concept: ConceptName = "stumps"
+    rows_per_person: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedHypotheses(Hypotheses):
+    """The class of hypotheses of a method that answers in the same command and keeps nothing.
+
+    Parameters
+    ----------
+    ask
+        The queries, a table. Answers stand in answers.csv in the folder.
+    """
+
+    ask: Annotated[Path, Parameter(group="Tables")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates(Hypotheses):
+    """The class of hypotheses of which one is chosen among public candidates.
+
+    Parameters
+    ----------
+    points
+        How many rows of the public table, at random, define the candidates.
+    ask
+        Queries to answer in the same command, a table. Answers stand in answers.csv in the folder.
+    """
+
+    points: int | None = None
+    ask: Annotated[Path | None, Parameter(group="Tables")] = None
+
+
+@Parameter(name="*", group=Group("Output", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where results go.
+
+    Parameters
+    ----------
+    out
+        The folder to write; it must be new or empty.
+    json
+        Print one JSON object instead of a table.
+    """
+
+    out: Path
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedOutput(Output):
+    """Where results go, and a page about them.
+
+    Parameters
+    ----------
+    report
+        An HTML page to write, with the guarantee and the results.
+    """
+
+    report: Path | None = None
