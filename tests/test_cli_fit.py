@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import sqlite3
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pytest
 
 from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.cli import main
-from quorate.cli.fit import LEARNERS
+from quorate.cli.commands.fit_options import LearnerName
 from quorate.concepts import Thresholds
 from quorate.errors import InvalidInput
 from quorate.models import load, save, schema_of
@@ -74,12 +75,16 @@ def model(data):
         "person",
         *SETTINGS,
     ]
-    assert quorate("fit", *arguments, "--aggregator", "noisy_max", "--queries", "40", "--out", folder, "--json") == 0
+    assert fit(*arguments, "--aggregator", "noisy_max", "--queries", "40", "--out", folder, "--json") == 0
     return folder
 
 
 def quorate(*arguments):
     return main([str(argument) for argument in arguments])
+
+
+def fit(*arguments):
+    return quorate("fit", "subsample", *arguments)
 
 
 def spent(folder):
@@ -106,7 +111,7 @@ def first(data, rows, name="few.csv", start=0):
 def test_fit_says_what_it_made(data, tmp_path, capsys):
     arguments = [data / "records.csv", "--schema", data / "schema.json", "--groups", "person", *SETTINGS]
     page = tmp_path / "page.html"
-    assert quorate("fit", *arguments, "--out", tmp_path / "m", "--report", page, "--queries", "40", "--json") == 0
+    assert fit(*arguments, "--out", tmp_path / "m", "--report", page, "--queries", "40", "--json") == 0
     shown = capsys.readouterr()
     made = json.loads(shown.out)
     assert (made["teachers"], made["privacy_unit"], made["label"], made["classes"]) == (
@@ -125,7 +130,7 @@ def test_fit_says_what_it_made(data, tmp_path, capsys):
 
 def test_fit_on_paper_and_without_a_terminal(data, tmp_path, capsys):
     arguments = [data / "numbers.parquet", "--label", "ill", "--classes", "no, yes", *SETTINGS]
-    assert quorate("fit", *arguments, "--out", tmp_path / "a" / "m", "--queries", "20") == 0
+    assert fit(*arguments, "--out", tmp_path / "a" / "m", "--queries", "20") == 0
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "privacy unit" in shown.err
@@ -137,7 +142,7 @@ def test_answers_as_csv_and_the_bill(data, tmp_path, capsys):
     arguments = [data / "records.csv", "--label", "ill", "--public", data / "public.csv", "--leave-out", "person"]
     # As many no-quorums as queries, so that none is refused, however the noise falls; about 57 of 60 are answered.
     arguments += ["--epsilon", "8", "--delta", "1e-5", "--teachers", "200", "--queries", "100", "--no-quorums", "60"]
-    assert quorate("fit", *arguments, "--aggregator", "quorum", "--out", folder) == 0
+    assert fit(*arguments, "--aggregator", "quorum", "--out", folder) == 0
     capsys.readouterr()
     out = tmp_path / "answers.csv"
     assert quorate("predict", folder, data / "queries.csv", "--out", out, "--json") == 0
@@ -182,7 +187,7 @@ def test_no_quorum(data, tmp_path, capsys):
     pyarrow.parquet.write_table(pa.table({"x": [0.1, 0.2, 0.3]}), tmp_path / "queries.parquet")
     arguments = [tmp_path / "noise.parquet", "--label", "y", "--classes", "0,1", "--teachers", "200"]
     arguments += ["--epsilon", "4", "--delta", "1e-9", "--aggregator", "quorum"]
-    assert quorate("fit", *arguments, "--no-quorums", "3", "--queries", "50", "--out", tmp_path / "m") == 0
+    assert fit(*arguments, "--no-quorums", "3", "--queries", "50", "--out", tmp_path / "m") == 0
     asked = ["predict", tmp_path / "m", tmp_path / "queries.parquet", "--on-no-quorum"]
     capsys.readouterr()
     assert quorate(*asked, "raise") == 1
@@ -202,7 +207,7 @@ def test_no_quorum(data, tmp_path, capsys):
 def test_the_end_of_the_budget(data, tmp_path, capsys):
     folder = tmp_path / "m"
     arguments = [data / "records.csv", "--schema", data / "schema.json", *SETTINGS, "--aggregator", "noisy_max"]
-    assert quorate("fit", *arguments, "--queries", "10", "--out", folder) == 0
+    assert fit(*arguments, "--queries", "10", "--out", folder) == 0
     capsys.readouterr()
     assert quorate("predict", folder, data / "queries.csv", "--out", tmp_path / "a.csv", "--json") == 1
     shown = capsys.readouterr()
@@ -223,11 +228,11 @@ def test_the_end_of_the_budget(data, tmp_path, capsys):
     assert bill["epsilon_spent"] <= 2.0
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", get_args(LearnerName))
 def test_every_learner_is_fitted_saved_and_asked(data, tmp_path, capsys, learner):
     arguments = [data / "numbers.parquet", "--label", "ill", "--classes", "no,yes", "--learner", learner]
     arguments += ["--teachers", "20", "--epsilon", "20", "--aggregator", "noisy_max", "--queries", "10"]
-    assert quorate("fit", *arguments, "--out", tmp_path / "m") == 0, capsys.readouterr().err
+    assert fit(*arguments, "--out", tmp_path / "m") == 0, capsys.readouterr().err
     pyarrow.parquet.write_table(pa.table({"dose": [90.0, 10.0], "age": [50, 50]}), tmp_path / "queries.parquet")
     capsys.readouterr()
     assert quorate("predict", tmp_path / "m", tmp_path / "queries.parquet", "--json") == 0
@@ -298,7 +303,7 @@ def test_bad_input_of_fit(data, tmp_path, capsys, text, options, told):
     if text is not None:
         path.write_text(text)
     options = [data / option if "." in option and not option.startswith("-") else option for option in options]
-    assert quorate("fit", path, "--label", "ill", "--classes", "no,yes", "--out", tmp_path / "m", *options) == 1
+    assert fit(path, "--label", "ill", "--classes", "no,yes", "--out", tmp_path / "m", *options) == 1
     shown = capsys.readouterr()
     assert told in shown.err
     assert shown.out == ""
@@ -317,8 +322,7 @@ def test_bad_input_of_fit(data, tmp_path, capsys, text, options, told):
 )
 def test_labels_must_be_declared(data, tmp_path, capsys, options, told):
     assert (
-        quorate(
-            "fit",
+        fit(
             data / "numbers.parquet",
             "--leave-out",
             "ill" * ("--label" not in options),
@@ -333,9 +337,9 @@ def test_labels_must_be_declared(data, tmp_path, capsys, options, told):
 
 def test_a_model_is_never_overwritten(data, model, capsys):
     before = spent(model)
-    assert quorate("fit", data / "records.csv", "--schema", data / "schema.json", "--out", model) == 1
+    assert fit(data / "records.csv", "--schema", data / "schema.json", "--out", model) == 1
     assert "exists and is not an empty folder: a model is never overwritten" in capsys.readouterr().err
-    assert quorate("fit", data / "records.csv", "--out", data / "records.csv" / "m") == 1
+    assert fit(data / "records.csv", "--out", data / "records.csv" / "m") == 1
     assert "is no folder that can be written to" in capsys.readouterr().err
     assert spent(model) == before
 
@@ -344,9 +348,18 @@ def test_a_model_is_never_overwritten(data, model, capsys):
     ("arguments", "told"),
     [
         (["fit"], "table"),
+        (["fit", "psychic", "t.csv"], "psychic"),
+        (["fit", "subsample"], "table"),
+        (["fit", "subsample", "t.csv"], "out"),
+        (["fit", "subsample", "t.csv", "--out", "m", "--learner", "psychic"], "psychic"),
+        (["fit", "subsample", "t.csv", "--out", "m", "--learner", "direction"], "direction"),
+        (["fit", "subsample", "t.csv", "--out", "m", "--teachers", "many"], "many"),
+        (["fit", "everlasting", "t.csv", "--out", "m", "--learner", "oracle"], "oracle"),
+        (["fit", "pure", "t.csv", "--out", "m", "--ask", "q.csv", "--concept", "trees"], "trees"),
         (["fit", "t.csv"], "out"),
         (["fit", "t.csv", "--out", "m", "--learner", "psychic"], "psychic"),
         (["fit", "t.csv", "--out", "m", "--teachers", "many"], "many"),
+        (["fit", "t.csv", "--out", "m", "--method", "psychic"], "psychic"),
         (["predict", "m"], "queries"),
         (["predict", "m", "q.csv", "--on-no-quorum", "guess"], "guess"),
     ],
@@ -377,7 +390,7 @@ def test_bad_queries_spend_nothing(data, tmp_path, capsys, aggregator):
     folder = tmp_path / "m"
     arguments = [data / "records.csv", "--schema", data / "schema.json", "--epsilon", "4", "--teachers", "400"]
     options = ["--aggregator", aggregator, "--queries", "10", "--no-quorums", "4", "--out", folder]
-    assert quorate("fit", *arguments, *options) == 0, capsys.readouterr().err
+    assert fit(*arguments, *options) == 0, capsys.readouterr().err
     before = spent(folder)
     capsys.readouterr()
     path = tmp_path / "queries.csv"
@@ -461,7 +474,7 @@ def test_no_input_is_written_over(data, model, tmp_path, capsys):
     assert "cannot be written: it is read" in capsys.readouterr().err
     assert queries.read_bytes() == before
     schema = data / "schema.json"
-    assert quorate("fit", data / "records.csv", "--schema", schema, "--report", schema, "--out", tmp_path / "m") == 1
+    assert fit(data / "records.csv", "--schema", schema, "--report", schema, "--out", tmp_path / "m") == 1
     assert "cannot be written: it is read" in capsys.readouterr().err
 
 
@@ -471,9 +484,9 @@ def test_texts_that_mean_a_missing_value(data, tmp_path, capsys):
     (tmp_path / "public.csv").write_text("\n".join(text))
     arguments = [data / "records.csv", "--label", "ill", "--public", tmp_path / "public.csv", "--leave-out", "person"]
     arguments += [*SETTINGS, "--aggregator", "noisy_max", "--queries", "10", "--disagreement", "0.1"]
-    assert quorate("fit", *arguments, "--out", tmp_path / "m") == 1
+    assert fit(*arguments, "--out", tmp_path / "m") == 1
     assert "column 'dose' holds numbers and '?' in the public table" in capsys.readouterr().err
-    assert quorate("fit", *arguments, "--missing-texts", "?", "--out", tmp_path / "m") == 0
+    assert fit(*arguments, "--missing-texts", "?", "--out", tmp_path / "m") == 0
     (tmp_path / "q.csv").write_text("dose,age,town\n?,50,north\n")
     capsys.readouterr()
     assert quorate("predict", tmp_path / "m", tmp_path / "q.csv", "--json") == 0
@@ -500,7 +513,7 @@ def test_a_report_of_what_was_asked(tmp_path):
     asked.write_text("dose\n" + "".join(f"{i / 40}\n" for i in range(40)))
     model, page = tmp_path / "model", tmp_path / "page.html"
     settings = ["--epsilon", "8", "--queries", "30", "--teachers", "150", "--aggregator", "sharp_majority"]
-    assert main(["fit", str(records), "--label", "ill", "--public", str(public), "--out", str(model), *settings]) == 0
+    assert fit(records, "--label", "ill", "--public", public, "--out", model, *settings) == 0
     assert main(["predict", str(model), str(asked), "--out", str(tmp_path / "a.csv"), "--report", str(page)]) == 1
     text = page.read_text()
     for part in ("Budget spent over queries", "Answer rate over queries", "sharp_majority", "predictors/PROOF.md"):

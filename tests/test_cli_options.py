@@ -5,11 +5,11 @@ import inspect
 import pytest
 
 from quorate.cli import main
-from quorate.cli.commands import fit, plan, release
-from quorate.cli.options import FIT_OPTIONS, PLAN_OPTIONS, RELEASE_OPTIONS
+from quorate.cli.commands import plan, release
+from quorate.cli.options import PLAN_OPTIONS, RELEASE_OPTIONS
 
 
-@pytest.mark.parametrize(("command", "tables"), [(fit, FIT_OPTIONS), (plan, PLAN_OPTIONS), (release, RELEASE_OPTIONS)])
+@pytest.mark.parametrize(("command", "tables"), [(plan, PLAN_OPTIONS), (release, RELEASE_OPTIONS)])
 def test_every_option_is_used_somewhere_and_every_name_is_an_option(command, tables):
     used = {name for names in tables.values() for name in names.split()}
     assert used == set(inspect.signature(command).parameters)
@@ -18,12 +18,6 @@ def test_every_option_is_used_somewhere_and_every_name_is_an_option(command, tab
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("fit x.csv --out m --growth 1.1", "--growth does nothing with --method subsample"),
-        ("fit x.csv --out m --query-epsilon 0.1", "--query-epsilon does nothing with --method subsample"),
-        ("fit x.csv --out m --method everlasting --teachers 9", "--teachers does nothing with --method everlasting"),
-        ("fit x.csv --out m --method everlasting --report r.html", "--report does nothing with --method everlasting"),
-        ("fit x.csv --out m --method stable --epsilon 0.5", "--epsilon does nothing with --method stable"),
-        ("fit x.csv --out m --method pure --delta 0.1", "--delta does nothing with --method pure"),
         ("plan --records 1000 --features 3", "--features does nothing without --concept"),
         ("plan --records 1000 --concept stumps --teachers 3", "--teachers does nothing with --concept"),
         ("release x.csv --workload marginals:2 --online --out o", "--out does nothing with --online"),

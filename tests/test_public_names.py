@@ -11,7 +11,13 @@ import pytest
 import quorate
 
 # What a command runs, on data it makes or reads itself: an example stands only where it shows something.
-RUN_BY_COMMANDS = ("quorate.bench", "quorate.demo", "quorate.report.plan_page", "quorate.report.theory")
+RUN_BY_COMMANDS = (
+    "quorate.bench",
+    "quorate.cli.commands.fit_options",  # what --help prints
+    "quorate.demo",
+    "quorate.report.plan_page",
+    "quorate.report.theory",
+)
 MODULES = ["quorate", *(info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate."))]
 
 
