@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from quorate.checks import check_count
-from quorate.cli.fit import check_new_file
+from quorate.cli.output import check_report
 from quorate.errors import InvalidInput
 
 __all__ = ["run_audit"]
@@ -37,8 +37,7 @@ def run_audit(
     plays = check_count("plays", plays, least=10)
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
-    if report is not None:
-        _check_report(report)
+    check_report(report)
     console = Console(stderr=True, quiet=as_json)
     games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
     made = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
@@ -58,14 +57,6 @@ def run_audit(
         _write(report, verdicts, replays, bugs)
     failed = [verdict.violated for verdict in verdicts.values()] + [not one.sound for one in replays.values()]
     return int(any(failed) or any(not bug["caught"] or not bug["twin_cleared"] for bug in bugs))
-
-
-def _check_report(report: Path) -> None:
-    """Refuse a page that could not be written: the figures of an hour should not be lost to it."""
-    from quorate.report import check_installed
-
-    check_installed()
-    check_new_file(report)
 
 
 def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from quorate.checks import check_count, check_delta, check_positive
-from quorate.cli.fit import check_new_file
-from quorate.report import ReportData, check_installed, write_report
+from quorate.cli.output import check_report
+from quorate.report import ReportData, write_report
 
 __all__ = ["run_demo"]
 
@@ -28,8 +28,7 @@ def run_demo(*, records: int, queries: int, epsilon: float, delta: float, out: P
     check_positive("epsilon", epsilon)
     check_delta(delta)
     records, queries = check_count("records", records), check_count("queries", queries)
-    check_new_file(out)
-    check_installed()
+    check_report(out)
     from quorate.demo.job import run_job  # only now: what it needs takes a second to load
 
     console = Console(quiet=as_json, highlight=False)

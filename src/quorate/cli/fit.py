@@ -1,35 +1,21 @@
 """From a table of private records to a folder that answers queries: `quorate fit subsample`."""
 
-import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from quorate.cli.commands.fit_options import Budget, LearnerName, ReportedOutput, Tables, Teachers
+from quorate.cli.commands.fit_options import Budget, ReportedOutput, Tables, Teachers
+from quorate.cli.named import make_learner
+from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
-from quorate.report import check_installed
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
-__all__ = [
-    "check_new_file",
-    "check_report",
-    "chosen_schema",
-    "make_learner",
-    "read_tables",
-    "run_fit",
-    "show_bill",
-    "steps",
-]
+__all__ = ["chosen_schema", "read_tables", "run_fit"]
 
 
 def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
@@ -69,7 +55,7 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
     ...
     quorate.errors.InvalidInput: x.csv: there is no such file
     """
-    _check_new_folder(output.out)
+    check_new_folder(output.out)
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, columns, declared = read_tables(tables, step)
@@ -126,105 +112,6 @@ def chosen_schema(
     return written
 
 
-def make_learner(name: LearnerName) -> Any:
-    """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array.
-
-    >>> make_learner("ridge")
-    RidgeClassifier()
-    """
-    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression, RidgeClassifier
-    from sklearn.naive_bayes import GaussianNB
-    from sklearn.neighbors import NearestCentroid
-    from sklearn.tree import DecisionTreeClassifier
-
-    makers: dict[str, Callable[[], Any]] = {
-        "logistic": LogisticRegression,
-        "ridge": RidgeClassifier,
-        "centroid": NearestCentroid,
-        "naive-bayes": GaussianNB,
-        "stump": lambda: DecisionTreeClassifier(max_depth=1),
-        "tree": lambda: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2),
-        "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
-        # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
-        "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),
-    }
-    return makers[name]()
-
-
-def check_report(path: Path | None, *, inputs: Iterable[Path | None]) -> None:
-    """Refuse a report that could not be written, if one is asked for, before anything is done for it.
-
-    >>> check_report(None, inputs=[])
-    """
-    if path is not None:
-        check_new_file(path, inputs=inputs)
-        check_installed()
-
-
-def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse a file that could not be written, or that is read, before anything is done for it.
-
-    >>> check_new_file(Path("no such folder/answers.csv"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder/answers.csv cannot be written: there is no folder no such folder
-    """
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"{path} cannot be written: it is a folder")
-    except OSError as error:  # a name that is too long
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
-    if any(read is not None and read.resolve() == path.resolve() for read in inputs):
-        raise InvalidInput(f"{path} cannot be written: it is read")
-    if not path.parent.is_dir():
-        raise InvalidInput(f"{path} cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InvalidInput(f"{path} cannot be written: permission denied")
-
-
-_SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
-
-
-def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
-    """Print figures: one JSON object on standard output, or a table on standard error for people.
-
-    >>> show_bill("The bill", {"answered": 3}, as_json=True)
-    {"answered": 3}
-    """
-    if as_json:
-        print(json.dumps(bill))
-        return
-    table = Table(title=escape(title), show_header=False)
-    for name, value in bill.items():
-        if not isinstance(value, dict | list):
-            shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
-            table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
-    Console(stderr=True).print(table)
-
-
-@contextmanager
-def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show a bar on a terminal; what is yielded is called when the next of the named steps begins.
-
-    >>> with steps(["reading", "fitting"], quiet=True) as step:
-    ...     step()
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task(names[0], total=len(names))
-        rest = iter(names)
-        started = False
-
-        def step() -> None:
-            nonlocal started
-            progress.update(task, description=next(rest), advance=1 if started else 0)
-            started = True
-
-        yield step
-
-
 def _check_named(records: Any, *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> None:
     """Refuse options that name a column which is not there: names are public."""
     for option, names in (("--label", [label]), ("--groups", [groups]), ("--leave-out", leave_out)):
@@ -232,16 +119,6 @@ def _check_named(records: Any, *, label: str | None, groups: str | None, leave_o
             if name and name not in records.column_names:
                 columns = ", ".join(repr(column) for column in records.column_names)
                 raise InvalidInput(f"{option} names {name!r}, and there is no such column; the columns are {columns}")
-
-
-def _check_new_folder(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
-    near = folder
-    while not near.exists() and near != near.parent:
-        near = near.parent
-    if not near.is_dir() or not os.access(near, os.W_OK):
-        raise InvalidInput(f"{folder} cannot be made: {near} is no folder that can be written to")
 
 
 def _listed(text: str | None) -> list[str] | None:

@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.commands.fit_options import ConceptName, Hypotheses, Output, ReportedOutput, Tables
-from quorate.cli.fit import _check_new_folder, check_report, read_tables, show_bill, steps
+from quorate.cli.commands.fit_options import Hypotheses, Output, ReportedOutput, Tables
+from quorate.cli.fit import read_tables
+from quorate.cli.named import make_concept
+from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.cli.published import write_published
-from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.students import SemiPrivateClassifier
 from quorate.tables import Schema, read_table
 
-__all__ = ["ANSWERS_FILE", "CLAIM_FILE", "make_concept", "run_fit_concept"]
+__all__ = ["ANSWERS_FILE", "CLAIM_FILE", "run_fit_concept"]
 
 ANSWERS_FILE = "answers.csv"
 CLAIM_FILE = "claim.json"
@@ -41,34 +42,6 @@ _PROOFS = {
 }
 
 
-def make_concept(name: ConceptName, features: int) -> Concept:
-    """Return the class of hypotheses of this name over so many columns of numbers.
-
-    Conjunctions are over columns of 0 and 1, such as those that a schema makes of categories.
-
-    >>> make_concept("stumps", 3)
-    Stumps(features=3, binary=False)
-    >>> make_concept("intervals", 2)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: intervals are on a line, and the table has 2 columns of numbers; leave out all but one
-    """
-    if name in ("thresholds", "intervals") and features != 1:
-        raise InvalidInput(
-            f"{name} are on a line, and the table has {features} columns of numbers; leave out all but one"
-        )
-    made: dict[str, Any] = {
-        "stumps": lambda: Stumps(features=features),
-        "thresholds": lambda: Thresholds(both_directions=True),
-        "intervals": Intervals,
-        "boxes": lambda: Boxes(features),
-        "halfspaces": lambda: Halfspaces(features),
-        "conjunctions": lambda: Conjunctions([2] * features),
-    }
-    concept: Concept = made[name]()
-    return concept
-
-
 def run_fit_concept(
     method: str, tables: Tables, hypotheses: Hypotheses, output: Output, *, ask: Path | None, **settings: Any
 ) -> int:
@@ -83,7 +56,7 @@ def run_fit_concept(
     """
     if method == "semi-private" and tables.public is None:
         raise InvalidInput("method semi-private chooses among what public points tell apart: --public TABLE")
-    _check_new_folder(output.out)
+    check_new_folder(output.out)
     report = output.report if isinstance(output, ReportedOutput) else None
     check_report(report, inputs=[tables.table, tables.public, tables.schema, ask])
     with steps(["reading", "encoding", "fitting", "asking"], quiet=output.json) as step:

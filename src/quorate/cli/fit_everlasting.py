@@ -11,8 +11,9 @@ import numpy as np
 from rich.console import Console
 
 from quorate.cli.commands.fit_options import ConceptName, LearnerName, Output, Phases, PhasesBudget, Tables
-from quorate.cli.fit import _check_new_folder, make_learner, read_tables, show_bill, steps
-from quorate.cli.fit_concept import make_concept
+from quorate.cli.fit import read_tables
+from quorate.cli.named import make_concept, make_learner
+from quorate.cli.output import check_new_folder, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Schema
 
@@ -32,7 +33,7 @@ def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, ou
     """
     from quorate.everlasting import EverlastingClassifier, save
 
-    _check_new_folder(output.out)
+    check_new_folder(output.out)
     with steps(["reading", "encoding", "planning", "fitting", "saving"], quiet=output.json) as step:
         records, known, columns, declared = read_tables(tables, step)
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)

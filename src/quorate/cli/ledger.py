@@ -29,7 +29,7 @@ def _show(model: Path, *, json: bool = False) -> int:
         Print one JSON object, with all leases and keys, instead of a table.
     """
     from quorate.cli.account import ledger_figures, opened_ledger
-    from quorate.cli.fit import show_bill
+    from quorate.cli.output import show_bill
 
     with opened_ledger(model) as found:
         figures = ledger_figures(found.view())
@@ -87,7 +87,7 @@ def _export(model: Path, *, out: Path | None = None) -> int:
         The file to write. Without it the entries are printed.
     """
     from quorate.cli.account import opened_ledger
-    from quorate.cli.fit import check_new_file
+    from quorate.cli.output import check_new_file
 
     if out is not None:
         check_new_file(out)

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from quorate.cli.commands.fit_options import ConceptName
-from quorate.cli.fit_concept import make_concept
+from quorate.cli.named import make_concept
 from quorate.errors import InvalidInput
 from quorate.planner import ConceptPlan, plan_concept
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.cli.fit import check_new_file, show_bill, steps
+from quorate.cli.output import check_new_file, check_report, show_bill, steps
 from quorate.cli.published import is_published, predict_published
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.report import Claim, ReportData, check_installed, proofs_for, software_versions, write_report
+from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.tables import Number, Schema, read_table
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def run_predict(
     """
     if out is not None:
         check_new_file(out, inputs=[queries])
-    if report is not None:
-        check_new_file(report, inputs=[queries, out])
-        check_installed()
+    check_report(report, inputs=[queries, out])
     if is_published(folder):
         return _ask_published(folder, queries, out=out, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:

@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from quorate.checks import check_count
-from quorate.cli.fit import _check_new_folder, check_new_file, show_bill, steps
+from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps
 from quorate.cli.release_subject import Subject, parse_queries
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
 from quorate.release.domain import make_domain
-from quorate.report import check_installed
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
 
@@ -75,7 +74,7 @@ def run_release(
     subject = Subject.parse(workload)
     declared = None if columns is None else Columns.load(columns)
     if plan:
-        _check_report(report, inputs=[public, columns])
+        check_report(report, inputs=[public, columns])
         made = _planned(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha)
         return _show_planned(made, report, as_json=as_json)
     if table is None:
@@ -88,8 +87,8 @@ def run_release(
         )  # fmt: skip
     if out is None:
         raise InvalidInput("--out FOLDER says where to write the release")
-    _check_new_folder(out)
-    _check_report(report, inputs=[table, public, columns])
+    check_new_folder(out)
+    check_report(report, inputs=[table, public, columns])
     if synthetic is not None:
         check_count("synthetic", synthetic)
     release = QueryRelease(subject.about, epsilon=epsilon, delta=delta, engine=engine, columns=declared)
@@ -250,13 +249,6 @@ def _planned(
     return plan_release(
         subject.about, records=records, public=known, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns
     )
-
-
-def _check_report(report: Path | None, *, inputs: Sequence[Path | None]) -> None:
-    """Refuse, before any work is done for it, a page that could not be written."""
-    if report is not None:
-        check_new_file(report, inputs=inputs)
-        check_installed()
 
 
 def _show_planned(made: ReleasePlan, report: Path | None, *, as_json: bool) -> int:

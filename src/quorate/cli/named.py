@@ -1,0 +1,63 @@
+"""What the words that --learner and --concept take stand for."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quorate.cli.commands.fit_options import ConceptName, LearnerName
+from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.errors import InvalidInput
+
+__all__ = ["make_concept", "make_learner"]
+
+
+def make_concept(name: ConceptName, features: int) -> Concept:
+    """Return the class of hypotheses of this name over so many columns of numbers.
+
+    Conjunctions are over columns of 0 and 1, such as those that a schema makes of categories.
+
+    >>> make_concept("stumps", 3)
+    Stumps(features=3, binary=False)
+    >>> make_concept("intervals", 2)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: intervals are on a line, and the table has 2 columns of numbers; leave out all but one
+    """
+    if name in ("thresholds", "intervals") and features != 1:
+        raise InvalidInput(
+            f"{name} are on a line, and the table has {features} columns of numbers; leave out all but one"
+        )
+    makers: dict[str, Callable[[], Concept]] = {
+        "stumps": lambda: Stumps(features=features),
+        "thresholds": lambda: Thresholds(both_directions=True),
+        "intervals": Intervals,
+        "boxes": lambda: Boxes(features),
+        "halfspaces": lambda: Halfspaces(features),
+        "conjunctions": lambda: Conjunctions([2] * features),
+    }
+    return makers[name]()
+
+
+def make_learner(name: LearnerName) -> Any:
+    """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array.
+
+    >>> make_learner("ridge")
+    RidgeClassifier()
+    """
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.neighbors import NearestCentroid
+    from sklearn.tree import DecisionTreeClassifier
+
+    makers: dict[str, Callable[[], Any]] = {
+        "logistic": LogisticRegression,
+        "ridge": RidgeClassifier,
+        "centroid": NearestCentroid,
+        "naive-bayes": GaussianNB,
+        "stump": lambda: DecisionTreeClassifier(max_depth=1),
+        "tree": lambda: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2),
+        "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
+        # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
+        "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),
+    }
+    return makers[name]()

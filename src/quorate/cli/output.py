@@ -1,0 +1,107 @@
+"""What commands print, how they show that they are at work, and what they check before they write."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from quorate.errors import InvalidInput
+from quorate.report import check_installed
+
+__all__ = ["check_new_file", "check_new_folder", "check_report", "show_bill", "steps"]
+
+_SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
+
+
+def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
+    """Print figures: one JSON object on standard output, or a table on standard error for people.
+
+    >>> show_bill("The bill", {"answered": 3}, as_json=True)
+    {"answered": 3}
+    """
+    if as_json:
+        print(json.dumps(bill))
+        return
+    table = Table(title=escape(title), show_header=False)
+    for name, value in bill.items():
+        if not isinstance(value, dict | list):
+            shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
+            table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
+    Console(stderr=True).print(table)
+
+
+@contextmanager
+def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """Show a bar on a terminal; what is yielded is called when the next of the named steps begins.
+
+    >>> with steps(["reading", "fitting"], quiet=True) as step:
+    ...     step()
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(names[0], total=len(names))
+        rest = iter(names)
+        started = False
+
+        def step() -> None:
+            nonlocal started
+            progress.update(task, description=next(rest), advance=1 if started else 0)
+            started = True
+
+        yield step
+
+
+def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a report that could not be written, if one is asked for, before anything is done for it.
+
+    >>> check_report(None)
+    """
+    if path is not None:
+        check_new_file(path, inputs=inputs)
+        check_installed()
+
+
+def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a file that could not be written, or that is read, before anything is done for it.
+
+    >>> check_new_file(Path("no such folder/answers.csv"))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder/answers.csv cannot be written: there is no folder no such folder
+    """
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{path} cannot be written: it is a folder")
+    except OSError as error:  # a name that is too long
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+    if any(read is not None and read.resolve() == path.resolve() for read in inputs):
+        raise InvalidInput(f"{path} cannot be written: it is read")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidInput(f"{path} cannot be written: permission denied")
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder for a model that could not be made, or that holds something, before anything is done for it.
+
+    >>> check_new_folder(Path(__file__).parent)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: ... exists and is not an empty folder: a model is never overwritten; choose another
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
+    near = folder
+    while not near.exists() and near != near.parent:
+        near = near.parent
+    if not near.is_dir() or not os.access(near, os.W_OK):
+        raise InvalidInput(f"{folder} cannot be made: {near} is no folder that can be written to")
