@@ -15,7 +15,7 @@ import pytest
 
 from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.cli import main
-from quorate.cli.commands.fit_options import LearnerName
+from quorate.cli.options import LearnerName
 from quorate.concepts import Thresholds
 from quorate.errors import InvalidInput
 from quorate.models import load, save, schema_of

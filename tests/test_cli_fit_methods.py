@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -43,7 +45,15 @@ def test_help_lists_the_methods(capsys):
     assert main(["fit", "--help"]) == 0
     shown = capsys.readouterr()
     assert [method for method in TAKEN if f"│ {method} " not in shown.out] == []
+    assert "Example: quorate fit subsample visits.csv" in flat(shown.out)
     assert shown.err == ""
+
+
+def test_a_command_starts_without_what_it_does_not_need():
+    slow = {"numpy", "pyarrow", "sklearn", "quorate.cli.commands.fit_options"}
+    code = f"import sys; from quorate.cli import main; main(['--version']); print(sorted({slow} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split("\n")[1] == "[]"
 
 
 @pytest.mark.parametrize("method", TAKEN)

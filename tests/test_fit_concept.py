@@ -10,8 +10,8 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.cli import main
-from quorate.cli.commands.fit_options import ConceptName
 from quorate.cli.named import make_concept
+from quorate.cli.options import ConceptName
 from quorate.cli.published import HYPOTHESES, document_of, hypothesis_of, is_published, predict_published
 from quorate.concepts import (
     Boxes,

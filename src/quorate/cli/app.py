@@ -8,8 +8,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import audit, bench, demo, fit, plan, predict, release, serve
-from quorate.cli.commands.fit import new_spelling
+from quorate.cli.commands import audit, bench, demo, plan, predict, release, serve
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
@@ -23,8 +22,17 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says what an interrupt means
 )
 
-for command in (demo, plan, fit, predict, serve, release, audit, bench, ledger, keys):
+_FIT = """\
+Fit a model on a table of private records. Each method is a subcommand with its own options.
+
+How columns become numbers is never learned from private records. It comes from a public table of the same columns
+(--public), or from a schema (--schema); a table of numbers needs neither.
+
+Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
+"""
+for command in (demo, plan, predict, serve, release, audit, bench, ledger, keys):
     app.command(command)
+app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,9 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["fit"]:
+        from quorate.cli.commands.fit import new_spelling
+
+        given = new_spelling(given)
     try:
         result = app(
-            new_spelling(given) if given[:1] == ["fit"] else given,
+            given,
             exit_on_error=False,
             print_error=True,
             error_formatter=_said,

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import ConceptName, LearnerName, Output, Phases, PhasesBudget, Tables
+from quorate.cli.commands.fit_options import Output, Phases, PhasesBudget, Tables
 from quorate.cli.fit import read_tables
 from quorate.cli.named import make_concept, make_learner
+from quorate.cli.options import ConceptName, LearnerName
 from quorate.cli.output import check_new_folder, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Schema

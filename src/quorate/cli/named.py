@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from quorate.cli.commands.fit_options import ConceptName, LearnerName
+from quorate.cli.options import ConceptName, LearnerName
 from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import InvalidInput
 

@@ -1,12 +1,18 @@
-"""Which options go together: one that was given and that nothing would read is refused, not passed over in silence."""
+"""Words that options take, and which options go together.
+
+An option that was given and that nothing would read is refused, not passed over in silence.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from quorate.errors import InvalidInput
 
-__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "refuse_idle"]
+__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "refuse_idle"]
+
+LearnerName = Literal["logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"]
+ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
 
 PLAN_OPTIONS = {
     "with --concept": "concept features alpha public records epsilon delta queries json",

@@ -5,8 +5,8 @@ import json
 from rich.console import Console
 from rich.table import Column, Table
 
-from quorate.cli.commands.fit_options import ConceptName
 from quorate.cli.named import make_concept
+from quorate.cli.options import ConceptName
 from quorate.errors import InvalidInput
 from quorate.planner import ConceptPlan, plan_concept
 

@@ -3,10 +3,9 @@
 from quorate.cli.commands.audit import audit
 from quorate.cli.commands.bench import bench
 from quorate.cli.commands.demo import demo
-from quorate.cli.commands.fit import fit
 from quorate.cli.commands.plan import plan
 from quorate.cli.commands.predict import predict
 from quorate.cli.commands.release import release
 from quorate.cli.commands.serve import serve
 
-__all__ = ["audit", "bench", "demo", "fit", "plan", "predict", "release", "serve"]
+__all__ = ["audit", "bench", "demo", "plan", "predict", "release", "serve"]

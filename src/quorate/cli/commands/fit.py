@@ -22,15 +22,7 @@ from quorate.cli.commands.fit_options import (
 
 __all__ = ["fit", "new_spelling"]
 
-_HELP = """\
-Fit a model on a table of private records. Each method is a subcommand with its own options.
-
-How columns become numbers is never learned from private records. It comes from a public table of the same columns
-(--public), or from a schema (--schema); a table of numbers needs neither.
-
-Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
-"""
-fit = App(name="fit", help=_HELP)
+fit = App(name="fit")  # its help stands where it is registered
 
 
 def new_spelling(arguments: Sequence[str]) -> list[str]:

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
+from quorate.cli.options import ConceptName, LearnerName
+
 __all__ = [
     "AskedHypotheses",
     "Budget",
     "Candidates",
-    "ConceptName",
     "Epsilon",
     "Hypotheses",
-    "LearnerName",
     "Output",
     "Phases",
     "PhasesBudget",
@@ -22,9 +22,6 @@ __all__ = [
     "Tables",
     "Teachers",
 ]
-
-LearnerName = Literal["logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"]
-ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
 
 
 @Parameter(name="*", group=Group("Tables", sort_key=1))

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from quorate.cli.commands.fit_options import ConceptName
-from quorate.cli.options import PLAN_OPTIONS, refuse_idle
+from quorate.cli.options import PLAN_OPTIONS, ConceptName, refuse_idle
 
 __all__ = ["plan"]
 
