@@ -5,14 +5,14 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count
 from quorate.concepts import Concept, Stumps
 from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.exchange import Replies
-from quorate.predictors.inputs import class_codes, declared_classes, without_values
+from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.slots import Slots, fill_slots
 from quorate.rounding import text_up
@@ -90,10 +90,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
         for name in ("answers_", "concept_"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
-        try:
-            points = validate_data(self, X, reset=True, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise type(error)(without_values(str(error))) from None
+        points = check_matrix(self, X, reset=True)
         concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept
         if points.shape[1] != concept.features:
             raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
@@ -122,7 +119,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         array([[1.]])
         """
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        return check_matrix(self, X, reset=False)
 
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order. A query that this `caller` asked before gets the same answer again.
@@ -180,6 +177,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
 
