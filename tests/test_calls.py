@@ -187,7 +187,7 @@ def test_a_hundred_thousand_queries_through_a_session(learner):
     classifier = PrivateClassifier(
         learner, teachers=15, epsilon=50.0, aggregator="noisy_max", queries=10, classes=[0, 1]
     ).fit(X, (X[:, 0] > 0).astype(int))
-    ensemble = classifier.session_.ensemble
+    ensemble = classifier.session_.answerer.ensemble
     count = 2_000 if call_rows(learner) == 1 else 100_000
     queries = canonical = np.concatenate([random.normal(size=(count - 8, 3)), HOSTILE, -HOSTILE])
     first = ensemble.fitted.votes(canonical)

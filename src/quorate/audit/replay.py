@@ -205,8 +205,9 @@ def fitted_ensemble(made: Any) -> Any:
     ...
     quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
     """
-    for holder in ("session_", "_phase"):
-        ensemble = getattr(getattr(made, holder, None), "ensemble", None)
+    session = getattr(made, "session_", None)
+    for holder in (getattr(session, "answerer", None), getattr(made, "_phase", None)):
+        ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
             return ensemble
     raise InvalidInput(f"a replay looks at predictors with an ensemble, not at {type(made).__name__}")

@@ -271,7 +271,7 @@ def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     if kind == "remembering":
         own.inputs._encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
     else:
-        session = _Plain(session.ensemble) if kind == "plain" else _Slow(session)
+        session = _Plain(session.answerer.ensemble) if kind == "plain" else _Slow(session)
     return Model(folder.name, session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)
 
 

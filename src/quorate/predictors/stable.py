@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.answerers import OneByOne
 from quorate.checks import check_count
 from quorate.concepts import Concept
 from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
-from quorate.predictors.fresh import FreshAnswers
 from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.privacy import Cost
 from quorate.rounding import text_up
+from quorate.session import Session
 
 __all__ = ["StableClassifier", "stable_subset"]
 
@@ -87,9 +88,8 @@ class StableClassifier(ConceptClassifier):
             calibration=self.calibration,
         )
         choice = self.choice_
-        self.answers_ = FreshAnswers(
-            lambda row: int(choice.draw(slots).predict(row[None, :])[0]), budget=None, cost=Cost(0.0)
-        )
+        self._answerer = OneByOne(lambda row: int(choice.draw(slots).predict(row[None, :])[0]), Cost(0.0))
+        self.answers_ = Session(self._answerer, None)
         return self
 
     @property
@@ -141,8 +141,7 @@ class StableClassifier(ConceptClassifier):
         0.2
         """
         check_is_fitted(self)
-        assert isinstance(self.answers_, FreshAnswers)
-        return min(1.0, self.stability_ * self.answers_.drawn)
+        return min(1.0, self.stability_ * self._answerer.drawn)
 
 
 def stable_subset(

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
@@ -227,7 +228,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
 
     def _open(self, ensemble: Ensemble, made: Plan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers
-        self.session_ = Session(ensemble, made.mechanism, made.open_budget())
+        self.session_ = Session(Votes(ensemble, made.mechanism), made.open_budget())
 
     @property
     def budget_(self) -> Any:
