@@ -7,6 +7,6 @@ asked of an estimator stays equal. docs/audit.md says what a cell checks and wha
 'sound'
 """
 
-from quorate.audit.matrix.cells import Cell, Outcome, matrix_cells, run_cell
+from quorate.audit.matrix.cells import Cell, Outcome, matrix_cells, run_case, run_cell
 
-__all__ = ["Cell", "Outcome", "matrix_cells", "run_cell"]
+__all__ = ["Cell", "Outcome", "matrix_cells", "run_case", "run_cell"]

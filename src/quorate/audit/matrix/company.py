@@ -1,5 +1,6 @@
 """A ballot is a function of its teacher and its query: the same alone, in any batch, in any order, beside anything."""
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +30,8 @@ def company_differences(case: Case) -> tuple[list[str], str]:
     """
     table = base_table(case.subject.rows, columns=case.subject.columns)
     made = case.made()
-    with threadpool_limits(1), entropy_tape(case.seed):
+    with threadpool_limits(1), entropy_tape(case.seed), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
         try:
             case.subject.fit(made, case.container.pack(table.X, table.names), table, None, None)
             asked = _Asked(case, made)

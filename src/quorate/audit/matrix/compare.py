@@ -10,6 +10,7 @@ from quorate.audit.replay import Draw
 
 __all__ = ["differences"]
 
+Entries = list[tuple[Call, ...]]
 _LONG = 160  # letters of a text that is quoted
 
 
@@ -57,7 +58,7 @@ def _inside(mine: Stage, theirs: Stage) -> list[str]:
         found.append(f"randomness: {len(mine.draws)} and {len(theirs.draws)} draws, or of other kinds or sizes")
     if mine.counted != theirs.counted:
         found.append(f"work: ballots are counted in batches of {mine.counted} and of {theirs.counted}")
-    found += [text for text in (*mine.broken, *theirs.broken)] + _calls(mine, theirs)
+    found += [*mine.broken, *theirs.broken, *_calls(mine, theirs)]
     if mine.cells is not None and theirs.cells is not None:
         moved = int(np.abs(mine.cells - theirs.cells).sum())
         found += [f"{moved} counts are moved, and one record is in one cell"] if moved > 2 else []
@@ -88,7 +89,7 @@ def _calls(mine: Stage, theirs: Stage) -> list[str]:
     return [f"estimators: {more} of {len(one)} are given something else, and {mine.may_change} may be; {how}"]
 
 
-def _alike(one: list[tuple[Call, ...]], other: list[tuple[Call, ...]]) -> tuple[list, list]:
+def _alike(one: Entries, other: Entries) -> tuple[Entries, Entries]:
     """Forget the values of one row in each call of `predict`, where they are all that differs."""
     if len(one) != len(other):
         return one, other
@@ -106,7 +107,7 @@ def _one_row(mine: Call, theirs: Call) -> bool:
     return same and sum(a != b for a, b in zip(mine.rows, theirs.rows, strict=True)) <= 1
 
 
-def _how(one: list[tuple[Call, ...]], other: list[tuple[Call, ...]]) -> str:
+def _how(one: Entries, other: Entries) -> str:
     """Return the plainest difference: a layout, else the number of calls, else values."""
     for mine, theirs in zip(one, other, strict=False):
         for a, b in zip(mine, theirs, strict=False):
@@ -127,7 +128,8 @@ def _teachers(mine: Stage, theirs: Stage) -> list[str]:
     found = []
     for what, places in (("bytes", other_bytes), ("ballots", other_ballots)):
         if len(places) > mine.may_change:
-            found.append(f"the {what} of {len(places)} of {len(mine.teachers)} teachers differ, and of {mine.may_change} they may")
+            total, may = len(mine.teachers), mine.may_change
+            found.append(f"the {what} of {len(places)} of {total} teachers differ, and of {may} they may")
     if not found and len(other_bytes | other_ballots) > mine.may_change:
         found.append("the bytes of one teacher differ and the ballots of another")
     return found

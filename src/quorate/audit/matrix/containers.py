@@ -66,7 +66,7 @@ def _array(kind: Any, *, decimal: bool = False) -> Pack:
 
 def _plain(X: Floats, names: Sequence[Any]) -> Any:
     """Return the numbers as they are written: a matrix of integers where all are whole."""
-    whole = bool((np.abs(X) < 2.0**62).all() and (X == np.round(X)).all())
+    whole = bool((np.abs(X) < 2.0**62).all() and (np.round(X) == X).all())
     return X.astype(np.int64) if whole else X.copy()
 
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate.audit.matrix.witness import FailsOnLarge, Onlooker, Witness
+from quorate.audit.matrix.witness import CountsRows, FailsOnLarge, Onlooker, Witness
 from quorate.concepts import Intervals, Stumps, Thresholds
 
 __all__ = ["CONCEPTS", "LEARNERS"]
@@ -21,8 +21,11 @@ def _by_type() -> Any:
     """Return a pipeline that takes whole numbers, decimal numbers and categories each in another way."""
     return make_pipeline(
         make_column_transformer(
-            (StandardScaler(), make_column_selector(dtype_include=["float64", "Float64", "float32"])),
-            (OneHotEncoder(handle_unknown="ignore", sparse_output=False), make_column_selector(dtype_include="category")),
+            ("passthrough", make_column_selector(dtype_include=["float64", "Float64"])),
+            (
+                OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+                make_column_selector(dtype_include="category"),
+            ),
             remainder="drop",
         ),
         DecisionTreeClassifier(max_depth=3),
@@ -46,6 +49,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "neighbours": lambda: Witness(KNeighborsClassifier(n_neighbors=1)),
     "fails": lambda: Witness(FailsOnLarge()),
     "onlooker": lambda: Witness(Onlooker()),
+    "counts-rows": lambda: Witness(CountsRows()),
 }
 
 CONCEPTS: dict[str, Callable[[], Any]] = {

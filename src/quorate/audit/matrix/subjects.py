@@ -85,6 +85,8 @@ class Subject:
     few: bool = False  # containers and learners in which it does nothing else than another subject
     release: bool = False
     rejects: bool = False  # draws from tallies by rejection, so that how many words it draws is not fixed
+    phases: bool = False  # queries, or points, teach later ones
+    pool: bool = False  # points that are fed teach
     relabels: bool = False  # a private choice labels the points of later phases: it may change every teacher
     settings: dict[str, Any] = field(default_factory=dict)  # set after fitting: nothing may come of it
 
@@ -112,7 +114,13 @@ class Subject:
 
 
 def _private(aggregator: str, **settings: Any) -> Callable[[Any], Any]:
-    chosen = {"epsilon": 50.0, "delta": 1e-2, "teachers": 10, "queries": 12, "classes": [0, 1]} | settings
+    chosen: dict[str, Any] = {
+        "epsilon": 50.0,
+        "delta": 1e-2,
+        "teachers": 10,
+        "queries": 12,
+        "classes": [0, 1],
+    } | settings
     return lambda learner: PrivateClassifier(learner, aggregator=aggregator, **chosen)
 
 
@@ -129,8 +137,15 @@ def _student(learner: Any) -> Any:
 
 
 def everlasting(**settings: Any) -> Callable[[Any], Any]:
-    """Return what makes a small everlasting classifier: twelve teachers and eighteen seats: half of them have one seat."""
-    chosen = {"epsilon": 200.0, "delta": 1e-2, "chunk": 5, "seats": 18, "no_quorums": 6, "classes": [0, 1]} | settings
+    """Return what makes a small everlasting classifier: twelve teachers, eighteen seats, so that half have one seat."""
+    chosen: dict[str, Any] = {
+        "epsilon": 200.0,
+        "delta": 1e-2,
+        "chunk": 5,
+        "seats": 18,
+        "no_quorums": 6,
+        "classes": [0, 1],
+    } | settings
     return lambda learner: EverlastingClassifier(learner, **chosen)
 
 
@@ -141,10 +156,7 @@ def _concept(kind: type, **settings: Any) -> Callable[[Any], Any]:
 def _subjects() -> Sequence[Subject]:
     every, some, concepts = tuple(LEARNERS), ("logistic", "tree"), ("stumps",)
     asked = ("row", "person", "company")
-    taught = ("row", "person", "query", "company", "setting")
     frozen = {"epsilon": 90.0, "delta": 0.5, "estimator": GaussianNB(), "teachers": 3, "classes": [0, 1, 2]}
-    changed = {"refresh": "pool", "growth": 3.0, "seats": 40, "no_quorums": 14, "chunk": 2, "estimator": GaussianNB()}
-    changed |= {"epsilon": 90.0, "most_seats": 60}
     drawn: dict[str, Any] = {"rows": 400, "ensemble": False, "rejects": True}
     pure: dict[str, Any] = {"epsilon": 200.0, "queries": 4}
     relabelled: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-2, "teachers": 10, "aggregator": "noisy_max"}
@@ -155,20 +167,7 @@ def _subjects() -> Sequence[Subject]:
         Subject("classifier-saved", _private("noisy_max"), some, saved=True, few=True),
         Subject("student-first", _student_first, (*some, "by-type", "onlooker"), few=True),
         Subject("student", _student, (*some, "by-type", "onlooker"), public=True, ensemble=False, few=True),
-        Subject("everlasting", everlasting(), every, units=taught, settings=changed),
-        Subject("everlasting-pool", everlasting(refresh="pool"), (*some, "by-type", "onlooker"), units=("row", "pool")),
-        Subject("everlasting-growth", everlasting(growth=1.6), some, units=("query",), few=True),
-        Subject("everlasting-saved", everlasting(), some, units=("query",), saved=True, few=True),
-        Subject("everlasting-concepts", everlasting(), concepts, units=("row", "person", "query", "company")),
-        Subject(
-            "everlasting-labelboost",
-            everlasting(relabel="labelboost", seats="auto", epsilon=40.0),
-            concepts,
-            units=("row", "query"),
-            few=True,
-            rejects=True,
-            relabels=True,
-        ),
+        *_everlastings(every, some),
         Subject("agnostic", _concept(AgnosticClassifier, queries=6, **relabelled), concepts, **drawn),
         Subject("universal", _concept(UniversalClassifier, ballots=4, **relabelled), concepts, **drawn),
         Subject("stable", _concept(StableClassifier, gamma=0.4), concepts, **drawn),
@@ -177,6 +176,23 @@ def _subjects() -> Sequence[Subject]:
         Subject("pure-realizable", _concept(PureClassifier, **pure, method="realizable"), concepts, rows=200),
         Subject("semi-private", _concept(SemiPrivateClassifier, epsilon=5.0), concepts, public=True, **drawn),
         *_releases(),
+    )
+
+
+def _everlastings(every: tuple[str, ...], some: tuple[str, ...]) -> Sequence[Subject]:
+    typed, taught = (*some, "by-type", "onlooker"), ("row", "person", "query", "company")
+    changed = {"refresh": "pool", "growth": 3.0, "most_seats": 60, "seats": 40, "no_quorums": 14, "chunk": 2}
+    changed |= {"epsilon": 90.0, "estimator": GaussianNB()}
+    asked: dict[str, Any] = {"phases": True, "units": ("query",), "few": True}
+    boosted = everlasting(relabel="labelboost", seats="auto", epsilon=40.0)
+    chosen: dict[str, Any] = {"phases": True, "units": ("row", "query"), "few": True, "rejects": True, "relabels": True}
+    return (
+        Subject("everlasting", everlasting(), every, units=(*taught, "setting"), settings=changed, phases=True),
+        Subject("everlasting-pool", everlasting(refresh="pool"), typed, units=("row", "pool"), pool=True, phases=True),
+        Subject("everlasting-growth", everlasting(growth=1.6), some, **asked),
+        Subject("everlasting-saved", everlasting(), some, saved=True, **asked),
+        Subject("everlasting-concepts", everlasting(), ("stumps",), units=taught, phases=True),
+        Subject("everlasting-labelboost", boosted, ("stumps",), **chosen),
     )
 
 

@@ -13,14 +13,13 @@ from quorate.audit.matrix.containers import Container
 from quorate.audit.matrix.subjects import Subject, Table, base_table
 from quorate.audit.matrix.watch import Stage, Watch, files_of, shown, told, watched
 from quorate.errors import BudgetSpent, NoQuorum
-from quorate.everlasting import EverlastingClassifier
 from quorate.models import save
 from quorate.release.people import first_records
 from quorate.session import put_to_count
 
 __all__ = ["Arrival", "Case", "run_arrivals", "run_records"]
 
-_QUERIES = 4
+_QUERIES, _PROBE = 4, 12
 
 
 class Case(NamedTuple):
@@ -75,10 +74,8 @@ def _fit(case: Case, made: Any, table: Table, watch: Watch, *, person: bool, set
     if settings:
         made.set_params(**settings)
     released = [repr(getattr(made, name, None)) for name in ("estimate_", "labelled_", "hypothesis_")]
-    look = (made, made.checked(case.packed(24, seed=4))) if subject.ensemble else None
+    look = (made, made.checked(case.packed(_PROBE, seed=4))) if subject.ensemble else None
     public = shown(made, planned=not subject.holdout)
-    if settings:
-        public.pop("printed")
     stage = watch.stage("fit", public=public, released=" ".join(released), look=look, one_row=subject.holdout)
     if subject.release:
         first = packed if groups is None else first_records(packed, groups)
@@ -86,7 +83,9 @@ def _fit(case: Case, made: Any, table: Table, watch: Watch, *, person: bool, set
     return True
 
 
-def run_records(case: Case, table: Table, *, person: bool = False, settings: dict[str, Any] | None = None) -> list[Stage]:
+def run_records(
+    case: Case, table: Table, *, person: bool = False, settings: dict[str, Any] | None = None
+) -> list[Stage]:
     """Fit on the table, write it where that is part of the case, and ask queries one by one.
 
     >>> from quorate.audit.matrix.containers import CONTAINERS
@@ -99,9 +98,9 @@ def run_records(case: Case, table: Table, *, person: bool = False, settings: dic
     with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
         if not _fit(case, made, table, watch, person=person, settings=settings or {}):
             return watch.stages
-        if isinstance(made, EverlastingClassifier):
+        if case.subject.phases:
             batches = [Arrival(case.packed(rows, seed=7 + rows)) for rows in (8, made._size - 8)]
-            _arrive(case, made, batches, watch, opening=0)
+            _arrive(case, made, batches, watch, now=1, opening=0)
             return watch.stages
         if case.subject.saved:
             watch.stage("saved", public=files_of(save(made, folder)))
@@ -143,18 +142,18 @@ def run_arrivals(
         watch.stages[0].may_change = 0  # the records are the same
         if case.subject.saved:
             watch.stage("saved", public=files_of(save(made, folder)))
-        _arrive(case, made, arrivals, watch, opening=made.teachers_ if case.subject.relabels else 1)
+        _arrive(case, made, arrivals, watch, now=0, opening=made.teachers_ if case.subject.relabels else 1)
         if case.subject.saved:
             watch.stage("saved in phase 2", public=files_of(folder))
             made.session_.close()
     return watch.stages
 
 
-def _arrive(case: Case, made: Any, arrivals: Sequence[Arrival], watch: Watch, *, opening: int) -> None:
-    """Let all arrive, and then some of the next phase, of whose teachers `opening` may have changed."""
-    pool = made.refresh == "pool"
+def _arrive(case: Case, made: Any, arrivals: Sequence[Arrival], watch: Watch, *, now: int, opening: int) -> None:
+    """Let all arrive, and then some of the next phase; `now` and `opening` of the teachers of each may have changed."""
+    pool = case.subject.pool
     for number, arrival in enumerate(arrivals):
-        if not _take(made, arrival, watch, f"arrivals {number}", feeds=pool):
+        if not _take(made, arrival, watch, f"arrivals {number}", feeds=pool, opening=now):
             return
     for number in range(2):
         query = Arrival(case.packed(1, seed=30 + number))
@@ -181,7 +180,7 @@ def _take(
         return False
     public = shown(made)
     public.pop("printed")
-    look = None if case is None else (made, made.checked(case.packed(24, seed=4)))
+    look = None if case is None else (made, made.checked(case.packed(_PROBE, seed=4)))
     shared = {"public": public, "released": released, "own": arrival.own, "one_row": arrival.own}
     stage = watch.stage(name, look=look, may_change=opening, **shared)
     if arrival.own:

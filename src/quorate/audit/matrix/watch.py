@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from quorate.audit.matrix.witness import Call, Notes, noted_calls
 from quorate.audit.replay import Draw, entropy_tape, fitted_ensemble
 from quorate.ensemble import Ensemble
-from quorate.errors import InvalidInput, QuorateError
+from quorate.errors import QuorateError
 
 __all__ = ["Stage", "Watch", "files_of", "shown", "teachers_of", "told", "watched"]
 
@@ -69,7 +69,9 @@ class Stage:
 class Watch:
     """Collects the stages of a run: each holds what was seen since the one before."""
 
-    def __init__(self, draws: list[Draw], notes: Notes, texts: list[io.StringIO], warned: list[Any], rejects: bool) -> None:
+    def __init__(
+        self, draws: list[Draw], notes: Notes, texts: list[io.StringIO], warned: list[Any], rejects: bool
+    ) -> None:
         self.stages: list[Stage] = []
         self._counted: list[int] = []
         self._draws, self._notes, self._texts, self._warned = draws, notes, texts, warned
@@ -112,13 +114,13 @@ def _clear(text: io.StringIO) -> str:
 
 @contextlib.contextmanager
 def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
-    """Watch one run on the tape of this seed.
+    r"""Watch one run on the tape of this seed.
 
     >>> with watched(1) as watch:
     ...     print("hello")
     ...     stage = watch.stage("greeting")
     >>> stage.public
-    {'log and output': 'hello\\n'}
+    {'log and output': 'hello\n'}
     """
     out, log = io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(log)
@@ -152,8 +154,8 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
 def told(error: BaseException) -> str:
     """Return the words of a refusal, or say that it is none: an error of a kind that nobody planned.
 
-    >>> told(InvalidInput("no")), told(KeyError("a"))
-    ('InvalidInput: no', "not a refusal, but KeyError: 'a'")
+    >>> told(QuorateError("no")), told(KeyError("a"))
+    ('QuorateError: no', "not a refusal, but KeyError: 'a'")
     """
     said = f"{type(error).__name__}: {error}"
     planned = isinstance(error, QuorateError) or type(error) in (TypeError, ValueError)

@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 from quorate.audit.replay import off_the_tape
 from quorate.errors import InvalidInput
 
-__all__ = ["Call", "FailsOnLarge", "Notes", "Onlooker", "Witness", "layout_of", "noted_calls"]
+__all__ = ["Call", "CountsRows", "FailsOnLarge", "Notes", "Onlooker", "Witness", "layout_of", "noted_calls"]
 
 _LARGE = 20.0  # above it a row makes a teacher touchy, and far above it, it cannot be fitted or predicted
 _LARGEST = 1000.0
@@ -100,7 +100,7 @@ def layout_of(X: Any) -> str:
     """
     kind = type(X).__name__
     if isinstance(X, np.ndarray):
-        order = "".join(letter for letter, flag in (("C", "C_CONTIGUOUS"), ("F", "F_CONTIGUOUS")) if X.flags[flag])
+        order = "C" * X.flags.c_contiguous + "F" * X.flags.f_contiguous
         return f"{kind} {X.dtype} {X.shape} {order}"
     if hasattr(X, "iloc"):
         columns = ", ".join(f"{name}: {dtype}" for name, dtype in zip(X.columns, X.dtypes, strict=True))
@@ -195,6 +195,24 @@ class Onlooker(ClassifierMixin, BaseEstimator):
         types = X.dtype if isinstance(X, np.ndarray) else list(getattr(X, "dtypes", ()))
         looks = zlib.crc32(f"{self.seen_} {type(X).__name__} {types}".encode())
         return self.classes_[[(looks ^ code) % len(self.classes_) for code in row_codes(X)]]
+
+
+class CountsRows(Onlooker):
+    """An onlooker that also counts the queries of its call: it stands for sums whose last bit depends on their number.
+
+    >>> made = CountsRows().fit(np.array([[0.0], [1.0]]), np.array([0, 1]))
+    >>> made.predict(np.zeros((1, 1)))[0] == made.predict(np.zeros((2, 1)))[0]
+    np.False_
+    """
+
+    def predict(self, X: Any) -> Any:
+        """Return other labels in a batch of an even number of queries.
+
+        >>> CountsRows().fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict(np.zeros((3, 1))).shape
+        (3,)
+        """
+        said = super().predict(X)
+        return said if len(X) % 2 else self.classes_[1 - np.searchsorted(self.classes_, said)]
 
 
 class FailsOnLarge(ClassifierMixin, BaseEstimator):

@@ -10,10 +10,11 @@ code prevents. Nothing that serves may import this package: an import contract f
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.planted.choices import CHOICES
 from quorate.audit.planted.dealing import DEALING
+from quorate.audit.planted.neighbours import NEIGHBOURS
 from quorate.audit.planted.states import STATES
 from quorate.audit.planted.sums import SUMS
 from quorate.audit.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *STATES)
+PLANTED: tuple[PlantedBug, ...] = (*SUMS, *CHOICES, *THRESHOLDS, *DEALING, *NEIGHBOURS, *STATES)
