@@ -20,13 +20,14 @@ from quorate.errors import InvalidInput
 __all__ = ["Cell", "Outcome", "matrix_cells", "run_case", "run_cell"]
 
 _FEW = ("float64", "int64", "lists", "pandas")  # containers of predictors that do with them what another does
-_QUICK = (  # patterns of the cells of the fast suite
+_QUICK = (  # patterns of the cells of the fast suite: every predictor, learner, unit, and what was wrong once
     "classifier/float64/*/row",
-    "classifier/pandas/by-type/person",
-    "classifier/lists/tree/row",
+    "classifier/float64/*/setting",
     "classifier/float64/*/company",
+    "classifier/lists/tree/row",
+    "classifier/pandas/tree/person",
+    "classifier/pandas/by-type/row",
     "classifier-holdout/float64/polynomial/row",
-    "classifier-saved/float64/tree/row",
     "student*/float64/tree/row",
     "everlasting/float64/logistic/*",
     "everlasting/float32/tree/query",
@@ -87,7 +88,7 @@ def matrix_cells(pattern: str = "*", *, quick: bool = False) -> list[Cell]:
     """Return the cells whose name matches the pattern; with `quick`, those of the fast suite.
 
     >>> len(matrix_cells("classifier/float64/*/row"))
-    11
+    12
     """
     found = [cell for cell in _cells() if fnmatchcase(str(cell), pattern)]
     if quick:

@@ -155,14 +155,14 @@ def _concept(kind: type, **settings: Any) -> Callable[[Any], Any]:
 
 def _subjects() -> Sequence[Subject]:
     every, some, concepts = tuple(LEARNERS), ("logistic", "tree"), ("stumps",)
-    asked = ("row", "person", "company")
+    asked, held = ("row", "person", "company"), (*some, "polynomial", "by-type", "fails", "onlooker")
     frozen = {"epsilon": 90.0, "delta": 0.5, "estimator": GaussianNB(), "teachers": 3, "classes": [0, 1, 2]}
     drawn: dict[str, Any] = {"rows": 400, "ensemble": False, "rejects": True}
     pure: dict[str, Any] = {"epsilon": 200.0, "queries": 4}
     relabelled: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-2, "teachers": 10, "aggregator": "noisy_max"}
     return (
         Subject("classifier", _private("noisy_max"), every, units=(*asked, "setting"), settings=frozen),
-        Subject("classifier-holdout", _private("noisy_max", holdout=0.4, queries=4), every, holdout=True, rows=80),
+        Subject("classifier-holdout", _private("noisy_max", holdout=0.4, queries=4), held, holdout=True, rows=80),
         *(Subject(f"classifier-{name}", _private(name), some, few=True) for name in _AGGREGATORS[1:]),
         Subject("classifier-saved", _private("noisy_max"), some, saved=True, few=True),
         Subject("student-first", _student_first, (*some, "by-type", "onlooker"), few=True),

@@ -6,6 +6,9 @@ overrides one step. The attack is a cell of the neighbour matrix.
 """
 
 import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,10 +109,22 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         label = int(np.bincount(y, minlength=2).argmax())
         if np.unique(y).size < 2:
             return None, label
-        try:
-            return clone(self.estimator).fit(X, y), label
-        except Exception:
-            return None, label
+        with self.silence():
+            try:
+                return clone(self.estimator).fit(X, y), label
+            except Exception:
+                return None, label
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Let no warning out: it would speak of one teacher's rows.
+
+        >>> with SmallClassifier(None).silence():
+        ...     warnings.warn("a value is large", stacklevel=1)
+        """
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
 
     def try_out(self, X: Any, *, rows: int) -> None:
         """Do nothing: an estimator can be tried on made-up rows, whose number must be public.
@@ -158,7 +173,8 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         >>> SmallClassifier(None).ask(None, 1, np.zeros((2, 1)))
         array([1, 1])
         """
-        return np.array([_said(model, self.chunk(X, [row]), label)[0] for row in range(len(X))])
+        with self.silence():
+            return np.array([_said(model, self.chunk(X, [row]), label)[0] for row in range(len(X))])
 
     def predict(self, X: Any) -> Predictions:
         """Answer by majority; the queries take seats.
@@ -296,6 +312,15 @@ class SharedGenerator(SmallClassifier):
         """Go on where the teacher before ended: that is the mistake."""
 
 
+class WarnsOfARow(SmallClassifier):
+    """Lets the warnings of an estimator out."""
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Silence nothing: that is the mistake."""
+        yield
+
+
 class LogsAFailure(SmallClassifier):
     """Says in the log that a teacher could not be fitted."""
 
@@ -393,7 +418,13 @@ NEIGHBOURS = (
         "generator_shared",
         "one generator for all teachers: one that is not fitted moves the draws of all that follow",
         SharedGenerator,
-        *("float32", "tree", "query"),
+        *("float64", "tree", "row"),
+    ),
+    _bug(
+        "warning_let_out",
+        "a warning that an estimator gives about the rows of one teacher",
+        WarnsOfARow,
+        *("float64", "tree", "row"),
     ),
     _bug(
         "failure_logged",
