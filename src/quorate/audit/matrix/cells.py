@@ -22,7 +22,7 @@ __all__ = ["Cell", "Outcome", "matrix_cells", "run_case", "run_cell"]
 _FEW = ("float64", "int64", "lists", "pandas")  # containers of predictors that do with them what another does
 _QUICK = (  # patterns of the cells of the fast suite: every predictor, learner, unit, and what was wrong once
     "classifier/float64/*/row",
-    "classifier/float64/*/setting",
+    "classifier/float64/tree/setting",
     "classifier/float64/*/company",
     "classifier/lists/tree/row",
     "classifier/pandas/tree/person",
@@ -138,7 +138,8 @@ def run_case(case: Case, unit: str) -> Outcome:
     """
     cell = Cell(case.subject.name, case.container.name, case.learner, unit)
     if case.subject.saved:  # what a process draws when it writes its first folder is drawn here
-        run_records(case, base_table(case.subject.rows, columns=case.subject.columns))
+        table = base_table(case.subject.rows, columns=case.subject.columns)
+        _ = run_arrivals(case, table, []) if case.subject.phases else run_records(case, table)
     return _UNITS[unit](cell, case)
 
 

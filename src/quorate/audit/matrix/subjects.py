@@ -70,7 +70,11 @@ def base_table(rows: int, *, columns: int, seed: int = 0) -> Table:
 
 @dataclass(frozen=True)
 class Subject:
-    """A predictor: how it is made of a learner, for which units and learners there are cells, and how it is asked."""
+    """A predictor: how it is made of a learner, for which units and learners there are cells, and how it is asked.
+
+    >>> SUBJECTS["classifier"].units
+    ('row', 'person', 'company', 'setting')
+    """
 
     name: str
     make: Callable[[Any], Any]
@@ -91,11 +95,19 @@ class Subject:
     settings: dict[str, Any] = field(default_factory=dict)  # set after fitting: nothing may come of it
 
     def learner(self, name: str) -> Any:
-        """Return the learner of this name."""
+        """Return the learner of this name.
+
+        >>> SUBJECTS["classifier"].learner("logistic")
+        LogisticRegression()
+        """
         return (LEARNERS | CONCEPTS)[name]() if name != "none" else None
 
     def fit(self, made: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:
-        """Fit on packed records."""
+        """Fit on packed records.
+
+        >>> Subject.fit.__name__
+        'fit'
+        """
         more = {} if groups is None else {"groups": groups}
         if self.public:
             more["public"] = public
@@ -105,7 +117,11 @@ class Subject:
             made.fit(packed, table.y, **more)
 
     def ask(self, made: Any, query: Any) -> str:
-        """Ask one packed query, and return what is released."""
+        """Ask one packed query, and return what is released.
+
+        >>> Subject.ask.__name__
+        'ask'
+        """
         if isinstance(made, OnlineRelease):
             return repr(made.ask([Threshold(4.5)]))
         if isinstance(made, QueryRelease):
@@ -136,7 +152,7 @@ def _student(learner: Any) -> Any:
     return StudentClassifier(learner, GaussianNB(), aggregator="noisy_max", classes=[0, 1], **chosen)
 
 
-def everlasting(**settings: Any) -> Callable[[Any], Any]:
+def _everlasting(**settings: Any) -> Callable[[Any], Any]:
     """Return what makes a small everlasting classifier: twelve teachers, eighteen seats, so that half have one seat."""
     chosen: dict[str, Any] = {
         "epsilon": 200.0,
@@ -184,14 +200,14 @@ def _everlastings(every: tuple[str, ...], some: tuple[str, ...]) -> Sequence[Sub
     changed = {"refresh": "pool", "growth": 3.0, "most_seats": 60, "seats": 40, "no_quorums": 14, "chunk": 2}
     changed |= {"epsilon": 90.0, "estimator": GaussianNB()}
     asked: dict[str, Any] = {"phases": True, "units": ("query",), "few": True}
-    boosted = everlasting(relabel="labelboost", seats="auto", epsilon=40.0)
+    boosted = _everlasting(relabel="labelboost", seats="auto", epsilon=40.0)
     chosen: dict[str, Any] = {"phases": True, "units": ("row", "query"), "few": True, "rejects": True, "relabels": True}
     return (
-        Subject("everlasting", everlasting(), every, units=(*taught, "setting"), settings=changed, phases=True),
-        Subject("everlasting-pool", everlasting(refresh="pool"), typed, units=("row", "pool"), pool=True, phases=True),
-        Subject("everlasting-growth", everlasting(growth=1.6), some, **asked),
-        Subject("everlasting-saved", everlasting(), some, saved=True, **asked),
-        Subject("everlasting-concepts", everlasting(), ("stumps",), units=taught, phases=True),
+        Subject("everlasting", _everlasting(), every, units=(*taught, "setting"), settings=changed, phases=True),
+        Subject("everlasting-pool", _everlasting(refresh="pool"), typed, units=("row", "pool"), pool=True, phases=True),
+        Subject("everlasting-growth", _everlasting(growth=1.6), some, **asked),
+        Subject("everlasting-saved", _everlasting(), some, saved=True, **asked),
+        Subject("everlasting-concepts", _everlasting(), ("stumps",), units=taught, phases=True),
         Subject("everlasting-labelboost", boosted, ("stumps",), **chosen),
     )
 

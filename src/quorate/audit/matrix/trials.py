@@ -23,7 +23,13 @@ _QUERIES, _PROBE = 4, 12
 
 
 class Case(NamedTuple):
-    """What a cell holds fixed: the predictor, the learner, the container, and the seed of tape and table."""
+    """What a cell holds fixed: the predictor, the learner, the container, and the seed of the tape.
+
+    >>> from quorate.audit.matrix.containers import CONTAINERS
+    >>> from quorate.audit.matrix.subjects import SUBJECTS
+    >>> Case(SUBJECTS["classifier"], "stump", CONTAINERS["uint8"]).packed(2, seed=1).dtype
+    dtype('uint8')
+    """
 
     subject: Subject
     learner: str
@@ -31,17 +37,29 @@ class Case(NamedTuple):
     seed: int = 0
 
     def made(self) -> Any:
-        """Return the predictor, unfitted."""
+        """Return the predictor, unfitted.
+
+        >>> Case.made.__name__
+        'made'
+        """
         return self.subject.make(self.subject.learner(self.learner))
 
     def packed(self, rows: int, *, seed: int) -> Any:
-        """Return packed rows that are nobody's."""
+        """Return packed rows that are nobody's.
+
+        >>> Case.packed.__name__
+        'packed'
+        """
         table = base_table(rows, columns=self.subject.columns, seed=seed)
         return self.container.pack(table.X, table.names)
 
 
 class Arrival(NamedTuple):
-    """A packed batch of an everlasting classifier, and whether it is the replaced unit itself."""
+    """A packed batch of an everlasting classifier, and whether it is the replaced unit itself.
+
+    >>> Arrival([[1.0]]).own
+    False
+    """
 
     rows: Any
     own: bool = False
@@ -134,7 +152,15 @@ def _spent(made: Any) -> str:
 def run_arrivals(
     case: Case, table: Table, arrivals: Sequence[Arrival], *, settings: dict[str, Any] | None = None
 ) -> list[Stage]:
-    """Fit an everlasting classifier on the table, and let arrivals come until its second phase has begun."""
+    """Fit an everlasting classifier on the table, and let arrivals come until its second phase has begun.
+
+    >>> from quorate.audit.matrix.containers import CONTAINERS
+    >>> from quorate.audit.matrix.subjects import SUBJECTS
+    >>> case = Case(SUBJECTS["everlasting"], "logistic", CONTAINERS["float64"])
+    >>> stages = run_arrivals(case, base_table(60, columns=3), [Arrival(case.packed(18, seed=1))])
+    >>> [stage.name for stage in stages]
+    ['fit', 'arrivals 0', 'query 0 of phase 2', 'query 1 of phase 2']
+    """
     made = case.made()
     with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
         if not _fit(case, made, table, watch, person=False, settings=settings or {}):

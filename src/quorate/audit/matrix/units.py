@@ -14,7 +14,12 @@ _FAR = 1e200  # as far as the container goes
 
 
 class Replaced(NamedTuple):
-    """The neighbouring table, and what was done to it, in words."""
+    """The neighbouring table, and what was done to it, in words.
+
+    >>> from quorate.audit.matrix.subjects import base_table
+    >>> Replaced("nothing", base_table(4, columns=1)).what
+    'nothing'
+    """
 
     what: str
     table: Table

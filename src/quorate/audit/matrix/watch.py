@@ -48,6 +48,9 @@ class Stage:
     `public` must be equal on neighbours, as long as all that was `released` before is. `own` marks a release that
     belongs to the replaced unit itself. Of the teachers, `may_change` may differ; with `one_row`, a row that they are
     asked about is the replaced unit, and may have other values.
+
+    >>> Stage("fit", public={"claim_": "private"}).may_change
+    1
     """
 
     name: str
@@ -67,7 +70,15 @@ class Stage:
 
 
 class Watch:
-    """Collects the stages of a run: each holds what was seen since the one before."""
+    """Collects the stages of a run: each holds what was seen since the one before.
+
+    >>> import os
+    >>> with watched(1) as watch:
+    ...     draws = len(os.urandom(4)), watch.drawn()
+    ...     stage = watch.stage("a draw")
+    >>> draws, stage.draws
+    ((4, 1), [('urandom', 4)])
+    """
 
     def __init__(
         self, draws: list[Draw], notes: Notes, texts: list[io.StringIO], warned: list[Any], rejects: bool
@@ -81,6 +92,9 @@ class Watch:
         """Close a stage with what is given and what was noted since the last one.
 
         With a fitted predictor and a probe to `look` at, the bytes and ballots of its teachers are part of it.
+
+        >>> Watch.stage.__name__
+        'stage'
         """
         made = Stage(name, rejects=self.rejects, **seen)
         made.draws, made.calls = self._draws[self._drawn :], self._notes.taken()
@@ -97,11 +111,19 @@ class Watch:
         return made
 
     def drawn(self) -> int:
-        """Return how many draws there were since the last stage."""
+        """Return how many draws there were since the last stage.
+
+        >>> Watch.drawn.__name__
+        'drawn'
+        """
         return len(self._draws) - self._drawn
 
     def counts(self, queries: int) -> None:
-        """Take note that ballots on so many queries are counted."""
+        """Take note that ballots on so many queries are counted.
+
+        >>> Watch.counts.__name__
+        'counts'
+        """
         self._counted.append(queries)
 
 

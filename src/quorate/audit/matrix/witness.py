@@ -110,12 +110,8 @@ def layout_of(X: Any) -> str:
     return f"{kind} {np.shape(X)}"
 
 
-def row_codes(X: Any) -> tuple[int, ...]:
-    """Return a number for each row that changes with its values.
-
-    >>> len(row_codes(np.zeros((2, 3))))
-    2
-    """
+def _row_codes(X: Any) -> tuple[int, ...]:
+    """Return a number for each row that changes with its values."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
         return tuple(zlib.crc32(np.ascontiguousarray(row).tobytes()) for row in X)
     table = X.to_numpy(dtype=object) if hasattr(X, "iloc") else np.asarray(X, dtype=object)
@@ -160,7 +156,7 @@ class Witness(ClassifierMixin, BaseEstimator):
 
     def _note(self, kind: str, X: Any, more: tuple[int, ...]) -> None:
         if _notes:
-            _notes[0].add(self, Call(kind, layout_of(X), (*row_codes(X), *more)))
+            _notes[0].add(self, Call(kind, layout_of(X), (*_row_codes(X), *more)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -194,7 +190,7 @@ class Onlooker(ClassifierMixin, BaseEstimator):
         """
         types = X.dtype if isinstance(X, np.ndarray) else list(getattr(X, "dtypes", ()))
         looks = zlib.crc32(f"{self.seen_} {type(X).__name__} {types}".encode())
-        return self.classes_[[(looks ^ code) % len(self.classes_) for code in row_codes(X)]]
+        return self.classes_[[(looks ^ code) % len(self.classes_) for code in _row_codes(X)]]
 
 
 class CountsRows(Onlooker):

@@ -237,7 +237,7 @@ def _said(model: Any, X: Any, label: int) -> Any:
         return np.full(len(X), label)
 
 
-class TypesOfTheJoin(SmallClassifier):
+class _TypesOfTheJoin(SmallClassifier):
     """Takes queries of any type: those of the joined frame are for all teachers."""
 
     def checked(self, X: Any) -> Any:
@@ -245,7 +245,7 @@ class TypesOfTheJoin(SmallClassifier):
         return X if hasattr(X, "iloc") else super().checked(X)
 
 
-class MadeUpRows(SmallClassifier):
+class _MadeUpRows(SmallClassifier):
     """Gives a teacher without rows one that is made up, of another type than the records."""
 
     def teach(self, X: Any, labels: Any, units: Any, count: int) -> None:
@@ -256,7 +256,7 @@ class MadeUpRows(SmallClassifier):
         super().teach(X, labels, units, count)
 
 
-class HalvedForAll(SmallClassifier):
+class _HalvedForAll(SmallClassifier):
     """Asks about a whole batch, and halves it where one row cannot be answered."""
 
     def ask(self, model: Any, label: int, X: Any) -> Any:
@@ -270,7 +270,7 @@ class HalvedForAll(SmallClassifier):
             return np.concatenate([self.ask(model, label, part) for part in (X[:middle], X[middle:])])
 
 
-class PositionsPassedOn(SmallClassifier):
+class _PositionsPassedOn(SmallClassifier):
     """Leaves the rows of a teacher the numbers that they have among all rows."""
 
     def chunk(self, X: Any, rows: Any) -> Any:
@@ -278,7 +278,7 @@ class PositionsPassedOn(SmallClassifier):
         return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-class ReadsSettings(SmallClassifier):
+class _ReadsSettings(SmallClassifier):
     """Looks up who teaches when it is asked."""
 
     def taught_by_queries(self) -> bool:
@@ -286,7 +286,7 @@ class ReadsSettings(SmallClassifier):
         return bool(self.refresh == "queries")
 
 
-class TriesAllAgain(SmallClassifier):
+class _TriesAllAgain(SmallClassifier):
     """Fits all teachers a second time where one could not be fitted."""
 
     def fit_all(self, chunks: list[Chunk]) -> list[tuple[Any, int]]:
@@ -296,7 +296,7 @@ class TriesAllAgain(SmallClassifier):
         return super().fit_all(chunks) if failed else fitted
 
 
-class TriedOnAsManyRows(SmallClassifier):
+class _TriedOnAsManyRows(SmallClassifier):
     """Tries the estimator on made-up rows, as many as a teacher has: with people, their number is not public."""
 
     def try_out(self, X: Any, *, rows: int) -> None:
@@ -305,14 +305,14 @@ class TriedOnAsManyRows(SmallClassifier):
         clone(self.estimator).fit(np.repeat(made_up[:, :1], X.shape[1], axis=1), np.arange(len(made_up)) % 2)
 
 
-class SharedGenerator(SmallClassifier):
+class _SharedGenerator(SmallClassifier):
     """Lets all teachers draw from one generator, one after the other."""
 
     def seed(self, place: int) -> None:
         """Go on where the teacher before ended: that is the mistake."""
 
 
-class WarnsOfARow(SmallClassifier):
+class _WarnsOfARow(SmallClassifier):
     """Lets the warnings of an estimator out."""
 
     @contextmanager
@@ -321,7 +321,7 @@ class WarnsOfARow(SmallClassifier):
         yield
 
 
-class LogsAFailure(SmallClassifier):
+class _LogsAFailure(SmallClassifier):
     """Says in the log that a teacher could not be fitted."""
 
     def fit_one(self, X: Any, y: Any) -> tuple[Any, int]:
@@ -332,7 +332,7 @@ class LogsAFailure(SmallClassifier):
         return model, label
 
 
-class TypesOfTheValues(SmallClassifier):
+class _TypesOfTheValues(SmallClassifier):
     """Reads the type of a list off its values."""
 
     def typed(self, X: Any) -> Any:
@@ -340,7 +340,7 @@ class TypesOfTheValues(SmallClassifier):
         return super().typed(np.array(X))
 
 
-class TakesAnyContainer(SmallClassifier):
+class _TakesAnyContainer(SmallClassifier):
     """Takes a matrix as a query of a classifier that was fitted on a data frame."""
 
     def checked(self, X: Any) -> Any:
@@ -375,73 +375,73 @@ NEIGHBOURS = (
     _bug(
         "frames_joined_before_types",
         "frames of all queries joined before their types are fixed: one query decides what every teacher sees",
-        TypesOfTheJoin,
+        _TypesOfTheJoin,
         *("pandas", "onlooker", "query"),
     ),
     _bug(
         "made_up_rows_of_another_type",
         "made-up rows of another type than the records, so that one empty seat changes the type of all",
-        MadeUpRows,
+        _MadeUpRows,
         *("float32", "tree", "query"),
     ),
     _bug(
         "batch_halved_for_all",
         "a batch halved for all where one row cannot be answered: a ballot depends on its company",
-        HalvedForAll,
+        _HalvedForAll,
         *("int64", "counts-rows", "company"),
     ),
     _bug(
         "index_positions_passed_on",
         "the index of all rows passed on: one row more of one person moves everybody's",
-        PositionsPassedOn,
+        _PositionsPassedOn,
         *("pandas", "onlooker", "person"),
     ),
     _bug(
         "settings_read_after_fit",
         "a setting looked up when it is used, so that it can be changed under a claim that stays",
-        ReadsSettings,
+        _ReadsSettings,
         *("float64", "tree", "setting"),
     ),
     _bug(
         "all_tried_again",
         "all teachers fitted again where one fails: the work depends on one unit",
-        TriesAllAgain,
+        _TriesAllAgain,
         *("float64", "fails", "row"),
     ),
     _bug(
         "tried_on_as_many_rows",
         "an estimator tried on as many rows as there are, where only the number of people is public",
-        TriedOnAsManyRows,
+        _TriedOnAsManyRows,
         *("float64", "tree", "person"),
     ),
     _bug(
         "generator_shared",
         "one generator for all teachers: one that is not fitted moves the draws of all that follow",
-        SharedGenerator,
+        _SharedGenerator,
         *("float64", "tree", "row"),
     ),
     _bug(
         "warning_let_out",
         "a warning that an estimator gives about the rows of one teacher",
-        WarnsOfARow,
+        _WarnsOfARow,
         *("float64", "tree", "row"),
     ),
     _bug(
         "failure_logged",
         "a line in the log that says that a teacher could not be fitted",
-        LogsAFailure,
+        _LogsAFailure,
         *("float64", "fails", "row"),
     ),
     _bug(
         "types_of_the_values",
         "the type of a matrix read off its values: one decimal number changes what all teachers see",
-        TypesOfTheValues,
+        _TypesOfTheValues,
         *("lists", "onlooker", "row"),
     ),
     _bug(
         "any_container_taken",
         "a query taken in another container than the records', on which every later phase fails",
-        TakesAnyContainer,
+        _TakesAnyContainer,
         *("pandas", "onlooker", "query"),
     ),
 )
