@@ -17,7 +17,7 @@ from quorate.audit.matrix.trials import Case, run_records
 from quorate.audit.matrix.units import replaced_people, replaced_rows
 from quorate.audit.matrix.watch import Stage
 from quorate.audit.matrix.witness import Call
-from quorate.audit.planted.neighbours import SmallClassifier
+from quorate.audit.planted.small import SmallClassifier
 from quorate.cli.neighbours import run_neighbours
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
