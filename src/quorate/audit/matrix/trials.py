@@ -204,8 +204,10 @@ def _take(
             broken.append(told(error))
         watch.stage(name, public={"refused": told(error)}, broken=broken, own=arrival.own)
         return False
-    public = shown(made)
+    public, progress = shown(made), dict(getattr(made, "progress_", {}))
     public.pop("printed")
+    released += f" closed: {progress.pop('closed', None)}"  # by a noisy cutoff, which is paid for
+    public["progress_"] = repr(progress)
     look = None if case is None else (made, made.checked(case.packed(_PROBE, seed=4)))
     shared = {"public": public, "released": released, "own": arrival.own, "one_row": arrival.own}
     stage = watch.stage(name, look=look, may_change=opening, **shared)
