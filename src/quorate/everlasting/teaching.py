@@ -71,13 +71,15 @@ def teach(
     deal: Deal,
     *,
     classes: int,
+    units: int | None = None,
     first: bool = True,
     n_jobs: int | None = None,
     backend: str | None = None,
 ) -> Ensemble:
     """Return one teacher for each chunk of the deal: each depends on its own rows, and votes even without any.
 
-    In the `first` phase the rows are the owner's, who is told if they cannot be fitted.
+    In the `first` phase the rows are the owner's, who is told if they cannot be fitted. `units` is how many people there
+    are, or seats, empty ones too: it is public (each row is a unit unless told).
 
     >>> X, codes = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([0, 1, 0, 1])
     >>> teach(Thresholds(), X, codes, Deal.of([[0, 1], [2, 3], []]), classes=2)
@@ -93,7 +95,9 @@ def teach(
     if not first and batched_equivalent(estimator) is None:
         estimator = SteadyClassifier(estimator)
     codes = np.maximum(codes, 0)
-    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)
+    return Ensemble.fit(
+        X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend, units=units
+    )
 
 
 def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:

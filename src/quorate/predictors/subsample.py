@@ -152,6 +152,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             backend=self.backend,
             public=public,
+            units=count - held_out,
             one_scale=one_scale,
         )
         self.estimate_: Estimate | None = None
