@@ -231,8 +231,8 @@ def fitted_ensemble(made: Any) -> Any:
     ...
     quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
     """
-    sessions = (getattr(made, name, None) for name in ("session_", "answers_"))
-    for holder in (*(getattr(session, "answerer", None) for session in sessions), getattr(made, "_phase", None)):
+    holders = [getattr(made, name, None) for name in ("session_", "answers_", "_phase")]
+    for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
         ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
             return ensemble

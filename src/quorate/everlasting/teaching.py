@@ -78,8 +78,8 @@ def teach(
 ) -> Ensemble:
     """Return one teacher for each chunk of the deal: each depends on its own rows, and votes even without any.
 
-    In the `first` phase the rows are the owner's, who is told if they cannot be fitted. `units` is how many people there
-    are, or seats, empty ones too: it is public (each row is a unit unless told).
+    In the `first` phase the rows are the owner's, who is told if they cannot be fitted. `units` is the public number of
+    people, or of seats, empty ones too; each row is a unit unless told.
 
     >>> X, codes = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([0, 1, 0, 1])
     >>> teach(Thresholds(), X, codes, Deal.of([[0, 1], [2, 3], []]), classes=2)

@@ -90,21 +90,18 @@ def _calls(mine: Stage, theirs: Stage) -> list[str]:
 
 
 def _alike(one: Entries, other: Entries) -> tuple[Entries, Entries]:
-    """Forget the values of one row in each call of `predict`, where they are all that differs."""
+    """Forget which held-out rows a teacher was asked together with, where calls have the same shapes in both runs.
+
+    How many calls `fit` makes of rows that are held out follows from these rows: its time is for their owner.
+    """
     if len(one) != len(other):
         return one, other
-    found = []
-    for mine, theirs in zip(one, other, strict=True):
-        alike = len(mine) == len(theirs) and all(_one_row(a, b) for a, b in zip(mine, theirs, strict=True))
-        found.append(mine if alike else theirs)
-    return one, found
+    return one, [mine if _kept(mine) == _kept(theirs) else theirs for mine, theirs in zip(one, other, strict=True)]
 
 
-def _one_row(mine: Call, theirs: Call) -> bool:
-    if mine == theirs:
-        return True
-    same = mine.kind == theirs.kind == "predict" and mine.layout == theirs.layout
-    return same and sum(a != b for a, b in zip(mine.rows, theirs.rows, strict=True)) <= 1
+def _kept(calls: tuple[Call, ...]) -> tuple[list[Call], set[str]]:
+    asked = {call.layout for call in calls if call.kind == "predict"}
+    return [call for call in calls if call.kind != "predict"], asked
 
 
 def _how(one: Entries, other: Entries) -> str:
