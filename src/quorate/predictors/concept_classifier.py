@@ -15,11 +15,9 @@ from quorate.exchange import Replies
 from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.slots import Slots, fill_slots
-from quorate.rounding import text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
 
 __all__ = ["ConceptClassifier", "largest_set"]
-
-_PUBLISHED = "the label set was read from y and counts as public"
 
 
 class _Source(Protocol):
@@ -81,7 +79,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         >>> hasattr(ConceptClassifier(), "claim_")
         False
         """
-        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
+        return str(self._claim(self.epsilon_, self.delta_))
 
     def _records(self, X: Any, y: Any, groups: Any) -> Slots:
         """Check records and learn their columns and classes. Errors are for their owner, and repeat no value."""
@@ -163,10 +161,10 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
             raise BudgetSpent(f"{made.refused} of {made.size} queries could not be paid for, so that there is no score")
         return float(np.average(made.labels == np.asarray(y), weights=sample_weight))
 
-    def _neighbours(self) -> str:
-        """Return for a claim whose rows are replaced, and what else is public."""
-        text = "under replacement of " + ("one row" if self.unit_ == "row" else self._of_a_person())
-        return text if self.declared_ else f"{text}; {_PUBLISHED}"
+    def _claim(self, epsilon: float, delta: float, what: str = "") -> Claim:
+        unit = replaced("row") if self.unit_ == "row" else self._of_a_person()
+        conditions = () if self.declared_ else (LABELS_READ,)
+        return Claim(epsilon, delta, unit=unit, what=what, conditions=conditions)
 
     def _of_a_person(self) -> str:
         return f"all rows of one person, of whom the first {self.rows_} are used"

@@ -115,13 +115,10 @@ class StableClassifier(ConceptClassifier):
         """The guarantee, in one sentence.
 
         >>> print(StableClassifier(gamma=0.5, classes=[0, 1]).fit([[0.0], [1.0]] * 30, [0, 1] * 30).claim_)
-        each prediction is 0.5-uniformly stable, which is (0, 0.5)-differential privacy, under replacement of one row
+        each prediction is 0.5-uniformly stable: (0, 0.5)-differentially private under replacement of one row
         """
-        moved = f"{text_up(self.stability_)}"
-        return (
-            f"each prediction is {moved}-uniformly stable, which is (0, {moved})-differential privacy, "
-            f"{self._neighbours()}"
-        )
+        what = f"each prediction is {text_up(self.stability_)}-uniformly stable:"
+        return str(self._claim(0.0, self.stability_, what))
 
     def spent_epsilon(self) -> float:
         """Return 0: what predictions together cost is a delta, `spent_delta`.

@@ -25,13 +25,12 @@ from quorate.planner import ON_NO_QUORUM, Plan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
-from quorate.rounding import float_down, text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.rounding import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
-
-_PUBLISHED = "the label set was read from y and counts as public"
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):
@@ -247,9 +246,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         >>> hasattr(PrivateClassifier(), "claim_")
         False
         """
-        unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private under replacement of {unit}"
-        return text if self.declared_ else f"{text}; {_PUBLISHED}"
+        conditions = () if self.declared_ else (LABELS_READ,)
+        return str(Claim(self.epsilon_, self.delta_, unit=replaced(self.unit_), conditions=conditions))
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.

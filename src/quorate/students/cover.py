@@ -14,7 +14,7 @@ from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.errors import InvalidInput
 from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
 from quorate.predictors.slots import Slots, fill_slots
-from quorate.rounding import text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.students.points import random_points
 
 __all__ = ["CoverClassifier"]
@@ -115,15 +115,11 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         return concept
 
     def _claim(self) -> str:
-        unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = (
-            f"({text_up(self.epsilon)}, {text_up(self._claimed_delta())})-differentially private under replacement of"
-        )
-        if self.mode == "semi-private":
-            text = f"{text} {unit}; the public points are not protected"
-        else:
-            text = f"{text} the labels of {unit}; the features are not protected"
-        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+        unit, open_ = replaced(self.unit_), "the public points are not protected"
+        if self.mode != "semi-private":
+            unit, open_ = f"the labels of {unit}", "the features are not protected"
+        conditions = (open_,) if self.classes is not None else (open_, LABELS_READ)
+        return str(Claim(self.epsilon, self._claimed_delta(), unit=unit, conditions=conditions))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of the chosen hypothesis. Nothing is spent.

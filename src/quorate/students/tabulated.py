@@ -24,6 +24,7 @@ from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.inputs import check_matrix, declared_classes
+from quorate.privacy.claims import LABELS_READ
 from quorate.rows import take_rows
 from quorate.students.halves import labels_of
 from quorate.students.points import random_points
@@ -170,7 +171,7 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
 
     def _claim(self, predictor: Any) -> str:
         text = f"{predictor.claim_}; the points of the domain are public"
-        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+        return text if self.classes is not None else f"{text}; {LABELS_READ}"
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of these points, which must be of the domain. Nothing is spent.
