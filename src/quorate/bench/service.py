@@ -94,9 +94,6 @@ def probe_callers(
     """Return, by the size of a probe, how long it took over towns that a victim had asked about, and over others.
 
     A server is asked about every town of every model once: what a probe leaves behind would spoil the next.
-
-    >>> probe_callers.__name__
-    'probe_callers'
     """
     chance = np.random.default_rng()
     names = [folder.name for folder in folders]

@@ -306,11 +306,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         return labels
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked.
-
-        >>> EverlastingClassifier.checked.__name__
-        'checked'
-        """
+        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self, "terms_")
         return self._records(X, reset=False)
 
@@ -347,21 +343,13 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         return self
 
     def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
-        """Answer queries one by one as they come, each a row of features: a label, or None for no answer.
-
-        >>> EverlastingClassifier.stream.__name__
-        'stream'
-        """
+        """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
         for query in queries:
             row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
             yield self.predict(row).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered, and answered with `y`. They are asked, all, and take seats.
-
-        >>> EverlastingClassifier.score.__name__
-        'score'
-        """
+        """Return the share of queries that are answered, and answered with `y`. They are asked, all, and take seats."""
         check_consistent_length(X, y, sample_weight)
         return float(np.average(self.predict(X).labels == np.asarray(y), weights=sample_weight))
 

@@ -50,11 +50,7 @@ def largest_set(concept: Concept, rows: int) -> int:
 
 
 class ConceptClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier of two classes built on a class of hypotheses; `answers_` is what answers its queries.
-
-    >>> ConceptClassifier.predict.__name__
-    'predict'
-    """
+    """A classifier of two classes built on a class of hypotheses; `answers_` is what answers its queries."""
 
     concept: Concept | None
     classes: Any

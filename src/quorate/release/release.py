@@ -278,11 +278,7 @@ class QueryRelease(BaseEstimator):
         return self.released_.errors is not None or measured
 
     def save(self, folder: str | Path) -> Path:
-        """Write the release into a new folder; `load` reads it. It holds nothing private.
-
-        >>> QueryRelease.save.__name__
-        'save'
-        """
+        """Write the release into a new folder; `load` reads it. It holds nothing private."""
         from quorate.release.files import save  # noqa: PLC0415  files know this class
 
         return save(self, folder)
@@ -301,11 +297,7 @@ class QueryRelease(BaseEstimator):
         return load(folder)
 
     def publish(self, folder: str | Path) -> Path:
-        """Write what `save` writes, and for readers without this package the answers as a table and the guarantee.
-
-        >>> QueryRelease.publish.__name__
-        'publish'
-        """
+        """Write what `save` writes, and for readers without this package the answers as a table and the guarantee."""
         from quorate.release.files import publish  # noqa: PLC0415
 
         return publish(self, folder)

@@ -103,11 +103,7 @@ class Subject:
         return (LEARNERS | CONCEPTS)[name]() if name != "none" else None
 
     def fit(self, made: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:
-        """Fit on packed records.
-
-        >>> Subject.fit.__name__
-        'fit'
-        """
+        """Fit on packed records."""
         more = {} if groups is None else {"groups": groups}
         if self.public:
             more["public"] = public
@@ -117,11 +113,7 @@ class Subject:
             made.fit(packed, table.y, **more)
 
     def ask(self, made: Any, query: Any) -> str:
-        """Ask one packed query, and return what is released.
-
-        >>> Subject.ask.__name__
-        'ask'
-        """
+        """Ask one packed query, and return what is released."""
         if isinstance(made, OnlineRelease):
             return repr(made.ask([Threshold(4.5)]))
         if isinstance(made, QueryRelease):

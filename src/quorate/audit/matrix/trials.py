@@ -37,19 +37,11 @@ class Case(NamedTuple):
     seed: int = 0
 
     def made(self) -> Any:
-        """Return the predictor, unfitted.
-
-        >>> Case.made.__name__
-        'made'
-        """
+        """Return the predictor, unfitted."""
         return self.subject.make(self.subject.learner(self.learner))
 
     def packed(self, rows: int, *, seed: int) -> Any:
-        """Return packed rows that are nobody's.
-
-        >>> Case.packed.__name__
-        'packed'
-        """
+        """Return packed rows that are nobody's."""
         table = base_table(rows, columns=self.subject.columns, seed=seed)
         return self.container.pack(table.X, table.names)
 

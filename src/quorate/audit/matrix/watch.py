@@ -92,9 +92,6 @@ class Watch:
         """Close a stage with what is given and what was noted since the last one.
 
         With a fitted predictor and a probe to `look` at, the bytes and ballots of its teachers are part of it.
-
-        >>> Watch.stage.__name__
-        'stage'
         """
         made = Stage(name, rejects=self.rejects, **seen)
         made.draws, made.calls = self._draws[self._drawn :], self._notes.taken()
@@ -111,19 +108,11 @@ class Watch:
         return made
 
     def drawn(self) -> int:
-        """Return how many draws there were since the last stage.
-
-        >>> Watch.drawn.__name__
-        'drawn'
-        """
+        """Return how many draws there were since the last stage."""
         return len(self._draws) - self._drawn
 
     def counts(self, queries: int) -> None:
-        """Take note that ballots on so many queries are counted.
-
-        >>> Watch.counts.__name__
-        'counts'
-        """
+        """Take note that ballots on so many queries are counted."""
         self._counted.append(queries)
 
 

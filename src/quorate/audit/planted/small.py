@@ -62,11 +62,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def teach(self, X: Any, labels: Any, units: Any, count: int) -> None:
-        """Deal units to teachers, those without a label to nobody, and fit.
-
-        >>> SmallClassifier.teach.__name__
-        'teach'
-        """
+        """Deal units to teachers, those without a label to nobody, and fit."""
         deal, _ = deal_units(units, count, teachers=_TEACHERS)
         chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
         chunks = [rows[labels[rows] >= 0] for rows in chunks]
@@ -86,11 +82,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return found
 
     def seed(self, place: int) -> None:
-        """Give the teacher at this place a generator of its own.
-
-        >>> SmallClassifier.seed.__name__
-        'seed'
-        """
+        """Give the teacher at this place a generator of its own."""
         np.random.seed(place)  # noqa: NPY002  an estimator without a seed draws from it
 
     def fit_one(self, X: Any, y: Any) -> tuple[Any, int]:
@@ -170,11 +162,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
             return np.array([_said(model, self.chunk(X, [row]), label)[0] for row in range(len(X))])
 
     def predict(self, X: Any) -> Predictions:
-        """Answer by majority; the queries take seats.
-
-        >>> SmallClassifier.predict.__name__
-        'predict'
-        """
+        """Answer by majority; the queries take seats."""
         X = self.checked(X)
         if self.seats_taken_ >= _SEATS:
             self._next_phase()
@@ -197,11 +185,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         raise InvalidInput("queries teach, and nothing else")
 
     def taught_by_queries(self) -> bool:
-        """Return whether queries teach, as was said when it was fitted.
-
-        >>> SmallClassifier.taught_by_queries.__name__
-        'taught_by_queries'
-        """
+        """Return whether queries teach, as was said when it was fitted."""
         return bool(self.refresh_ == "queries")
 
     def _next_phase(self) -> None:
