@@ -16,6 +16,7 @@ from quorate.predictors.inputs import class_codes, declared_classes, without_val
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.slots import Slots, fill_slots
 from quorate.rounding import text_up
+from quorate.rows import canonical_matrix
 
 __all__ = ["ConceptClassifier", "largest_set"]
 
@@ -91,7 +92,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         for name in ("answers_", "concept_"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
         try:
-            points = validate_data(self, X, reset=True, dtype=np.float64)
+            points = canonical_matrix(validate_data(self, X, reset=True, dtype=np.float64))
         except (TypeError, ValueError) as error:
             raise type(error)(without_values(str(error))) from None
         concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept
@@ -122,7 +123,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         array([[1.]])
         """
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        return canonical_matrix(validate_data(self, X, reset=False, dtype=np.float64))
 
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order. A query that this `caller` asked before gets the same answer again.
