@@ -1,21 +1,28 @@
 """A ballot is a function of its teacher and its query, whatever else is asked with it."""
 
 import asyncio
+import threading
+import time
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import NMF
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from quorate import PrivateClassifier
 from quorate.calls import CALL, call_rows
@@ -265,3 +272,64 @@ def test_a_hundred_thousand_queries_in_random_company(learner):
     count = 3_000 if call_rows(learner) == 1 else 100_000
     recorder = asked_by_strangers(learner, count)
     assert len(recorder.votes) == count + 2 * len(HOSTILE)
+
+
+class Counter(BatchNorm):
+    """Votes by how often it was asked, which it keeps deep inside."""
+
+    def fit(self, X, y):
+        self.asked_ = [0]
+        return super().fit(X, y)
+
+    def predict(self, X):
+        self.asked_[0] += 1
+        return np.full(len(X), self.asked_[0] % 2)
+
+
+WHOLE = {
+    "a mean in scikit-learn": make_pipeline(NMF(2, solver="mu", max_iter=50), LogisticRegression()),
+    "draws that go on": make_pipeline(IterativeImputer(sample_posterior=True, max_iter=2), LogisticRegression()),
+    "a generator that goes on": DummyClassifier(strategy="stratified", random_state=np.random.RandomState(0)),
+    "hidden in a grid": GridSearchCV(Pipeline([("last", LogisticRegression())]), {"last": [BatchNorm()]}, cv=2),
+    "a counter": Counter(),
+}
+
+
+@pytest.mark.parametrize("learner", WHOLE)
+def test_estimators_that_look_at_a_batch_or_remember_are_asked_alone(learner):
+    rng = np.random.default_rng(1)
+    X = np.abs(rng.normal(size=(120, 3)))
+    X[::7, 1] = np.nan if learner == "draws that go on" else 1.0
+    deal = Deal.of([list(range(place, 120, 3)) for place in range(3)])
+    teachers = fit_estimators(WHOLE[learner], X, (X[:, 0] > 0.6).astype(int), deal, classes=2)
+    queries = X[:12] * 0.9
+    alone = np.concatenate([teachers.ballots(row[np.newaxis]) for row in queries])
+    for company in (queries * 1000, X[20:29]):
+        assert np.array_equal(teachers.ballots(np.concatenate([company, queries]))[len(company) :], alone)
+    assert np.array_equal(teachers.ballots(queries), alone)
+
+
+def test_linear_algebra_keeps_to_one_thread_while_anybody_counts():
+    """Whoever leaves first does not lift the limit for those who are still counting, nor leave it behind."""
+    seen, started = [], threading.Event()
+
+    class Slow:
+        def call_rows(self):
+            return 1
+
+        def predict(self, X):
+            started.set()
+            time.sleep(0.05)
+            seen.extend(one["num_threads"] for one in threadpool_info())
+            return np.zeros(len(X))
+
+    before = [one["num_threads"] for one in threadpool_info()]
+    counting = [EstimatorTeachers([(Slow(), 0)] * length, classes=2) for length in (2, 4)]
+    threads = [threading.Thread(target=one.votes, args=(np.zeros((1, 1)),)) for one in counting]
+    for thread in threads:
+        thread.start()
+        started.wait()
+    for thread in threads:
+        thread.join()
+    assert set(seen) == {1}
+    assert [one["num_threads"] for one in threadpool_info()] == before

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from quorate.calls import call_rows
+from quorate.calls import asks_a_copy, call_rows
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import fit_cuts
@@ -53,6 +53,10 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
     def call_rows(self) -> int | None:
         """Return how many rows the estimator is asked with: this adds nothing to it."""
         return call_rows(self.estimator)
+
+    def asks_a_copy(self) -> bool:
+        """Return whether each query is put to a copy of the estimator."""
+        return asks_a_copy(self.estimator)
 
     def predict(self, X: Any) -> Any:
         """Return the estimator's labels, or the class of most rows.
