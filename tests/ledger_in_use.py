@@ -5,6 +5,7 @@ from contextlib import closing
 
 import numpy as np
 
+from quorate.answerers import Votes
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.ledger import Ledger
@@ -35,7 +36,9 @@ def open_ledger(place, folder=None):
 def session_of(ledger, *, lease=LEASE):
     """Return a session that answers a query for one unit."""
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 60, classes=2))
-    return Session(ensemble, SoftMajority(teachers=60, epsilon=1 / UNITS), ledger.budget(lease=lease), ledger=ledger)
+    return Session(
+        Votes(ensemble, SoftMajority(teachers=60, epsilon=1 / UNITS)), ledger.budget(lease=lease), ledger=ledger
+    )
 
 
 def request_of(number, *, rows=1):

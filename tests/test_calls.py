@@ -1,26 +1,40 @@
 """A ballot is a function of its teacher and its query, whatever else is asked with it."""
 
+import asyncio
+import threading
+import time
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import NMF
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from quorate import PrivateClassifier
 from quorate.calls import CALL, call_rows
 from quorate.concepts.finite import Member
+from quorate.ensemble import Ballots
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.learners import Deal
-from quorate.session import Request
+from quorate.service.app import make_app
+from quorate.service.model import Model
+from quorate.service.settings import Settings
+from quorate.session import Replies, Request
+from service_client import call, features, running
 
 
 class BatchNorm(ClassifierMixin, BaseEstimator):
@@ -178,26 +192,144 @@ def test_members_of_a_list_label_a_point_by_itself():
         assert (first == member.predict(points)).all()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("learner", [LogisticRegression(), *LEARNERS.values()], ids=str)
-def test_a_hundred_thousand_queries_through_a_session(learner):
-    """Through `ask_all`: alone, in random batches of 1 to 4,096, in random order and company."""
+class Recorder:
+    """Stands between an ensemble and its mechanism, and holds each query's votes against those it had before."""
+
+    def __init__(self, ensemble):
+        self._ensemble, self.votes, self.asked = ensemble, {}, 0
+        ensemble.count = self.count
+
+    def count(self, X):
+        votes = self._ensemble.fitted.votes(X)
+        for row, found in zip(X, votes, strict=True):
+            assert (self.votes.setdefault(row.tobytes(), found) == found).all()
+            self.asked += 1
+        return Ballots(votes)
+
+
+def company(count, seed=0):
+    """Yield batches of random sizes whose rows come again and again, in other places and company."""
+    random = np.random.default_rng(seed)
+    queries = np.concatenate([random.normal(size=(count, 3)), HOSTILE, -HOSTILE])
+    for most in (1, 64, 4096):
+        order, start = random.permutation(len(queries)), 0
+        if most == 1:
+            order = order[:200]
+        while start < len(order):
+            size = int(random.integers(1, most + 1))
+            yield queries[order[start : start + size]]
+            start += size
+
+
+def asked_by_strangers(learner, count):
+    """Ask through `ask_all`, each batch as requests of several callers, so that nothing is remembered."""
     random = np.random.default_rng(0)
     X = random.normal(size=(1500, 3))
-    classifier = PrivateClassifier(
-        learner, teachers=15, epsilon=50.0, aggregator="noisy_max", queries=10, classes=[0, 1]
-    ).fit(X, (X[:, 0] > 0).astype(int))
-    ensemble = classifier.session_.ensemble
-    count = 2_000 if call_rows(learner) == 1 else 100_000
-    queries = canonical = np.concatenate([random.normal(size=(count - 8, 3)), HOSTILE, -HOSTILE])
-    first = ensemble.fitted.votes(canonical)
-    some = random.choice(count, size=300, replace=False)
-    for place in [*some.tolist(), *range(count - 8, count)]:
-        assert (ensemble.fitted.votes(queries[[place]])[0] == first[place]).all()
-    order, start = random.permutation(count), 0
-    while start < count:
-        rows = order[start : start + int(random.integers(1, 4097))]
-        parts = [Request(queries[part], caller=str(number)) for number, part in enumerate(np.array_split(rows, 3))]
-        together = np.concatenate([part.X for part in parts])
-        assert (ensemble.fitted.votes(together) == first[rows]).all()
-        start += len(rows)
+    classifier = PrivateClassifier(learner, teachers=15, epsilon=1e6, delta=1e-2, queries=10, aggregator="noisy_max")
+    classifier.fit(X, (X[:, 0] > 0).astype(int))
+    recorder = Recorder(classifier.session_.answerer.ensemble)
+    for number, batch in enumerate(company(count)):
+        parts = [part for part in np.array_split(batch, 3) if len(part)]
+        requests = [Request(part, caller=f"{number}-{place}") for place, part in enumerate(parts)]
+        assert all(isinstance(reply, Replies) for reply in classifier.session_.ask_all(requests))
+    return recorder
+
+
+@pytest.mark.parametrize(
+    "learner", [LogisticRegression(), LEARNERS["tree"], POLYNOMIAL], ids=["logistic", "tree", "polynomial"]
+)
+def test_votes_through_a_session_do_not_depend_on_company(learner):
+    recorder = asked_by_strangers(learner, 1500)
+    assert recorder.asked > 2 * len(recorder.votes) > 3000
+
+
+def test_votes_through_http_do_not_depend_on_company():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 3))
+    classifier = PrivateClassifier(POLYNOMIAL, teachers=15, epsilon=1e6, delta=1e-2, queries=10, aggregator="noisy_max")
+    recorder = Recorder(classifier.fit(X, (X[:, 0] > 0).astype(int)).session_.answerer.ensemble)
+    settings = Settings(models={"m": "m"}, keys=False, pace_ms=0.0)
+
+    async def main():
+        async with running(make_app([Model.of("m", classifier)], settings)) as app:
+            batches = list(company(300))
+            while batches:
+                sent = [batches.pop() for _ in range(min(8, len(batches)))]
+                bodies = [features(*batch.tolist()) for batch in sent]
+                got = await asyncio.gather(*(call(app, "POST", "/v2/models/m/infer", body) for body in bodies))
+                assert all(one.status == 200 for one in got)
+
+    asyncio.run(main())
+    assert len(recorder.votes) == 308
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "learner", [LogisticRegression(), GaussianNB(), *LEARNERS.values()], ids=["logistic", "naive Bayes", *LEARNERS]
+)
+def test_a_hundred_thousand_queries_in_random_company(learner):
+    """Alone, in random batches of up to 64 and up to 4,096, in random order: a query has the same votes each time."""
+    count = 3_000 if call_rows(learner) == 1 else 100_000
+    recorder = asked_by_strangers(learner, count)
+    assert len(recorder.votes) == count + 2 * len(HOSTILE)
+
+
+class Counter(BatchNorm):
+    """Votes by how often it was asked, which it keeps deep inside."""
+
+    def fit(self, X, y):
+        self.asked_ = [0]
+        return super().fit(X, y)
+
+    def predict(self, X):
+        self.asked_[0] += 1
+        return np.full(len(X), self.asked_[0] % 2)
+
+
+WHOLE = {
+    "a mean in scikit-learn": make_pipeline(NMF(2, solver="mu", max_iter=50), LogisticRegression()),
+    "draws that go on": make_pipeline(IterativeImputer(sample_posterior=True, max_iter=2), LogisticRegression()),
+    "a generator that goes on": DummyClassifier(strategy="stratified", random_state=np.random.RandomState(0)),
+    "hidden in a grid": GridSearchCV(Pipeline([("last", LogisticRegression())]), {"last": [BatchNorm()]}, cv=2),
+    "a counter": Counter(),
+}
+
+
+@pytest.mark.parametrize("learner", WHOLE)
+def test_estimators_that_look_at_a_batch_or_remember_are_asked_alone(learner):
+    rng = np.random.default_rng(1)
+    X = np.abs(rng.normal(size=(120, 3)))
+    X[::7, 1] = np.nan if learner == "draws that go on" else 1.0
+    deal = Deal.of([list(range(place, 120, 3)) for place in range(3)])
+    teachers = fit_estimators(WHOLE[learner], X, (X[:, 0] > 0.6).astype(int), deal, classes=2)
+    queries = X[:12] * 0.9
+    alone = np.concatenate([teachers.ballots(row[np.newaxis]) for row in queries])
+    for company in (queries * 1000, X[20:29]):
+        assert np.array_equal(teachers.ballots(np.concatenate([company, queries]))[len(company) :], alone)
+    assert np.array_equal(teachers.ballots(queries), alone)
+
+
+def test_linear_algebra_keeps_to_one_thread_while_anybody_counts():
+    """Whoever leaves first does not lift the limit for those who are still counting, nor leave it behind."""
+    seen, started = [], threading.Event()
+
+    class Slow:
+        def call_rows(self):
+            return 1
+
+        def predict(self, X):
+            started.set()
+            time.sleep(0.05)
+            seen.extend(one["num_threads"] for one in threadpool_info())
+            return np.zeros(len(X))
+
+    before = [one["num_threads"] for one in threadpool_info()]
+    counting = [EstimatorTeachers([(Slow(), 0)] * length, classes=2) for length in (2, 4)]
+    threads = [threading.Thread(target=one.votes, args=(np.zeros((1, 1)),)) for one in counting]
+    for thread in threads:
+        thread.start()
+        started.wait()
+    for thread in threads:
+        thread.join()
+    assert set(seen) == {1}
+    assert [one["num_threads"] for one in threadpool_info()] == before

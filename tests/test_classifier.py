@@ -62,9 +62,9 @@ def _tied(classifier):
     Fitted ones are tied there on average only: as the rows were dealt, one side led far enough for a quorum once in a
     thousand fits. With a tie, only threshold noise past the margin is left: below 1e-9 a query.
     """
-    lean = np.tile([0.5, -0.5], classifier.session_.ensemble.teachers // 2)
+    lean = np.tile([0.5, -0.5], classifier.session_.answerer.ensemble.teachers // 2)
     scores = np.stack([np.ones_like(lean), np.full_like(lean, 0.2), lean], axis=1)
-    classifier.session_.ensemble = Ensemble(LinearTeachers(scores[:, None], classes=2))
+    classifier.session_.answerer.ensemble = Ensemble(LinearTeachers(scores[:, None], classes=2))
     return classifier
 
 
@@ -131,7 +131,7 @@ def test_a_stream_is_answered_one_by_one(asked):
 
 def test_a_caller_is_answered_the_same_again_for_nothing(asked):
     def left():
-        return asked.session_.run.no_quorums_left
+        return asked.session_.answerer.run.no_quorums_left
 
     asked.predict(HARD * 3, caller="a")
     assert left() == 4
@@ -259,7 +259,7 @@ def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
     with pytest.raises(ValueError, match=text):
         asked.predict(queries)
     assert asked.budget_.spent() == before
-    assert asked.session_.run.no_quorums_left == 5
+    assert asked.session_.answerer.run.no_quorums_left == 5
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_is_asked_is_checked_first(asked):
             asked.predict(HARD, caller=caller)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         asked.score(HARD, ["yes", "no"])
-    assert asked.session_.run.no_quorums_left == 5
+    assert asked.session_.answerer.run.no_quorums_left == 5
 
 
 # Remark 1
@@ -418,7 +418,7 @@ def test_a_run_that_redraws_its_threshold_is_not_kept(records, tmp_path):
 
 def test_a_resumed_run_keeps_its_noise(asked, tmp_path):
     folder = save(asked, tmp_path / "model")
-    assert load(folder).session_.run.threshold_noise == asked.session_.run.threshold_noise
+    assert load(folder).session_.answerer.run.threshold_noise == asked.session_.answerer.run.threshold_noise
 
 
 def test_saving_moves_the_budget(records, tmp_path):

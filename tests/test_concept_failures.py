@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput
+from quorate.answerers import OneByOne
 from quorate.audit import choice_law
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Intervals, Stumps, Thresholds, check_concept
 from quorate.concepts.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.relabel import Relabel
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier, pure_stable
-from quorate.predictors.fresh import FreshAnswers
 from quorate.predictors.pure_stable import PureStable
 from quorate.predictors.semi_private import choose_from_cover
 from quorate.predictors.slots import fill_slots
 from quorate.predictors.stable_choice import StableChoice
 from quorate.privacy import Cost
+from quorate.session import Session
 from quorate.students.semi_private import SemiPrivateClassifier
 
 LINE = (0.0, 1.0, 2.0)
@@ -168,7 +169,7 @@ def answer_law(made, slots, query):
     """Return the probability that the answer of a PureStable, or of a StableChoice, is 1: exactly, but for floats."""
     choice = made.choice if isinstance(made, PureStable) else made
     draw = made.draw if isinstance(made, PureStable) else lambda s, row: int(made.draw(s).predict(row[np.newaxis])[0])
-    fresh = FreshAnswers(lambda row: draw(slots, row), budget=None, cost=Cost(0.0))
+    fresh = Session(OneByOne(lambda row: draw(slots, row), Cost(0.0)), None)
     law, subsets = 0.0, list(itertools.combinations(range(slots.units), choice.subset))
     for units in subsets:
         for chosen, weight in chosen_by(fresh, np.array([query]), units):

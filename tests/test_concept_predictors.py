@@ -12,13 +12,14 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import BudgetSpent, Infeasible, InvalidInput
+from quorate.answerers import OneByOne
 from quorate.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.predictors.concept_teachers import ErmClassifier
-from quorate.predictors.fresh import FreshAnswers
 from quorate.predictors.semi_private import choose_from_cover, cover_excess, cover_points
 from quorate.predictors.slots import fill_slots
 from quorate.privacy import Budget, Cost
+from quorate.session import Session
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else
 
@@ -179,7 +180,7 @@ def test_a_stable_answer_is_kept_for_its_caller():
     X, y = np.zeros((40, 1)), np.tile([0, 1], 20)
     made = StableClassifier(Thresholds(), gamma=0.1).fit(X, y)
     assert len({made.predict([[0.0]]).tolist()[0] for _ in range(40)}) == 1
-    assert made.answers_.drawn == 1
+    assert made.answers_.answerer.drawn == 1
     assert len({made.predict([[0.0]], caller=str(caller)).tolist()[0] for caller in range(60)}) == 2
     assert made.spent_delta() == 1.0
 
@@ -393,7 +394,7 @@ def test_answers_are_charged_before_they_are_drawn():
         assert budget.spent().renyi == 0.5
         raise KeyboardInterrupt
 
-    fresh = FreshAnswers(draw, budget=budget, cost=Cost(0.5))
+    fresh = Session(OneByOne(draw, Cost(0.5)), budget)
     with pytest.raises(KeyboardInterrupt):
         fresh.ask(np.zeros((1, 1)))
     assert budget.spent().renyi == 0.5

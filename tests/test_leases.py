@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from quorate import Budget, BudgetSpent, Cost, InvalidInput
+from quorate.answerers import Votes
 from quorate.ensemble import Ensemble
 from quorate.errors import IdReused, InProgress, LedgerRefused, QuotaSpent, RateLimited
 from quorate.ledger import Ledger, move, restore
@@ -61,7 +62,9 @@ def parity_session(ledger, *, epsilon=1 / 64, lease=0):
 
     ensemble = Ensemble(EstimatorTeachers([(None, 0)] * 5000, classes=2))
     ensemble.count = lambda X: _Sealed(Parity().ballots(X))
-    return Session(ensemble, SoftMajority(teachers=5000, epsilon=epsilon), ledger.budget(lease=lease), ledger=ledger)
+    return Session(
+        Votes(ensemble, SoftMajority(teachers=5000, epsilon=epsilon)), ledger.budget(lease=lease), ledger=ledger
+    )
 
 
 class _Sealed:
@@ -365,8 +368,8 @@ def test_a_run_goes_on_in_several_processes_with_one_noise(make):
 
         ensemble = Ensemble(EstimatorTeachers([(None, 0)] * 400, classes=2))
         ensemble.count = lambda X: _Sealed(np.full((len(X), 2), 200))  # never a quorum
-        sessions.append(Session(ensemble, quorum, opened.budget(lease=1), ledger=opened))
-    assert sessions[0].run.threshold_noise == sessions[1].run.threshold_noise
+        sessions.append(Session(Votes(ensemble, quorum), opened.budget(lease=1), ledger=opened))
+    assert sessions[0].answerer.run.threshold_noise == sessions[1].answerer.run.threshold_noise
     met = 0
     for number in range(12):
         (reply,) = sessions[number % 2].ask_all([Request(np.array([[float(number)]]))])
@@ -468,9 +471,8 @@ def test_noisy_max_pays_for_what_was_asked(make):
     ledger = make(budget=budget)
     from quorate.ensemble.estimators import EstimatorTeachers
 
-    session = Session(
-        Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2)), mechanism, ledger.budget(lease=3), ledger=ledger
-    )
+    votes = Votes(Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2)), mechanism)
+    session = Session(votes, ledger.budget(lease=3), ledger=ledger)
     reply = session.ask(np.arange(paid + 5.0)[:, None])
     assert int((~reply.refused).sum()) == paid
     assert ledger.verify().sound

@@ -128,6 +128,57 @@ def test_minus_zero_is_zero_in_every_form():
         assert not np.signbit(FrameForm.of(made).rows(made)["a"].to_numpy()).any()
 
 
+COLUMNS = {  # what a column is fitted on, one query in it, and company that pandas or polars would read otherwise
+    "whole": ([1, 2], 3, 2**60),
+    "nullable": (pd.array([1, 2], dtype="Int64"), 3, None),
+    "nullable bool": (pd.array([True, False], dtype="boolean"), True, None),
+    "nullable float": (pd.array([1.5, 2.5], dtype="Float64"), -0.0, None),
+    "object": (pd.Series(["x", 2], dtype=object), 3, None),
+    "category": (pd.Categorical([1, 2, 3]), 3, None),
+    "text": (["x", "y"], "x", None),
+    "polars whole": (pl.Series([1, 2]), 2**60 + 1, None),
+    "polars bool": (pl.Series([True, False]), True, None),
+    "polars float": (pl.Series([1.5, 2.5]), 3.0, None),
+    "polars text": (pl.Series(["x", "y"]), "x", None),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_company_in_a_column_changes_neither_value_nor_digest(column):
+    fitted, query, company = COLUMNS[column]
+    make = pl.DataFrame if isinstance(fitted, pl.Series) else pd.DataFrame
+    form = FrameForm.of(make({"a": fitted}))
+    kind = None if make is pl.DataFrame or column in ("object", "text") else getattr(fitted, "dtype", None)
+    asked = [
+        make({"a": values if kind is None else pd.array(values, dtype=kind)}) for values in ([query], [query, company])
+    ]
+    alone, beside = [form.rows(one) for one in asked]
+    assert query_digests(alone)[0] == query_digests(beside)[0]
+    assert repr(alone["a"].to_list()[0]) == repr(beside["a"].to_list()[0])
+
+
+@pytest.mark.parametrize("kind", ["str", "string", "polars"])
+@pytest.mark.parametrize("values", [[3], [3, 2.5], [3, "x"]], ids=str)
+def test_a_number_is_no_text(kind, values):
+    """It would be "3" by itself, and "3.0" beside a 2.5 or a value that is missing."""
+    texts = pl.DataFrame({"a": ["x"]}) if kind == "polars" else pd.DataFrame({"a": pd.Series(["x"], dtype=kind)})
+    with pytest.raises(InvalidInput, match="has values that are not"):
+        FrameForm.of(texts).rows(pd.DataFrame({"a": values}))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_text_is_missing(missing):
+    for make in (pd.DataFrame, pl.DataFrame):
+        form = FrameForm.of(make({"a": ["x"]}))
+        (value,) = form.rows(pd.DataFrame({"a": [missing]}))["a"].to_list()
+        assert pd.isna(value)
+
+
+def test_a_number_that_polars_misses_is_not_0():
+    form = FrameForm.of(pl.DataFrame({"a": [1.5]}))
+    assert form.rows(pl.DataFrame({"a": [-0.0, None, 2.0]}))["a"].to_list() == [0.0, None, 2.0]
+
+
 by_type = make_pipeline(
     make_column_transformer(
         (StandardScaler(), make_column_selector(dtype_include="int64")),

@@ -495,7 +495,10 @@ def test_the_same_app_can_run_without_privacy_for_comparison():
     made = PrivateClassifier(epsilon=4.0, teachers=100, queries=10, aggregator="noisy_max", classes=[0, 1])
     made.fit(X, (X[:, 0] > 0).astype(int))
     twin = Model(
-        "m", session=PlainSession(made.session_.ensemble), inputs=MatrixInput(3), outputs=Outputs(made.classes_)
+        "m",
+        session=PlainSession(made.session_.answerer.ensemble),
+        inputs=MatrixInput(3),
+        outputs=Outputs(made.classes_),
     )
 
     async def main():

@@ -76,7 +76,7 @@ def test_the_cost_grows_with_clear_mistakes_and_not_with_traffic(classifier):
 def test_where_the_teachers_are_split_the_student_stands(classifier):
     """Where Quorum would find none, and charge for it. Five dissents of 20, which end the run: 2e-8."""
     split = [(None, 0)] * 102 + [(None, 1)] * 98
-    classifier.session_.ensemble = Ensemble(EstimatorTeachers(split, classes=2))
+    classifier.session_.answerer.ensemble = Ensemble(EstimatorTeachers(split, classes=2))
     answers = classifier.predict(along(-1, 1, 20))
     assert (answers == "no").sum() >= 15
     assert answers.refused == 0
@@ -98,7 +98,7 @@ def test_a_repeated_mistake_is_paid_once_for_each_caller(classifier):
 def test_the_whole_of_both_runs_fits_the_budget():
     """Every dissent and every no-quorum that was planned for can be paid, and the account never passes epsilon."""
     made = StudentFirstClassifier(STUDENT, **TARGET).fit(X, Y)
-    run, quorum = made._run, made.session_.run
+    run, quorum = made._run, made.session_.answerer.run
     assert (run.answers([[0, 200]] * 9).labels == -1).sum() == 5
     assert (quorum.answers([[100, 100]] * 9).labels == -1).sum() == 2
     assert made.budget_.spent_epsilon() <= TARGET["epsilon"]
@@ -121,7 +121,7 @@ def test_after_the_last_dissent_queries_are_refused(classifier):
 
 
 def test_after_the_last_no_quorum_dissents_are_reported_and_not_answered(classifier):
-    classifier.session_.run.answers([[100, 100]] * 2)  # ends the run of Quorum
+    classifier.session_.answerer.run.answers([[100, 100]] * 2)  # ends the run of Quorum
     answers = classifier.predict(np.concatenate([WRONG, RIGHT]))
     assert answers.tolist() == [None, "no"]
     assert answers.no_quorum.tolist() == [True, False]
@@ -134,7 +134,7 @@ def test_after_the_last_no_quorum_dissents_are_reported_and_not_answered(classif
 @pytest.mark.parametrize("choice", ["abstain", "student", "random", "raise"])
 def test_what_is_said_without_a_quorum(choice):
     made = StudentFirstClassifier(STUDENT, **TARGET, on_no_quorum=choice).fit(X, Y)
-    made.session_.run.answers([[100, 100]] * 2)
+    made.session_.answerer.run.answers([[100, 100]] * 2)
     if choice == "raise":
         with pytest.raises(NoQuorum, match="dissents on 1 of 2 queries and finds no quorum") as caught:
             made.predict(np.concatenate([WRONG, RIGHT]))

@@ -6,14 +6,19 @@ stands in other places, and changes nothing for a model that answers row by row.
 types, which are public:
 
     trees and forests of scikit-learn       compare and add value by value: any number of rows at once
-    all else that is scikit-learn's own,    calls of 256 rows; places that are left are filled with a query of the call
-    XGBoost, LightGBM, CatBoost
-    everybody else's estimators             calls of one row: nobody else is there. One that answers row by row may say
-                                            so, by a method `call_rows` that returns 256
+    what is known to answer row by row, of  calls of 256 rows; places that are left are filled with a query of the call
+    scikit-learn, XGBoost, LightGBM, CatBoost
+    all else: other people's estimators,    calls of one row, to a copy of the model: nobody else is there, and nobody
+    and scikit-learn's that look at the     was there before. An author whose estimator answers row by row, and does not
+    whole of a batch (NMF, imputers that    change when it is asked, may say so, by a method `call_rows` that returns
+    look at neighbours, manifolds)          256, or 1
 
 A query that a call fails on is taken out of it and asked beside copies of itself. `ensemble/PROOF.md` has the argument.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -23,13 +28,52 @@ from threadpoolctl import ThreadpoolController
 
 from quorate.rows import copy_rows, query_digests, take_rows
 
-__all__ = ["CALL", "Calls", "call_rows", "one_thread"]
+__all__ = ["CALL", "Calls", "asks_a_copy", "call_rows", "one_thread"]
 
 Integers = NDArray[np.int64]
 
 CALL = 256  # rows of a call whose shape is fixed
-_KNOWN = ("sklearn", "quorate", "xgboost", "lightgbm", "catboost")  # packages whose models answer row by row
-_VALUES = (str, int, float, list, tuple, dict, slice, type, np.ndarray, np.generic, np.ufunc)
+_KNOWN = ("quorate", "xgboost", "lightgbm", "catboost")  # packages whose models answer row by row
+_MODULES = (  # of scikit-learn, all of whose estimators do (ensemble/PROOF.md, step 6)
+    "calibration",
+    "compose",
+    "discriminant_analysis",
+    "dummy",
+    "ensemble",
+    "feature_extraction",
+    "feature_selection",
+    "frozen",
+    "gaussian_process",
+    "kernel_approximation",
+    "linear_model",
+    "metrics",
+    "model_selection",
+    "multiclass",
+    "multioutput",
+    "naive_bayes",
+    "neighbors",
+    "neural_network",
+    "pipeline",
+    "preprocessing",
+    "random_projection",
+    "semi_supervised",
+    "svm",
+    "tree",
+)
+_CLASSES = (  # and of its other modules, in which some do not
+    "SimpleImputer",
+    "MissingIndicator",
+    "PCA",
+    "IncrementalPCA",
+    "KernelPCA",
+    "TruncatedSVD",
+    "FastICA",
+    "FactorAnalysis",
+    "KMeans",
+    "MiniBatchKMeans",
+    "FeatureAgglomeration",
+)
+_VALUES = (str, int, float, slice, np.ndarray, np.generic, np.ufunc)
 _ROW_BY_ROW = (
     "DecisionTreeClassifier",
     "ExtraTreeClassifier",
@@ -50,20 +94,45 @@ def call_rows(estimator: Any) -> int | None:
     if hasattr(estimator, "call_rows"):
         rows: int | None = estimator.call_rows()
         return rows
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    if not all(_is_plain(part) or _home(part) in _KNOWN for part in parts):
+    if not _answers_by_row(estimator):
         return 1
-    return None if _home(estimator) == "sklearn" and type(estimator).__name__ in _ROW_BY_ROW else CALL
+    return None if _home(estimator)[0] == "sklearn" and type(estimator).__name__ in _ROW_BY_ROW else CALL
 
 
-def _home(part: Any) -> str:
-    """Return the package of a part; those of scikit-learn draw from their `random_state` alone, or from nothing."""
-    return type(part).__module__.partition(".")[0]
+def asks_a_copy(estimator: Any) -> bool:
+    """Return whether each query is put to a copy, since nobody has said that asking leaves the estimator as it is.
+
+    >>> from sklearn.linear_model import Perceptron
+    >>> asks_a_copy(Perceptron())
+    False
+    """
+    if hasattr(estimator, "asks_a_copy"):
+        copied: bool = estimator.asks_a_copy()
+        return copied
+    return not hasattr(estimator, "call_rows") and call_rows(estimator) == 1
 
 
-def _is_plain(part: Any) -> bool:
-    """Return whether this is a value, or a function that works value by value."""
-    return part is None or isinstance(part, _VALUES)
+def _home(part: Any) -> list[str]:
+    """Return the package of a part and the modules in it."""
+    return type(part).__module__.split(".")
+
+
+def _answers_by_row(part: Any) -> bool:
+    """Return whether an estimator, or a setting of one, and all that are in it, are known to work row by row."""
+    if part is None or isinstance(part, _VALUES):
+        return True
+    if isinstance(part, list | tuple | set | frozenset):
+        return all(_answers_by_row(one) for one in part)
+    if isinstance(part, dict):
+        return all(_answers_by_row(one) for pair in part.items() for one in pair)
+    if isinstance(part, type):  # of numbers, as in dtype=
+        return part.__module__ in ("builtins", "numpy")
+    package, *modules = _home(part)
+    known = package in _KNOWN
+    if package == "sklearn":
+        known = (modules or [""])[0] in _MODULES or type(part).__name__ in _CLASSES
+    settings = part.get_params(deep=False).values() if known and hasattr(part, "get_params") else ()
+    return known and all(_answers_by_row(setting) for setting in settings)
 
 
 class Calls:
@@ -174,6 +243,11 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_thread() -> Any:
+_threads = threading.RLock()  # the limit is the whole process's: who leaves first would lift it for all
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
     """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere."""
-    return _libraries().limit(limits=1, user_api="blas")
+    with _threads, _libraries().limit(limits=1):
+        yield

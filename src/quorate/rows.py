@@ -12,6 +12,7 @@ value whoever stands beside it. What has no canonical form is refused before any
 import hashlib
 import importlib
 import importlib.util
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "take_rows",
 ]
 
+_EXACT = 2**53  # whole numbers up to it are floats as well
 _FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
 
 
@@ -178,18 +180,29 @@ def query_digests(X: Any) -> list[bytes]:
         named: Iterable[bytes] = (b"d" + row.tobytes() for row in rows)
     else:
         columns = [str(name) for name in X.columns]
-        values = zip(*(_plain_values(np.asarray(X[name])) for name in X.columns), strict=True)
+        values = zip(*(_plain_values(X[name]) for name in X.columns), strict=True)
         named = (repr((columns, row)).encode() for row in values)
     return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
 
 
-def _plain_values(values: NDArray[Any]) -> Any:
-    """Return numbers that are equal alike: 1 and 1.0, 0.0 and -0.0, all nans."""
-    if values.dtype.kind not in "fiub":
-        return values.tolist()
-    if values.dtype.kind in "iu" and values.size and max(abs(int(values.max())), abs(int(values.min()))) > 2**53:
-        return values.tolist()
-    return canonical_matrix(values).tolist()
+def _plain_values(column: Any) -> list[Any]:
+    """Return values as a digest names them, each by itself: none says how another of its column is written."""
+    kind = column.dtype
+    if isinstance(kind, np.dtype) and (kind.kind in "fb" or (kind.kind in "iu" and kind.itemsize < 8)):
+        numbers: list[Any] = canonical_matrix(column.to_numpy()).tolist()
+        return numbers
+    return [float(value) if isinstance(value, bool) else _plain(value) for value in column.to_list()]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value such that equal numbers are alike (1 and 1.0, 0.0 and -0.0, all nans), and so are equal texts."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return float(value) if abs(int(value)) <= _EXACT else int(value)
+    if isinstance(value, float | np.floating):
+        return math.nan if math.isnan(value) else float(value) + 0.0
+    return str(value) if isinstance(value, str) else value
 
 
 def _library(X: Any) -> str:
@@ -239,18 +252,35 @@ def _pandas_column(column: Any, kind: Any) -> Any:
         return pandas.Series(made, dtype=kind)
     if kind == np.dtype(object):
         plain = values.astype(object)
-        return plain.where(plain.notna(), np.nan)
+        plain = plain.where(plain.notna(), np.nan)
+        return pandas.Series([_plain(value) for value in plain.tolist()], dtype=object)
+    if isinstance(kind, pandas.StringDtype):
+        _check_texts(values[values.notna()].tolist())
+        return values.astype(object).astype(kind)
+    if is_number(kind) and kind.kind == "f":
+        return (values.astype(kind) + 0.0).astype(kind)  # one zero
     return values.astype(kind)
+
+
+def _check_texts(values: Iterable[Any]) -> None:
+    """Raise where a value that is there is no text: 3 would be read as "3", or as "3.0" in a column with a 2.5."""
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError
 
 
 def _polars_column(column: Any, kind: Any) -> Any:
     polars = importlib.import_module("polars")
+    if kind == polars.String:
+        texts = column.to_list() if isinstance(column, polars.Series) else column.where(column.notna(), None).to_list()
+        texts = [None if text != text else text for text in texts]  # noqa: PLR0124  a nan
+        _check_texts(text for text in texts if text is not None)
+        return polars.Series(texts, dtype=kind)
     values = column if isinstance(column, polars.Series) else polars.Series(column.tolist(), strict=False)
     made = values.cast(kind, strict=True)
     if kind.is_integer() and values.dtype.is_float() and not (made.cast(values.dtype) == values).all():
         raise ValueError
-    if kind.is_float():  # one zero
-        return made.zip_with(made != 0, polars.zeros(len(made), dtype=kind, eager=True))
+    if kind.is_float():  # one zero; what is missing stays missing
+        return made.zip_with((made != 0).fill_null(True), polars.zeros(len(made), dtype=kind, eager=True))
     return made
 
 

@@ -1,18 +1,17 @@
 """The join: ballots into a mechanism, answers out of it, and the budget charged in between. Read this first.
 
-    requests -> admitted -> counted by the ensemble -> [ reserved -> drawn -> settled ] by the mechanism -> kept
+    requests -> admitted -> new queries -> [ reserved -> drawn -> settled ] by the answerer -> kept -> replies
 
 Both arrows that cross the trust line stand in `put_to_vote`: sealed ballots go into a mechanism, and what it releases
-comes out. Whoever has an ensemble comes by here; who has counts of private records instead comes by `put_to_count`.
-The mechanism charges before it draws; where the budget is in a ledger, what it charges is on the disk before that, and
-an answer is on the disk before it leaves. A query is checked before it comes here, and is refused, if at all, because
-of the budget, its id, or its caller's limits.
+comes out. `answerers.Votes` uses it; what has counts of private records instead uses `put_to_count`. An answerer
+charges before it draws; where the budget is in a ledger, what it charges is on the disk before that, and an answer is
+on the disk before it leaves. A query is checked before it comes here, and is refused, if at all, because of the budget,
+its id, or its caller's limits.
 """
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +23,15 @@ from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
 from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
-from quorate.process import process_identity
+from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
 
-__all__ = ["Replies", "Request", "Session", "put_to_count", "put_to_vote"]
+__all__ = ["Answerer", "Replies", "Request", "Session", "put_to_count", "put_to_vote"]
 
 Released = TypeVar("Released")
-Mechanism = QueryMechanism | ThresholdMechanism
-_BLOCK = 8192  # queries counted together: a budget that ends does not leave a million ballots counted in vain
+_BLOCK = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
 
 
 def put_to_vote(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
@@ -61,43 +57,55 @@ def put_to_count(counts: Ballots, release: Callable[[Any], Released]) -> Release
     return counts.put_to(release)
 
 
-class Session:
-    """An ensemble, the mechanism that counts for it, the budget that pays, and where it is all kept.
+class Answerer(Protocol):
+    """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart."""
 
+    def open(self, budget: Budget | None, state: int | None) -> None:
+        """Begin to answer from this budget: anew, or with the secret `state` that an earlier session kept."""
+
+    def affordable(self, most: int) -> int:
+        """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
+
+    def draw(self, X: Any) -> Answers:
+        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them."""
+
+    def end(self) -> int | None:
+        """Answer nothing more, and return the secret state with which another session goes on, if there is one."""
+
+
+class Session:
+    """What answers, the budget that pays, and where it is all kept.
+
+    >>> from quorate.answerers import Votes
     >>> from quorate.ensemble.estimators import EstimatorTeachers
     >>> from quorate.mechanisms import NoisyMax
     >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 100, classes=2))
-    >>> budget = Budget(epsilon=1.0, delta=1e-6)
-    >>> session = Session(ensemble, NoisyMax(teachers=100, classes=2, scale=10.0), budget)
+    >>> votes = Votes(ensemble, NoisyMax(teachers=100, classes=2, scale=10.0))
+    >>> session = Session(votes, Budget(epsilon=1.0, delta=1e-6))
     >>> replies = session.ask(np.zeros((3, 1)))
-    >>> replies.labels, replies.spent == session.mechanism.query_cost(budget.order)  # asked once, answered three times
+    >>> replies.labels, replies.spent == votes.mechanism.query_cost(session.budget.order)  # asked once, for all three
     (array([1, 1, 1]), True)
     """
 
-    def __init__(
-        self, ensemble: Ensemble, mechanism: Mechanism, budget: Budget, *, ledger: Ledger | None = None
-    ) -> None:
-        self.ensemble, self.mechanism, self.budget, self.ledger = ensemble, mechanism, budget, ledger
+    def __init__(self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None) -> None:
+        self.answerer: Any = answerer
+        self.budget, self.ledger = budget, ledger
         self._memory: Memory = KeptAnswers() if ledger is None else ledger
         self._lock = threading.Lock()
         self.process = process_identity()
-        self.run: Run | None = None
-        if isinstance(mechanism, ThresholdMechanism):
-            noise = None if ledger is None or mechanism.redraws else ledger.run()
-            self.run = mechanism.open(budget) if noise is None else mechanism.resume(budget, threshold_noise=noise)
-            self._release: Callable[[Any], Answers] = self.run.answers
-        else:
-            self._release = partial(mechanism.answers, budget=budget)
+        answerer.open(budget, None if ledger is None else ledger.run())
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
-        """Answer a batch of checked queries. What this caller was answered before, it is answered again, for nothing.
+        """Answer a batch of checked queries. What this caller was answered before, it is answered again, at no cost.
 
         Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part.
 
+        >>> from quorate.answerers import Votes
         >>> from quorate.ensemble.estimators import EstimatorTeachers
         >>> from quorate.mechanisms import SoftMajority
         >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
+        >>> votes = Votes(ensemble, SoftMajority(teachers=500, epsilon=0.5))
+        >>> session = Session(votes, Budget(epsilon=1.0, delta=0.0))
         >>> session.ask(np.arange(3.0)[:, None]).refused
         array([False, False,  True])
         """
@@ -109,10 +117,12 @@ class Session:
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place.
 
+        >>> from quorate.answerers import Votes
         >>> from quorate.ensemble.estimators import EstimatorTeachers
         >>> from quorate.mechanisms import SoftMajority
         >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-        >>> session = Session(ensemble, SoftMajority(teachers=500, epsilon=0.5), Budget(epsilon=1.0, delta=0.0))
+        >>> votes = Votes(ensemble, SoftMajority(teachers=500, epsilon=0.5))
+        >>> session = Session(votes, Budget(epsilon=1.0, delta=0.0))
         >>> replies = session.ask_all([Request(np.zeros((1, 1)), id="1", body=body) for body in (b"a", b"a", b"b")])
         >>> replies[0].labels, replies[1].labels, replies[2]
         (array([1]), array([1]), IdReused('this id was used for another request: ...'))
@@ -120,90 +130,78 @@ class Session:
         asked = [Asked(request.caller, query_digests(request.X), request.id, request.body) for request in requests]
         firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
+        check_process("this model", self.process)
         with self._lock:
             try:
                 results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
                 spent, ended = self._answer(requests, asked, results)
             finally:
-                self.budget.give_back()
+                if self.budget is not None:
+                    self.budget.give_back()
         return [replies_of(results[first], spent, ended) for first in firsts]
 
     def move(self, make: Callable[[Budget], Ledger]) -> Ledger:
-        """Move into a ledger that `make` makes for the budget: from then on nothing is answered here.
-
-        >>> Session.move.__name__
-        'move'
-        """
+        """Move into a ledger that `make` makes for the budget: from then on nothing is answered here."""
+        assert self.budget is not None
         with self._lock:
             ledger = make(self.budget)
-            if self.run is not None:
-                ledger.keep_run(self.run.end())
+            state = self.answerer.end()
+            if state is not None:
+                ledger.keep_run(state)
             if isinstance(self._memory, KeptAnswers) and self._memory.answers():
                 ledger.keep(self._memory.answers(), {}, [])
             return ledger
 
     def tend(self) -> None:
-        """Return what is out on lease where others wait for it: for a server with nothing to do.
-
-        >>> Session.tend.__name__
-        'tend'
-        """
+        """Return what is out on lease where others wait for it: for a server with nothing to do."""
         if isinstance(self.budget, LeasedBudget):
             self.budget.tend()
 
     def close(self) -> None:
-        """Return what is out on lease, and let go of the ledger.
-
-        >>> Session.close.__name__
-        'close'
-        """
+        """Return what is out on lease, and let go of the ledger."""
         with self._lock:
-            self.budget.give_back(all=True)
+            if self.budget is not None:
+                self.budget.give_back(all=True)
             if self.ledger is not None:
                 self.ledger.close()
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
     ) -> tuple[Cost, BudgetSpent | None]:
-        """Put what is new to the vote and add the outcomes. A block is kept before the next is drawn."""
-        known, places = dict[Query, int](), dict[Query, tuple[int, int]]()
+        """Answer what is new, and put the outcomes in place of what was admitted."""
         waiting = {place: one for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None}
-        for place, admitted in waiting.items():
-            caller = asked[place].caller
-            known.update({(caller, query): label for query, label in admitted.known.items()})
+        if not waiting:
+            return Cost(0.0), None
+        known = {
+            (asked[place].caller, query): label for place, one in waiting.items() for query, label in one.known.items()
+        }
+        first: dict[Query, tuple[int, int]] = {}  # where each query stands first
+        for place in waiting:
             for row, query in enumerate(asked[place].queries):
-                places.setdefault((caller, query), (place, row))
-        new = [query for query in places if query not in known]
-        X = rows_of(requests, [places[query] for query in new])
-        spent, start, fresh, ended = Cost(0.0), 0, dict[Query, int](), None
-        while start < len(new) and ended is None:
-            if fresh:
-                self._memory.keep(fresh, known, [])
-            fresh = {}
-            try:
-                block = take_rows(X, slice(start, start + self._affordable(len(new) - start)))
-                answers = put_to_vote(self.ensemble, block, self._release)
-            except (BudgetSpent, RunEnded) as error:
-                ended = BudgetSpent(f"{error}. Queries answered before can be asked again")
-            else:
-                fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
-                spent = spent + (answers.spent or Cost(0.0))
-                start += len(
-                    fresh
-                )  # what was refused is asked again: answers may cost less than was set aside for them
-        outcomes = self._memory.keep(fresh, known, [asked[place] for place in waiting]) if waiting else []
+                first.setdefault((asked[place].caller, query), (place, row))
+        new = [query for query in first if query not in known]
+        X = rows_of(requests, [first[query] for query in new])
+        fresh, spent, ended = self._drawn(X, new, known)
+        outcomes = self._memory.keep(fresh, known, [asked[place] for place in waiting])
         for place, outcome in zip(waiting, outcomes, strict=True):
             results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
         return spent, ended
 
-    def _affordable(self, most: int) -> int:
-        """Return how many queries may be counted, so that no ballot is counted in vain, or raise where none may."""
-        most = min(most, _BLOCK)
-        if isinstance(self.mechanism, ThresholdMechanism):
-            if self.run is not None and self.run.no_quorums_left == 0:
-                raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
-            return most
-        paid = self.mechanism.query_cost(self.budget.order) + self.mechanism.answer_cost(self.budget.order)
-        if payable := self.budget.obtain(paid, most=most):
-            return payable
-        raise BudgetSpent("the budget cannot pay for another query")
+    def _drawn(
+        self, X: Any, new: list[Query], known: dict[Query, int]
+    ) -> tuple[dict[Query, int], Cost, BudgetSpent | None]:
+        """Draw answers block by block, each kept before the next; return the last block, the cost, and why it ended."""
+        fresh, spent, start = dict[Query, int](), Cost(0.0), 0
+        while start < len(new):
+            if fresh:
+                self._memory.keep(fresh, known, [])
+                fresh = {}
+            try:
+                payable = self.answerer.affordable(min(len(new) - start, _BLOCK))
+                answers = self.answerer.draw(take_rows(X, slice(start, start + payable)))
+            except (BudgetSpent, RunEnded) as error:
+                return fresh, spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
+            fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
+            spent = spent + (answers.spent or Cost(0.0))
+            start += len(fresh)  # what was refused is asked again: answers may cost less than was set aside for them
+        return fresh, spent, None

@@ -7,6 +7,7 @@ differs. A replay says nothing about how likely an answer is: that is what the g
 """
 
 import os
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,11 +21,12 @@ from quorate.audit.plays import PlayNoise
 from quorate.errors import InvalidInput, NoQuorum, QuorateError
 from quorate.mechanisms import query
 
-__all__ = ["Replay", "entropy_tape", "fitted_ensemble", "replay"]
+__all__ = ["Draw", "Replay", "entropy_tape", "fitted_ensemble", "off_the_tape", "replay"]
 
 _PUBLIC = ("classes_", "teachers_", "claim_", "mechanism_", "n_features_in_", "plan_", "terms_", "phase_", "progress_")
 _LAWS = ("laplace", "gaussian", "words", "bernoulli_exp", "choice")
 _alone = threading.Lock()
+_aside: list[None] = []  # one entry for each `off_the_tape` that lasts
 _system_noise: Any = vars(query)["system_noise"]  # the one object that all mechanisms draw from
 
 Data = tuple[Any, Any]
@@ -47,8 +49,11 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
     """
     noise, drawn = PlayNoise(seed), list[Draw]()
     generator = np.random.default_rng([seed, 1])
+    true_urandom, standard = os.urandom, vars(random)
 
     def urandom(size: int) -> bytes:
+        if _aside:
+            return true_urandom(size)
         drawn.append(("urandom", size))
         return generator.bytes(size)
 
@@ -63,17 +68,38 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
 
     if not _alone.acquire(blocking=False):
         raise InvalidInput("an entropy tape is running in this process already; end it first")
-    true_urandom = os.urandom
+    state = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
-        os.urandom = urandom
+        os.urandom = standard["_urandom"] = urandom  # the second is what `secrets` and generators without a seed ask
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
         for law in _LAWS:
             setattr(_system_noise, law, taped(law))  # an attribute of the object hides the method of its class
         yield drawn
     finally:
-        os.urandom = true_urandom
+        os.urandom = standard["_urandom"] = true_urandom
+        np.random.set_state(state[0])  # noqa: NPY002
+        random.setstate(state[1])
         for law in _LAWS:
             vars(_system_noise).pop(law, None)
         _alone.release()
+
+
+@contextmanager
+def off_the_tape() -> Iterator[None]:
+    """Give what runs within it the system's own randomness: where an estimator asks for some, for names of its tasks.
+
+    >>> with entropy_tape(7) as drawn:
+    ...     with off_the_tape():
+    ...         size = len(os.urandom(4))
+    >>> size, drawn
+    (4, [])
+    """
+    _aside.append(None)
+    try:
+        yield
+    finally:
+        _aside.pop()
 
 
 @dataclass(frozen=True)
@@ -205,8 +231,9 @@ def fitted_ensemble(made: Any) -> Any:
     ...
     quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
     """
-    for holder in ("session_", "_phase"):
-        ensemble = getattr(getattr(made, holder, None), "ensemble", None)
+    holders = [getattr(made, name, None) for name in ("session_", "answers_", "_phase")]
+    for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
+        ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
             return ensemble
     raise InvalidInput(f"a replay looks at predictors with an ensemble, not at {type(made).__name__}")

@@ -55,8 +55,8 @@ def overhead_figures(quick: bool) -> Iterator[Figure]:
             classes=[0, 1],
             **settings,  # type: ignore[arg-type]
         ).fit(X, y)
-        teachers = classifier.session_.ensemble.fitted
-        trees = [model for model, _ in teachers.fitted if model is not None]  # type: ignore[union-attr]
+        teachers = classifier.session_.answerer.ensemble.fitted
+        trees = [model for model, _ in teachers.fitted if model is not None]
         added, share = [], []
         for _ in range(rounds):
             batches = [generator.normal(size=(_BATCH, 10)) for _ in range(size)]

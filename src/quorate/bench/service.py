@@ -94,9 +94,6 @@ def probe_callers(
     """Return, by the size of a probe, how long it took over towns that a victim had asked about, and over others.
 
     A server is asked about every town of every model once: what a probe leaves behind would spoil the next.
-
-    >>> probe_callers.__name__
-    'probe_callers'
     """
     chance = np.random.default_rng()
     names = [folder.name for folder in folders]
@@ -271,7 +268,7 @@ def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     if kind == "remembering":
         own.inputs._encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
     else:
-        session = _Plain(session.ensemble) if kind == "plain" else _Slow(session)
+        session = _Plain(session.answerer.ensemble) if kind == "plain" else _Slow(session)
     return Model(folder.name, session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)
 
 

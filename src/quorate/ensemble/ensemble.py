@@ -44,13 +44,15 @@ class Ensemble:
         n_jobs: int | None = None,
         backend: str | None = None,
         public: Any = None,
+        units: int | None = None,
         one_scale: bool = False,
     ) -> "Ensemble":
         """Fit one teacher for each chunk of the deal; `codes` are class numbers from 0 to `classes` - 1.
 
         An estimator with a batched equivalent is fitted as one array; any other through joblib, on the backend that is
-        named. It is first tried on made-up rows, or on `public` ones: what it refuses there, it says. `one_scale` says
-        that columns are of about one size, which makes counting faster and must be public.
+        named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public` ones: what it refuses
+        there, it says. (How many rows people have is not public; each row is a unit unless told.) `one_scale` says that
+        columns are of about one size, which makes counting faster and must be public.
 
         >>> from sklearn.tree import DecisionTreeClassifier
         >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
@@ -61,7 +63,8 @@ class Ensemble:
         learner = batched_equivalent(estimator)
         if learner is not None:
             return cls(learner.fit(X, codes, deal, classes=classes, one_scale=one_scale))
-        probe(estimator, X, rows=-(-deal.rows.size // deal.teachers), classes=classes, public=public)
+        dealt = deal.rows.size if units is None else units
+        probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
         return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))
 
     @property

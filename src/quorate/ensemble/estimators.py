@@ -3,6 +3,7 @@
 Nothing that one teacher does reaches another: it gets copies of its rows and of the queries, and randomness of its own.
 """
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from numpy.typing import NDArray
 
-from quorate.calls import Calls, call_rows, one_thread
+from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.ensemble.quiet import global_randomness, silence
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
@@ -148,6 +149,7 @@ class EstimatorTeachers:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
         one = next((model for model, _ in self.fitted if model is not None), None)  # all are clones of one estimator
         self._rows = None if one is None else call_rows(one)
+        self._copied = one is not None and asks_a_copy(one)
         self._secret = int.from_bytes(os.urandom(4), "big")
 
     def votes(self, X: Any) -> Integers:
@@ -177,13 +179,13 @@ class EstimatorTeachers:
         """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""
         X = X if is_frame(X) else np.ascontiguousarray(X, dtype=np.float64)
         calls = Calls(X, self._rows) if any(model is not None for model, _ in self.fitted) else None
-        with silence(), one_thread(), global_randomness() as seed:
+        with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are fitted
             for place, (model, majority) in enumerate(self.fitted):
                 if model is None or calls is None:
                     yield majority
                     continue
                 value = (self._secret + place) % 2**32
-                asked = _Seeded(model, seed, value) if self._rows == 1 else model
+                asked = _Seeded(model, seed, value, copied=self._copied) if self._rows == 1 else model
                 yield calls.ballots(asked, majority, self.classes)
 
     def _count(self, X: Any, counts: Integers) -> None:
@@ -202,11 +204,11 @@ class EstimatorTeachers:
 
 
 class _Seeded:
-    """An estimator that may draw from the global generators: it finds them alike before each query."""
+    """An estimator that may draw from the global generators, and remember: before each query it is as it was fitted."""
 
-    def __init__(self, model: Any, seed: Any, value: int) -> None:
-        self._model, self._seed, self._value = model, seed, value
+    def __init__(self, model: Any, seed: Any, value: int, *, copied: bool) -> None:
+        self._model, self._seed, self._value, self._copied = model, seed, value, copied
 
     def predict(self, X: Any) -> Any:
         self._seed(self._value)
-        return self._model.predict(X)
+        return (copy.deepcopy(self._model) if self._copied else self._model).predict(X)  # proof: step 9

@@ -177,7 +177,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
             **self._guarantees(),
         )
         deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
-        self._open(terms, 1, X, codes, deal, size=size)
+        self._open(terms, 1, X, codes, deal, units=count, size=size)
 
     def _fit_boosted(self, X: Any, codes: Integers, count: int) -> None:
         if not isinstance(self.estimator_, Concept):
@@ -216,7 +216,16 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         return points
 
     def _open(
-        self, terms: Terms, phase: int, X: Any, codes: Integers, deal: Deal, *, size: int, labelled: Any = None
+        self,
+        terms: Terms,
+        phase: int,
+        X: Any,
+        codes: Integers,
+        deal: Deal,
+        *,
+        units: int,
+        size: int,
+        labelled: Any = None,
     ) -> None:
         """Teach the teachers of a phase and draw its secret noises: one threshold, one limit."""
         ensemble = teach(
@@ -225,6 +234,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
             codes,
             deal,
             classes=len(self.classes_),
+            units=units,
             first=phase == 1,
             n_jobs=self.settings_["n_jobs"],
             backend=self.settings_["backend"],
@@ -244,7 +254,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
     def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers, *, size: int) -> None:
         """Open a phase of LabelBoost; its labelled set is kept, for a sample of it labels the next one."""
         deal = deal_seats(codes, teachers=len(codes) // self.settings_["chunk"])
-        self._open(terms, phase, X, codes, deal, size=size, labelled=(X, codes))
+        self._open(terms, phase, X, codes, deal, units=len(codes), size=size, labelled=(X, codes))
 
     def _advance(self) -> None:
         """Open the next phase where all seats are taken: a matter of how many arrived, and of nothing else."""
@@ -258,7 +268,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
             self._boost(self.terms_, self._number + 1, *new, size=self._size)
             return
         deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
-        self._open(self.terms_, self._number + 1, points, labels, deal, size=self._next_size())
+        self._open(self.terms_, self._number + 1, points, labels, deal, units=labels.size, size=self._next_size())
 
     def _next_size(self) -> int:
         """Return how many seats the next phase has."""
@@ -296,11 +306,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         return labels
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked.
-
-        >>> EverlastingClassifier.checked.__name__
-        'checked'
-        """
+        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self, "terms_")
         return self._records(X, reset=False)
 
@@ -337,21 +343,13 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         return self
 
     def stream(self, queries: Iterable[Any]) -> Iterator[Any]:
-        """Answer queries one by one as they come, each a row of features: a label, or None for no answer.
-
-        >>> EverlastingClassifier.stream.__name__
-        'stream'
-        """
+        """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
         for query in queries:
             row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
             yield self.predict(row).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered, and answered with `y`. They are asked, all, and take seats.
-
-        >>> EverlastingClassifier.score.__name__
-        'score'
-        """
+        """Return the share of queries that are answered, and answered with `y`. They are asked, all, and take seats."""
         check_consistent_length(X, y, sample_weight)
         return float(np.average(self.predict(X).labels == np.asarray(y), weights=sample_weight))
 

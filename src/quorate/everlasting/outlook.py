@@ -68,19 +68,11 @@ class EverlastingPlan:
     phases: tuple[PhaseOutlook, ...]
 
     def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments of an `EverlastingClassifier` that follows the plan.
-
-        >>> EverlastingPlan.settings.__name__
-        'settings'
-        """
+        """Return the keyword arguments of an `EverlastingClassifier` that follows the plan."""
         return {"epsilon": self.epsilon, "delta": self.delta, "chunk": self.chunk, "no_quorums": self.no_quorums}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold.
-
-        >>> EverlastingPlan.as_dict.__name__
-        'as_dict'
-        """
+        """Return the plan as plain values that JSON can hold."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         cutoff: Mapping[str, Any] = {name: getattr(self.cutoff, name) for name in ("epsilon", "allowed", "spread")}
         return plain | {
@@ -90,11 +82,7 @@ class EverlastingPlan:
         }
 
     def summary(self) -> str:
-        """Return the plan in a few sentences.
-
-        >>> EverlastingPlan.summary.__name__
-        'summary'
-        """
+        """Return the plan in a few sentences."""
         parts = [
             f"{self.records:,} records make {self.teachers:,} teachers of {self.chunk}.",
             f"About {self.no_quorum_rate:.2%} of queries are expected to find no quorum, and {self.error:.2%} of the "

@@ -40,45 +40,25 @@ class Phase:
 
     @property
     def ensemble(self) -> Ensemble:
-        """The teachers, for the owner's files. They are private.
-
-        >>> Phase.ensemble.fget.__name__
-        'ensemble'
-        """
+        """The teachers, for the owner's files. They are private."""
         return self._ensemble
 
     @property
     def met(self) -> int:
-        """How many arrivals found no quorum: for the owner alone.
-
-        >>> Phase.met.fget.__name__
-        'met'
-        """
+        """How many arrivals found no quorum: for the owner alone."""
         return self._cutoff.met
 
     @property
     def closed(self) -> bool:
-        """Whether arrivals are refused until the next phase: everybody may know.
-
-        >>> Phase.closed.fget.__name__
-        'closed'
-        """
+        """Whether arrivals are refused until the next phase: everybody may know."""
         return self._cutoff.closed
 
     def noises(self) -> tuple[int, int]:
-        """Return the secret noise of the threshold and the secret limit: for the owner's ledger, and for nobody.
-
-        >>> Phase.noises.__name__
-        'noises'
-        """
+        """Return the secret noise of the threshold and the secret limit: for the owner's ledger, and for nobody."""
         return self._run.threshold_noise, self._cutoff.limit
 
     def end(self) -> None:
-        """Answer nothing more here: somebody else goes on with the phase.
-
-        >>> Phase.end.__name__
-        'end'
-        """
+        """Answer nothing more here: somebody else goes on with the phase."""
         self._run.end()
 
     def ask(self, X: Any) -> Integers:
@@ -86,9 +66,6 @@ class Phase:
 
         Outcomes are drawn for a block of arrivals and thrown away from where the phase closes: nobody sees them, and
         it is as if they had not been drawn.
-
-        >>> Phase.ask.__name__
-        'ask'
         """
         labels = np.full(len(X), REFUSED, dtype=np.int64)
         start = 0

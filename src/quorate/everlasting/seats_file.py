@@ -79,11 +79,7 @@ class SeatsFile:
         return rows.tobytes()
 
     def append(self, points: Any, labels: Integers) -> None:
-        """Add rows, and wait until they are on the disk.
-
-        >>> SeatsFile.append.__name__
-        'append'
-        """
+        """Add rows, and wait until they are on the disk."""
         if len(labels) == 0:
             return
         content = self._packed(points, labels)

@@ -79,11 +79,7 @@ class EverlastingSession:
     # --- Asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, X: Any, *, feeds: bool = False) -> NDArray[np.int64]:
-        """Return a class number, `NO_QUORUM` or `REFUSED` for each row of a batch of any length.
-
-        >>> EverlastingSession.ask.__name__
-        'ask'
-        """
+        """Return a class number, `NO_QUORUM` or `REFUSED` for each row of a batch of any length."""
         labels = [np.empty(0, dtype=np.int64)]
         for start in range(0, len(X), _BLOCK):
             block = take_rows(X, slice(start, start + _BLOCK))
@@ -98,9 +94,6 @@ class EverlastingSession:
 
         An id that was answered in this phase gets the same answer, and is not asked again. Nothing else is remembered:
         a repeated query is a query like any other (PROOF.md, step 13).
-
-        >>> EverlastingSession.ask_all.__name__
-        'ask_all'
         """
         asked = [Asked(one.caller, [b""] * len(one.X), one.id, self._sealed(one)) for one in requests]
         firsts = firsts_of(asked)
@@ -118,22 +111,14 @@ class EverlastingSession:
         return [replies_of(results[first], Cost(0.0), None) for first in firsts]
 
     def tend(self) -> None:
-        """Open the next phase where all seats are taken: for a server with nothing to do.
-
-        >>> EverlastingSession.tend.__name__
-        'tend'
-        """
+        """Open the next phase where all seats are taken: for a server with nothing to do."""
         with self._lock:
             check_process("this classifier", self.process)
             if self._let_go.alive and self._kept is not None and self._kept.taken == self._kept.seats:
                 self._answered([], [])
 
     def close(self) -> None:
-        """Let go of the ledger, and of the model: another process may ask it then.
-
-        >>> EverlastingSession.close.__name__
-        'close'
-        """
+        """Let go of the ledger, and of the model: another process may ask it then."""
         with self._lock:
             if self._let_go.alive:
                 self._kept = None
@@ -142,20 +127,12 @@ class EverlastingSession:
 
     @property
     def no_quorums(self) -> int:
-        """How many arrivals of this phase found no quorum: for the owner alone.
-
-        >>> EverlastingSession.no_quorums.fget.__name__
-        'no_quorums'
-        """
+        """How many arrivals of this phase found no quorum: for the owner alone."""
         return 0 if self._kept is None else self._kept.met
 
     @property
     def takes_feed(self) -> bool:
-        """Whether points that the owner gives teach the next phase, rather than queries.
-
-        >>> EverlastingSession.takes_feed.fget.__name__
-        'takes_feed'
-        """
+        """Whether points that the owner gives teach the next phase, rather than queries."""
         return self.classifier.terms_.pool is not None
 
     def _sealed(self, request: Request) -> bytes:
@@ -201,11 +178,7 @@ class EverlastingSession:
     # --- Keeping -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Keep the phase of a classifier that was in memory so far, and go on with what is kept.
-
-        >>> EverlastingSession.begin.__name__
-        'begin'
-        """
+        """Keep the phase of a classifier that was in memory so far, and go on with what is kept."""
         with self._lock, self._undone():
             self._open(None, [], [])
             self._ready()
@@ -269,11 +242,7 @@ class EverlastingSession:
         return make(self._folder / name, features=self.classifier.n_features_in_, sealer=self.ledger.sealer)
 
     def reopen(self) -> None:
-        """Open phase 1 once more, where its state is lost, and pay for all of it once more (PROOF.md, step 20).
-
-        >>> EverlastingSession.reopen.__name__
-        'reopen'
-        """
+        """Open phase 1 once more, where its state is lost, and pay for all of it once more (PROOF.md, step 20)."""
         with self._lock, self._undone():
             found = self.ledger.phase()
             if found is None or found[0].number != 1 or self.classifier.terms_.boost is not None:
@@ -302,11 +271,7 @@ class EverlastingSession:
     # --- Coming back -------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Read the phase from the disk, where it is not in memory as it is kept.
-
-        >>> EverlastingSession.restore.__name__
-        'restore'
-        """
+        """Read the phase from the disk, where it is not in memory as it is kept."""
         with self._lock:
             self._ready()
 

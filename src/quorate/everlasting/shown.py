@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats
-from quorate.everlasting.terms import Guarantee, Terms
-from quorate.rounding import text_up
+from quorate.everlasting.terms import Terms
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
 
 __all__ = ["Shown"]
 
@@ -88,17 +88,13 @@ class Shown:
         >>> hasattr(Shown(), "claim_")
         False
         """
-        unit = "one row" if self.unit_ == "row" else "all rows of one person"
         training = self.__dict__.get("account_") or self.terms_.training
         queries, pool = self.terms_.queries, self.terms_.pool
-        text = (
-            f"all answers are {_pair(training)}-differentially private under replacement of {unit}. "
-            f"All answers but its own are {_pair(queries)}-differentially private under replacement of one query."
-        )
+        claims = [
+            Claim(training.epsilon, training.delta, unit=replaced(self.unit_), what="all answers are"),
+            Claim(queries.epsilon, queries.delta, unit="one query", what="All answers but its own are"),
+        ]
         if pool is not None:
-            text += f" All answers are {_pair(pool)}-differentially private under replacement of one point of the pool."
-        return text if self.declared_ else f"{text} The label set was read from y and counts as public."
-
-
-def _pair(guarantee: Guarantee) -> str:
-    return f"({text_up(guarantee.epsilon)}, {text_up(guarantee.delta)})"
+            claims.append(Claim(pool.epsilon, pool.delta, unit="one point of the pool", what="All answers are"))
+        text = ". ".join([*map(str, claims), *([] if self.declared_ else [LABELS_READ.capitalize()])])
+        return f"{text}."

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from quorate.calls import call_rows
+from quorate.calls import asks_a_copy, call_rows
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import fit_cuts
@@ -54,6 +54,10 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
         """Return how many rows the estimator is asked with: this adds nothing to it."""
         return call_rows(self.estimator)
 
+    def asks_a_copy(self) -> bool:
+        """Return whether each query is put to a copy of the estimator."""
+        return asks_a_copy(self.estimator)
+
     def predict(self, X: Any) -> Any:
         """Return the estimator's labels, or the class of most rows.
 
@@ -71,13 +75,15 @@ def teach(
     deal: Deal,
     *,
     classes: int,
+    units: int | None = None,
     first: bool = True,
     n_jobs: int | None = None,
     backend: str | None = None,
 ) -> Ensemble:
     """Return one teacher for each chunk of the deal: each depends on its own rows, and votes even without any.
 
-    In the `first` phase the rows are the owner's, who is told if they cannot be fitted.
+    In the `first` phase the rows are the owner's, who is told if they cannot be fitted. `units` is the public number of
+    people, or of seats, empty ones too; each row is a unit unless told.
 
     >>> X, codes = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([0, 1, 0, 1])
     >>> teach(Thresholds(), X, codes, Deal.of([[0, 1], [2, 3], []]), classes=2)
@@ -93,7 +99,9 @@ def teach(
     if not first and batched_equivalent(estimator) is None:
         estimator = SteadyClassifier(estimator)
     codes = np.maximum(codes, 0)
-    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)
+    return Ensemble.fit(
+        X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend, units=units
+    )
 
 
 def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:

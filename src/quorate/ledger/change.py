@@ -83,20 +83,12 @@ class Change:
 
     @property
     def state(self) -> State:
-        """What the ledger holds, with what was appended.
-
-        >>> Change.state.fget.__name__
-        'state'
-        """
+        """What the ledger holds, with what was appended."""
         assert self._state is not None
         return self._state
 
     def check(self, mark: Mark) -> None:
-        """Refuse a ledger that has not come as far as a mark says, or came there another way.
-
-        >>> Change.check.__name__
-        'check'
-        """
+        """Refuse a ledger that has not come as far as a mark says, or came there another way."""
         if entry_mac(self.statements, self.ledger, mark.seq) != mark.head:
             raise LedgerRefused(
                 "the ledger is not the one that a mark speaks of: an old copy of it, or one of two copies in use; "
@@ -104,11 +96,7 @@ class Change:
             )
 
     def append(self, kind: str, body: dict[str, Any]) -> int:
-        """Apply the rules to an event, add it as an entry, and return its number.
-
-        >>> Change.append.__name__
-        'append'
-        """
+        """Apply the rules to an event, add it as an entry, and return its number."""
         event = Event(kind, self.at, body)
         before = self._state
         self._state = apply(before, event)
@@ -130,11 +118,7 @@ class Change:
         return entry.seq
 
     def write(self) -> None:
-        """Write what the ledger holds now, where something was appended.
-
-        >>> Change.write.__name__
-        'write'
-        """
+        """Write what the ledger holds now, where something was appended."""
         if self.appended:
             text = canonical(to_json(self.state))
             mac = _snapshot_mac(self._key, self.ledger, self.seq, self._mac, text)
@@ -145,19 +129,11 @@ class Change:
             )
 
     def committed(self, seen: Head) -> None:
-        """Remember, once it is on the disk, how far the ledger has come.
-
-        >>> Change.committed.__name__
-        'committed'
-        """
+        """Remember, once it is on the disk, how far the ledger has come."""
         seen.seq, seen.mac, seen.state = self.seq, self._mac, self._state
 
     def mark(self) -> Mark:
-        """Return how far the ledger has come, for a witness.
-
-        >>> Change.mark.__name__
-        'mark'
-        """
+        """Return how far the ledger has come, for a witness."""
         return Mark(seq=self.seq, head=self._mac, spent=self.state.spent)
 
 
@@ -168,11 +144,7 @@ def _now(last: float) -> float:
 
 
 def entry_mac(statements: Statements, ledger: str, seq: int) -> str | None:
-    """Return the hash of an entry, or None where there is none of this number.
-
-    >>> entry_mac.__name__
-    'entry_mac'
-    """
+    """Return the hash of an entry, or None where there is none of this number."""
     found = statements.run("SELECT mac FROM quorate_entry WHERE ledger = ? AND seq = ?", (ledger, seq))
     return str(found[0][0]) if found else None
 

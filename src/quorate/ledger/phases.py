@@ -36,11 +36,7 @@ def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
 
 
 def noises_of(statements: Statements, ledger: str) -> Noises | None:
-    """Return the secret noises that are kept, or None where one is missing.
-
-    >>> noises_of.__name__
-    'noises_of'
-    """
+    """Return the secret noises that are kept, or None where one is missing."""
     found = {
         name: int(value)
         for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
@@ -49,11 +45,7 @@ def noises_of(statements: Statements, ledger: str) -> Noises | None:
 
 
 def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Sequence[Sequence[str]]) -> None:
-    """Go on with a phase that comes from another place, and with the ids that were used before it.
-
-    >>> take_over_phase.__name__
-    'take_over_phase'
-    """
+    """Go on with a phase that comes from another place, and with the ids that were used before it."""
     _open(change, phase, noises)
     if not phase.lost:  # one that is lost stays so, and nobody arrives in it
         _arrive(change, phase, digest_rows([]))

@@ -165,11 +165,7 @@ def keep(
     lease: str,
     no_quorum: int,
 ) -> list[Outcome | QuorateError]:
-    """Keep fresh answers and the outcomes of requests, in one entry. Where an answer is kept already, that one stands.
-
-    >>> keep.__name__
-    'keep'
-    """
+    """Keep fresh answers and the outcomes of requests, in one entry. An answer that is kept already stands."""
     new = _insert(change, fresh)
     known.update(fresh)
     if len(new) < len(fresh):  # somebody else answered some of these queries meanwhile: those answers stand
@@ -232,11 +228,7 @@ def _by_caller(queries: Iterable[Query]) -> dict[str, list[bytes]]:
 
 
 def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
-    """Keep answers and ended requests that come from another place, in one entry.
-
-    >>> take_over.__name__
-    'take_over'
-    """
+    """Keep answers and ended requests that come from another place, in one entry."""
     new = _insert(change, {(caller, bytes(query)): int(label) for caller, query, label in answers})
     done = [(Asked(caller, [], name, bytes(body)), unpack(outcome)) for caller, name, body, outcome in requests]
     change.statements.run_many(
@@ -266,9 +258,6 @@ def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) 
     """Forget what requests were and how they were answered, but not that their ids were used.
 
     Those that were answered so far; or, from another place, those of these callers and ids.
-
-    >>> forget_requests.__name__
-    'forget_requests'
     """
     if ids is None:
         change.statements.run(
@@ -284,11 +273,7 @@ def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) 
 
 
 def forgotten_requests(change: Change) -> list[Any]:
-    """Return callers and ids of the requests that were forgotten.
-
-    >>> forgotten_requests.__name__
-    'forgotten_requests'
-    """
+    """Return callers and ids of the requests that were forgotten."""
     return change.statements.run(
         "SELECT caller, id FROM quorate_request WHERE ledger = ? AND owner = '' AND outcome IS NULL", (change.ledger,)
     )

@@ -48,11 +48,7 @@ class Verification:
 
 
 def read_entries(store: Store, ledger: str, start: int = 1) -> Iterator[Entry]:
-    """Yield the entries of a ledger, oldest first.
-
-    >>> read_entries.__name__
-    'read_entries'
-    """
+    """Yield the entries of a ledger, oldest first."""
     while True:
         with store.transaction(ledger) as statements:
             part = _part(statements, ledger, start)
@@ -113,11 +109,7 @@ class _Replay:
 
 
 def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[[int], str]) -> Verification:
-    """Replay the whole ledger. It stops at the first entry that is wrong.
-
-    >>> check_chain.__name__
-    'check_chain'
-    """
+    """Replay the whole ledger. It stops at the first entry that is wrong."""
     replay = _Replay(ledger, key)
     while True:
         with store.transaction(ledger) as statements:
@@ -193,11 +185,7 @@ def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str])
 
 
 def check_marks(found: Verification, marks: Sequence[Mark]) -> Verification:
-    """Hold the ledger against marks that were read before it.
-
-    >>> check_marks.__name__
-    'check_marks'
-    """
+    """Hold the ledger against marks that were read before it."""
     problems = list(found.problems)
     if not problems:
         for mark in marks:

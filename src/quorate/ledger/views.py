@@ -75,11 +75,7 @@ class LedgerView:
 
 
 def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
-    """Return the view of a state.
-
-    >>> view_of.__name__
-    'view_of'
-    """
+    """Return the view of a state."""
     budget = _At(state)
     return LedgerView(
         place=place,

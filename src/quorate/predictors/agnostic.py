@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept
 from quorate.ensemble import Ensemble, deal_units
@@ -128,7 +129,7 @@ class AgnosticClassifier(ConceptClassifier):
         ensemble = self._ensemble(slots, sample, mechanism.teachers)
         self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
         self.mechanism_, self.teachers_ = mechanism, ensemble.teachers
-        self.answers_ = Session(ensemble, mechanism, budget)
+        self.answers_ = Session(Votes(ensemble, mechanism), budget)
 
     def _check_settings(self) -> None:
         check_positive("epsilon", self.epsilon)

@@ -5,21 +5,19 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count
 from quorate.concepts import Concept, Stumps
 from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.exchange import Replies
-from quorate.predictors.inputs import class_codes, declared_classes, without_values
+from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.slots import Slots, fill_slots
-from quorate.rounding import text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
 
 __all__ = ["ConceptClassifier", "largest_set"]
-
-_PUBLISHED = "the label set was read from y and counts as public"
 
 
 class _Source(Protocol):
@@ -52,11 +50,7 @@ def largest_set(concept: Concept, rows: int) -> int:
 
 
 class ConceptClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier of two classes built on a class of hypotheses; `answers_` is what answers its queries.
-
-    >>> ConceptClassifier.predict.__name__
-    'predict'
-    """
+    """A classifier of two classes built on a class of hypotheses; `answers_` is what answers its queries."""
 
     concept: Concept | None
     classes: Any
@@ -81,7 +75,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         >>> hasattr(ConceptClassifier(), "claim_")
         False
         """
-        return f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private {self._neighbours()}"
+        return str(self._claim(self.epsilon_, self.delta_))
 
     def _records(self, X: Any, y: Any, groups: Any) -> Slots:
         """Check records and learn their columns and classes. Errors are for their owner, and repeat no value."""
@@ -90,10 +84,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
         for name in ("answers_", "concept_"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
-        try:
-            points = validate_data(self, X, reset=True, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise type(error)(without_values(str(error))) from None
+        points = check_matrix(self, X, reset=True)
         concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept
         if points.shape[1] != concept.features:
             raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
@@ -122,7 +113,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
         array([[1.]])
         """
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        return check_matrix(self, X, reset=False)
 
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order. A query that this `caller` asked before gets the same answer again.
@@ -166,10 +157,10 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
             raise BudgetSpent(f"{made.refused} of {made.size} queries could not be paid for, so that there is no score")
         return float(np.average(made.labels == np.asarray(y), weights=sample_weight))
 
-    def _neighbours(self) -> str:
-        """Return for a claim whose rows are replaced, and what else is public."""
-        text = "under replacement of " + ("one row" if self.unit_ == "row" else self._of_a_person())
-        return text if self.declared_ else f"{text}; {_PUBLISHED}"
+    def _claim(self, epsilon: float, delta: float, what: str = "") -> Claim:
+        unit = replaced("row") if self.unit_ == "row" else self._of_a_person()
+        conditions = () if self.declared_ else (LABELS_READ,)
+        return Claim(epsilon, delta, unit=unit, what=what, conditions=conditions)
 
     def _of_a_person(self) -> str:
         return f"all rows of one person, of whom the first {self.rows_} are used"
@@ -180,6 +171,7 @@ class ConceptClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
 

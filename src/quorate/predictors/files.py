@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from quorate import mechanisms
+from quorate.answerers import Votes
 from quorate.ensemble import Ensemble
 from quorate.errors import InvalidInput
 from quorate.ledger import Ledger, find_ledger
@@ -95,7 +96,7 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
     check_process("this classifier", session.process)
     if session.ledger is not None:
         raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
-    contents = teacher_files(session.ensemble.fitted) | {"estimator.skops": to_skops(classifier.estimator_)}
+    contents = teacher_files(session.answerer.ensemble.fitted) | {"estimator.skops": to_skops(classifier.estimator_)}
     contents = with_extra(contents, extra)
     text = manifest_text(_manifest(classifier), contents)
     try:
@@ -107,7 +108,8 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, 
         raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
     make = partial(Ledger.create, folder / "ledger.sqlite", fingerprint=digest_of(text))
     ledger = session.move(make)  # from here on the old session answers nothing, whatever happens next
-    classifier.session_ = Session(session.ensemble, session.mechanism, ledger.budget(), ledger=ledger)
+    votes = Votes(session.answerer.ensemble, session.answerer.mechanism)
+    classifier.session_ = Session(votes, ledger.budget(), ledger=ledger)
     write_new(folder / "manifest.json", text)  # last: a folder without it is no model
     return folder
 
@@ -144,7 +146,7 @@ def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0
     mechanism = _mechanism(manifest["mechanism"])
     classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
-    classifier.session_ = Session(ensemble, mechanism, ledger.budget(lease=lease), ledger=ledger)
+    classifier.session_ = Session(Votes(ensemble, mechanism), ledger.budget(lease=lease), ledger=ledger)
     return classifier
 
 

@@ -17,7 +17,15 @@ from quorate.errors import InvalidInput
 from quorate.learners import batched_equivalent
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
 
-__all__ = ["allows_missing", "check_records", "class_codes", "declared_classes", "takes_frames", "without_values"]
+__all__ = [
+    "allows_missing",
+    "check_matrix",
+    "check_records",
+    "class_codes",
+    "declared_classes",
+    "takes_frames",
+    "without_values",
+]
 
 
 _REMEDY = (
@@ -57,7 +65,7 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frame
         keeps = takes_frames(estimator) if frames is None else frames
         classifier.form_ = FrameForm.of(X) if frame and keeps else None
     if classifier.form_ is None:
-        return _check_matrix(classifier, X, missing=allows_missing(estimator), reset=reset)
+        return check_matrix(classifier, X, missing=allows_missing(estimator), reset=reset)
     if not frame:
         names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
         raise InvalidInput(
@@ -80,7 +88,14 @@ def takes_frames(estimator: Any) -> bool:
     return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
 
 
-def _check_matrix(classifier: Any, X: Any, *, missing: bool, reset: bool) -> NDArray[np.float64]:
+def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
+    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> check_matrix(LogisticRegression(), [[True, -0.0]], reset=True)
+    array([[1., 0.]])
+    """
+    X = as_frame(X)
     if is_frame(X):
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.answerers import OneByOne, Votes
 from quorate.checks import check_count, check_positive
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units
@@ -17,7 +18,6 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import SoftMajority
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.concept_teachers import fit_concept_teachers
-from quorate.predictors.fresh import FreshAnswers
 from quorate.predictors.pure_relabel import PureRelabelling
 from quorate.predictors.pure_stable import PureStable, check_alpha
 from quorate.predictors.slots import Slots
@@ -69,7 +69,7 @@ class PureClassifier(ConceptClassifier):
     array([ True])
     """
 
-    answers_: FreshAnswers | Session
+    answers_: Session
 
     def __init__(
         self,
@@ -122,11 +122,8 @@ class PureClassifier(ConceptClassifier):
         made = self._stable(slots, each) if self.method == "stable" else self._relabel(slots, each)
         self.scheme_: Any = made
         fitting = {} if isinstance(made, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
-        self.answers_ = FreshAnswers(
-            lambda row: made.draw(slots, row, **fitting),
-            budget=budget,
-            cost=Cost(each),  # proof: step 8
-        )
+        drawn = OneByOne(lambda row: made.draw(slots, row, **fitting), Cost(each))  # proof: step 8
+        self.answers_ = Session(drawn, budget)
         return self
 
     def _check_settings(self) -> None:
@@ -182,7 +179,7 @@ class PureClassifier(ConceptClassifier):
             self.concept_, slots.points, slots.labels, deal, n_jobs=self.n_jobs, backend=self.backend
         )
         self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
-        return Session(ensemble, self.scheme_, budget)
+        return Session(Votes(ensemble, self.scheme_), budget)
 
     def spent_epsilon(self) -> float:
         """Return the epsilon spent so far: each query costs the same, whatever the answer.

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.answerers import OneByOne
 from quorate.checks import check_count
 from quorate.concepts import Concept
 from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
-from quorate.predictors.fresh import FreshAnswers
 from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.privacy import Cost
 from quorate.rounding import text_up
+from quorate.session import Session
 
 __all__ = ["StableClassifier", "stable_subset"]
 
@@ -87,9 +88,8 @@ class StableClassifier(ConceptClassifier):
             calibration=self.calibration,
         )
         choice = self.choice_
-        self.answers_ = FreshAnswers(
-            lambda row: int(choice.draw(slots).predict(row[None, :])[0]), budget=None, cost=Cost(0.0)
-        )
+        self._answerer = OneByOne(lambda row: int(choice.draw(slots).predict(row[None, :])[0]), Cost(0.0))
+        self.answers_ = Session(self._answerer, None)
         return self
 
     @property
@@ -115,13 +115,10 @@ class StableClassifier(ConceptClassifier):
         """The guarantee, in one sentence.
 
         >>> print(StableClassifier(gamma=0.5, classes=[0, 1]).fit([[0.0], [1.0]] * 30, [0, 1] * 30).claim_)
-        each prediction is 0.5-uniformly stable, which is (0, 0.5)-differential privacy, under replacement of one row
+        each prediction is 0.5-uniformly stable: (0, 0.5)-differentially private under replacement of one row
         """
-        moved = f"{text_up(self.stability_)}"
-        return (
-            f"each prediction is {moved}-uniformly stable, which is (0, {moved})-differential privacy, "
-            f"{self._neighbours()}"
-        )
+        what = f"each prediction is {text_up(self.stability_)}-uniformly stable:"
+        return str(self._claim(0.0, self.stability_, what))
 
     def spent_epsilon(self) -> float:
         """Return 0: what predictions together cost is a delta, `spent_delta`.
@@ -141,8 +138,7 @@ class StableClassifier(ConceptClassifier):
         0.2
         """
         check_is_fitted(self)
-        assert isinstance(self.answers_, FreshAnswers)
-        return min(1.0, self.stability_ * self.answers_.drawn)
+        return min(1.0, self.stability_ * self._answerer.drawn)
 
 
 def stable_subset(

@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, RunEnded
@@ -175,7 +176,7 @@ class StudentFirstClassifier(PrivateClassifier):
         self._paid: dict[tuple[str, bytes], int] = {}  # by caller and query; never more than there are dissents
         self._corrections: list[tuple[NDArray[Any], int]] = []
         self._run = made.dissent.open(budget)
-        self.session_ = Session(ensemble, made.quorum, budget)
+        self.session_ = Session(Votes(ensemble, made.quorum), budget)
 
     def _check_student(self) -> None:
         features = getattr(self.student, "n_features_in_", self.n_features_in_)
@@ -270,7 +271,9 @@ class StudentFirstClassifier(PrivateClassifier):
 
     def _dissents(self, X: Any, proposed: NDArray[np.int64]) -> Any:
         """Ask whether the ensemble disagrees."""
-        return put_to_vote(self.session_.ensemble, X, lambda votes: self._run.answers(proposed_first(votes, proposed)))
+        return put_to_vote(
+            self.session_.answerer.ensemble, X, lambda votes: self._run.answers(proposed_first(votes, proposed))
+        )
 
     def _correct(self, X: Any, digests: list[bytes], proposed: dict[bytes, int], caller: str) -> Cost:
         """Put queries dissented from to the Quorum. Where it can no longer be asked, they found no quorum."""

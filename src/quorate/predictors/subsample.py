@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
@@ -24,13 +25,12 @@ from quorate.planner import ON_NO_QUORUM, Plan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
-from quorate.rounding import float_down, text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.rounding import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
-
-_PUBLISHED = "the label set was read from y and counts as public"
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):
@@ -151,6 +151,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             backend=self.backend,
             public=public,
+            units=count - held_out,
             one_scale=one_scale,
         )
         self.estimate_: Estimate | None = None
@@ -227,7 +228,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
 
     def _open(self, ensemble: Ensemble, made: Plan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers
-        self.session_ = Session(ensemble, made.mechanism, made.open_budget())
+        self.session_ = Session(Votes(ensemble, made.mechanism), made.open_budget())
 
     @property
     def budget_(self) -> Any:
@@ -245,9 +246,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         >>> hasattr(PrivateClassifier(), "claim_")
         False
         """
-        unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = f"({text_up(self.epsilon_)}, {text_up(self.delta_)})-differentially private under replacement of {unit}"
-        return text if self.declared_ else f"{text}; {_PUBLISHED}"
+        conditions = () if self.declared_ else (LABELS_READ,)
+        return str(Claim(self.epsilon_, self.delta_, unit=replaced(self.unit_), conditions=conditions))
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.

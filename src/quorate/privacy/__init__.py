@@ -6,6 +6,7 @@ person); see PROOF.md beside this file for each rule used.
 
 from quorate.privacy.amplification import amplify, amplify_inverse
 from quorate.privacy.budget import RENYI_QUANTA, Budget
+from quorate.privacy.claims import Claim
 from quorate.privacy.conversion import best_order, to_capacity, to_delta, to_epsilon
 from quorate.privacy.cost import Cost
 from quorate.privacy.curves import exponential_renyi, gaussian_renyi, laplace_renyi, pure_renyi
@@ -15,6 +16,7 @@ from quorate.privacy.relabelling import relabelling_epsilon
 __all__ = [
     "RENYI_QUANTA",
     "Budget",
+    "Claim",
     "Cost",
     "amplify",
     "amplify_inverse",

@@ -27,12 +27,12 @@ from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.memory import Asked
 from quorate.privacy import Budget
+from quorate.privacy.claims import Claim
 from quorate.process import check_process, process_identity
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.learned import LearnedWeights
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Rows
-from quorate.rounding import text_up
 from quorate.session import put_to_count
 
 __all__ = ["OnlineAnswer", "OnlineRelease"]
@@ -138,10 +138,8 @@ class OnlineRelease(BaseEstimator):
         self.model_ = LearnedWeights(domain.queries, start, blend=_BLEND * alpha)
         self.opening_epsilon_ = smallest_epsilon(lambda order: mechanism.opening_cost(order).renyi, delta=delta)[0]
         self.unit_ = RECORD if groups is None else PERSON
-        self.claim_ = (
-            f"all answers together are ({text_up(epsilon)}, {text_up(delta)})-differentially private under replacement "
-            f"of {'one record' if groups is None else 'all records of one person'}"
-        )
+        unit = "one record" if groups is None else "all records of one person"
+        self.claim_ = str(Claim(epsilon, delta, unit=unit, what="all answers together are"))
         self._counts, self._measurement, self._mechanism, self._alpha = counts, measurement, mechanism, alpha
         self._known: dict[Query, float] = {}
         self._lock, self._process = threading.Lock(), process_identity()

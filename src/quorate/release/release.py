@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.privacy import Budget
+from quorate.privacy.claims import Claim
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import BoxRanges, Floats, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
-from quorate.rounding import text_up
 from quorate.session import put_to_count
 
 __all__ = ["QueryRelease"]
@@ -124,10 +124,8 @@ class QueryRelease(BaseEstimator):
         self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)
         self.notes_, self.unit_ = tuple(released.notes), unit
         replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
-        self.claim_ = (
-            f"the whole release is ({text_up(self.epsilon)}, {text_up(self.delta)})-differentially private under "
-            f"replacement of {replaced}; public records are not protected"
-        )
+        open_ = ("public records are not protected",)
+        self.claim_ = str(Claim(self.epsilon, self.delta, unit=replaced, what="the whole release is", conditions=open_))
 
     def answer(self, queries: Any = None) -> pa.Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
@@ -280,11 +278,7 @@ class QueryRelease(BaseEstimator):
         return self.released_.errors is not None or measured
 
     def save(self, folder: str | Path) -> Path:
-        """Write the release into a new folder; `load` reads it. It holds nothing private.
-
-        >>> QueryRelease.save.__name__
-        'save'
-        """
+        """Write the release into a new folder; `load` reads it. It holds nothing private."""
         from quorate.release.files import save  # noqa: PLC0415  files know this class
 
         return save(self, folder)
@@ -303,11 +297,7 @@ class QueryRelease(BaseEstimator):
         return load(folder)
 
     def publish(self, folder: str | Path) -> Path:
-        """Write what `save` writes, and for readers without this package the answers as a table and the guarantee.
-
-        >>> QueryRelease.publish.__name__
-        'publish'
-        """
+        """Write what `save` writes, and for readers without this package the answers as a table and the guarantee."""
         from quorate.release.files import publish  # noqa: PLC0415
 
         return publish(self, folder)

@@ -43,11 +43,7 @@ class Infer:
         return await self._asked(call, Request)
 
     async def feed(self, call: Call) -> Answer:
-        """Give points to an everlasting model with a pool, as the owner alone may. Nothing is told about them.
-
-        >>> Infer.feed.__name__
-        'feed'
-        """
+        """Give points to an everlasting model with a pool, as the owner alone may. Nothing is told about them."""
         if not self._settings.keys:
             raise Refused(
                 "forbidden", "feeding a model takes a key with the scope 'admin', and this server has no keys"

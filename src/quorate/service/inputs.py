@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput, QuorateError
+from quorate.rows import canonical_matrix
 from quorate.service.codec import Tensor, listed
 from quorate.service.errors import Refused
 from quorate.tables import Number, QueryEncoder, Schema
@@ -99,7 +100,7 @@ class MatrixInput:
         tensor = tensors["features"]
         if len(tensor.shape) != 2 or tensor.shape[1] != self.columns:
             raise Refused("bad_tensor", f"input 'features' must have the shape [rows, {self.columns}]")
-        return _numbers(tensor).reshape(tensor.shape)
+        return canonical_matrix(_numbers(tensor).reshape(tensor.shape))
 
 
 class NamedInputs:
@@ -129,7 +130,7 @@ class NamedInputs:
                [2.]])
         """
         _check_columns(self.names, tensors)
-        return np.column_stack([_numbers(tensors[name]) for name in self.names])
+        return canonical_matrix(np.column_stack([_numbers(tensors[name]) for name in self.names]))
 
 
 class SchemaInputs:
@@ -172,7 +173,7 @@ class SchemaInputs:
             raise Refused("invalid_input", str(error)) from None
         except (pa.ArrowException, ValueError, TypeError):
             raise Refused("invalid_input") from None
-        return np.concatenate(columns, axis=1)
+        return canonical_matrix(np.concatenate(columns, axis=1))
 
 
 class FrameInputs:

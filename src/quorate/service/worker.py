@@ -22,11 +22,7 @@ _WATCH_SECONDS = 0.5
 
 
 def application() -> Service:
-    """Return the application for the settings in the environment, or end the process with a sentence.
-
-    >>> application.__name__
-    'application'
-    """
+    """Return the application for the settings in the environment, or end the process with a sentence."""
     try:
         settings = Settings.from_json(os.environ.get(ENVIRONMENT, "{}"))
         if settings.workers > 1:

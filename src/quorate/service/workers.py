@@ -18,11 +18,7 @@ class Workers(Multiprocess):
     failed = False  # whether a worker could not start
 
     def keep_subprocess_alive(self) -> None:
-        """Replace the workers that have died. What they had on lease stays charged.
-
-        >>> Workers.keep_subprocess_alive.__name__
-        'keep_subprocess_alive'
-        """
+        """Replace the workers that have died. What they had on lease stays charged."""
         for place, process in enumerate(self.processes):
             if self.should_exit.is_set() or process.process.is_alive():
                 continue

@@ -28,7 +28,7 @@ from quorate.checks import check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.inputs import allows_missing, check_records, declared_classes
-from quorate.rounding import text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
@@ -245,16 +245,12 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         return labelled
 
     def _claim(self) -> str:
-        target = f"({text_up(self.epsilon)}, {text_up(self.delta)})-differentially private under replacement of"
-        if self.mode == "transfer":
-            unit = "one row" if self.unit_ == "row" else "all rows of one person"
-            text = f"{target} {unit}; the public points are not protected"
-        else:
-            text = (
-                f"{target} the labels of one {self.unit_}; the features of the half that served as public "
-                "points are not protected"
-            )
-        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+        unit, open_ = replaced(self.unit_), "the public points are not protected"
+        if self.mode != "transfer":
+            unit = f"the labels of one {self.unit_}"
+            open_ = "the features of the half that served as public points are not protected"
+        conditions = (open_,) if self.classes is not None else (open_, LABELS_READ)
+        return str(Claim(self.epsilon, self.delta, unit=unit, conditions=conditions))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's labels. Nothing is spent.

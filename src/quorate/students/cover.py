@@ -6,19 +6,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
-from quorate.concepts.points import Points
 from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.errors import InvalidInput
-from quorate.predictors.inputs import class_codes, declared_classes, without_values
+from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
 from quorate.predictors.slots import Slots, fill_slots
-from quorate.rounding import text_up
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.students.points import random_points
 
-__all__ = ["CoverClassifier", "check_numbers"]
+__all__ = ["CoverClassifier"]
 
 _MODES = ("semi-private", "label-private")
 
@@ -63,7 +62,7 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         self._check_settings(groups, public)
         for name in ("hypothesis_", "candidates_", "spent_epsilon_", "unit_", "claim_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        X = check_numbers(self, X, reset=True)
+        X = check_matrix(self, X, reset=True)
         self.classes_, labels = declared_classes(self.classes, y)
         if len(self.classes_) > 2:
             raise InvalidInput(
@@ -72,7 +71,7 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
             )
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
-        defining = X if self.mode == "label-private" else check_numbers(self, public, reset=False)
+        defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False)
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
         candidates = sealed_candidates(self._concept().dichotomies(defining))  # proof: steps 1 and 2
@@ -116,15 +115,11 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         return concept
 
     def _claim(self) -> str:
-        unit = "one row" if self.unit_ == "row" else "all rows of one person"
-        text = (
-            f"({text_up(self.epsilon)}, {text_up(self._claimed_delta())})-differentially private under replacement of"
-        )
-        if self.mode == "semi-private":
-            text = f"{text} {unit}; the public points are not protected"
-        else:
-            text = f"{text} the labels of {unit}; the features are not protected"
-        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+        unit, open_ = replaced(self.unit_), "the public points are not protected"
+        if self.mode != "semi-private":
+            unit, open_ = f"the labels of {unit}", "the features are not protected"
+        conditions = (open_,) if self.classes is not None else (open_, LABELS_READ)
+        return str(Claim(self.epsilon, self._claimed_delta(), unit=unit, conditions=conditions))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of the chosen hypothesis. Nothing is spent.
@@ -135,29 +130,12 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         array(['no'], dtype='<U3')
         """
         check_is_fitted(self, "hypothesis_")
-        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(check_numbers(self, X, reset=False))]
+        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(check_matrix(self, X, reset=False))]
         return labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
-
-
-def check_numbers(classifier: Any, X: Any, *, reset: bool) -> Points:
-    """Return rows as a matrix of finite numbers, and check (or, with `reset`, learn) names and columns.
-
-    An error about private rows (`reset`) repeats no value.
-
-    >>> from quorate.students.semi_private import SemiPrivateClassifier
-    >>> check_numbers(SemiPrivateClassifier(), [[1, 2]], reset=True)
-    array([[1., 2.]])
-    """
-    try:
-        checked: Points = validate_data(classifier, X, reset=reset, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        if not reset:
-            raise
-        raise type(error)(without_values(str(error))) from None
-    return checked

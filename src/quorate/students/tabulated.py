@@ -23,9 +23,9 @@ from quorate.checks import check_count, check_rate
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.inputs import declared_classes
+from quorate.predictors.inputs import check_matrix, declared_classes
+from quorate.privacy.claims import LABELS_READ
 from quorate.rows import take_rows
-from quorate.students.cover import check_numbers
 from quorate.students.halves import labels_of
 from quorate.students.points import random_points
 
@@ -135,8 +135,8 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput("a finite domain is needed: fit(X, y, domain=...), all points there are")
         for name in ("table_", "domain_", "runs_", "claim_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        X = check_numbers(self, X, reset=True)
-        points = np.unique(check_numbers(self, domain, reset=False), axis=0)
+        X = check_matrix(self, X, reset=True)
+        points = np.unique(check_matrix(self, domain, reset=False), axis=0)
         self.classes_, labels = declared_classes(self.classes, y)
         runs = boosting_runs(beta=self.beta) if self.runs is None else check_count("runs", self.runs)
         check_consistent_length(X, labels)
@@ -171,7 +171,7 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
 
     def _claim(self, predictor: Any) -> str:
         text = f"{predictor.claim_}; the points of the domain are public"
-        return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
+        return text if self.classes is not None else f"{text}; {LABELS_READ}"
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of these points, which must be of the domain. Nothing is spent.
@@ -180,7 +180,7 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
         False
         """
         check_is_fitted(self, "table_")
-        rows = check_numbers(self, X, reset=False)
+        rows = check_matrix(self, X, reset=False)
         places = {point.tobytes(): place for place, point in enumerate(self.domain_ + 0.0)}
         found = [places.get(row.tobytes()) for row in np.ascontiguousarray(rows) + 0.0]  # + 0.0: -0.0 is 0.0
         if any(place is None for place in found):
@@ -190,5 +190,6 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags

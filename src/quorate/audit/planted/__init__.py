@@ -15,6 +15,7 @@ from quorate.audit.planted.exports import EXPORTS
 from quorate.audit.planted.folders import FOLDERS
 from quorate.audit.planted.guards import GUARDS
 from quorate.audit.planted.lookups import LOOKUPS
+from quorate.audit.planted.neighbours import NEIGHBOURS
 from quorate.audit.planted.plans import PLANS
 from quorate.audit.planted.states import STATES
 from quorate.audit.planted.sums import SUMS
@@ -23,7 +24,7 @@ from quorate.audit.planted.thresholds import THRESHOLDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
-_TEACHERS = (*DEALING, *BATCHES)
+_TEACHERS = (*DEALING, *BATCHES, *NEIGHBOURS)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)

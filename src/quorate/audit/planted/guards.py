@@ -124,11 +124,7 @@ class ResumesUnpaid(Quorum):
     """
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> Run:
-        """Return a run that has paid for nothing.
-
-        >>> ResumesUnpaid.resume.__name__
-        'resume'
-        """
+        """Return a run that has paid for nothing."""
         run = self.open()
         run._threshold, run._left = threshold_noise, self.no_quorums - met
         run._budget = budget  # the mistake: nobody asks whether it has paid
@@ -306,11 +302,7 @@ class AnswersOutsideTheFlip(PureStable):
     """
 
     def draw(self, slots: Slots, row: NDArray[np.float64]) -> int:
-        """Return an answer, turned where the class does not fail.
-
-        >>> AnswersOutsideTheFlip.draw.__name__
-        'draw'
-        """
+        """Return an answer, turned where the class does not fail."""
         units = stable_choice.secret_subset(slots.units, self.choice.subset)
         try:
             candidates = self.choice.concept.dichotomies(slots.points[slots.places(units)])

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.answerers import Votes
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
@@ -260,7 +261,7 @@ def ask_as_two_callers(memory: KeptAnswers) -> Caught:
     False
     """
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 50, classes=2))
-    session = Session(ensemble, SoftMajority(teachers=50, epsilon=0.25), Budget(epsilon=1.0, delta=0.0))
+    session = Session(Votes(ensemble, SoftMajority(teachers=50, epsilon=0.25)), Budget(epsilon=1.0, delta=0.0))
     session._memory = memory
     query = np.zeros((1, 1))
     session.ask(query, caller="first")

@@ -12,13 +12,17 @@ def audit(
     planted: bool = False,
     report: Path | None = None,
     json: bool = False,
+    cells: str = "*",
+    quick: bool = False,
+    list: bool = False,
 ) -> int:
     """Attack the privacy claims made here, and say how close the attacks came. Exit code 1 if a claim is broken.
 
     Parameters
     ----------
     names
-        What to attack: mechanisms and predictors by name; all of them unless given.
+        What to attack: mechanisms and predictors by name; all of them unless given. Or "neighbours", alone: the
+        neighbour matrix, in which one unit is replaced for every predictor, container and learner.
     plays
         How often each game is played in each of its two worlds.
     confidence
@@ -29,7 +33,21 @@ def audit(
         An HTML page to write: claim, lower bound, ratio, the attack that came closest, what was not tested.
     json
         Print one JSON object instead of tables.
+    cells
+        Of the neighbour matrix: the cells that match, as in "everlasting*/pandas*/*/query".
+    quick
+        Of the neighbour matrix: the cells of the fast test suite.
+    list
+        Name the cells of the neighbour matrix, and run none.
     """
     from quorate.cli.audit import run_audit
+    from quorate.cli.neighbours import run_neighbours
+    from quorate.errors import InvalidInput
 
+    if "neighbours" in names:
+        if len(names) > 1 or planted or report is not None:
+            raise InvalidInput("neighbours is an audit of its own: name it alone, without --planted or --report")
+        return run_neighbours(cells, quick=quick, list_cells=list, as_json=json)
+    if quick or list or cells != "*":
+        raise InvalidInput("--cells, --quick and --list are for `quorate audit neighbours`")
     return run_audit(names, plays=plays, confidence=confidence, planted=planted, report=report, as_json=json)
