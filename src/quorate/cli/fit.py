@@ -19,13 +19,7 @@ __all__ = ["chosen_schema", "read_tables", "run_fit"]
 
 
 def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
-    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps.
-
-    >>> read_tables(Tables(Path("x.csv")), lambda: None)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such file
-    """
+    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
     step()
     records = read_table(tables.table, role="private")
     left_out = _listed(tables.leave_out) or ()
@@ -48,13 +42,7 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
 
 
 def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: ReportedOutput) -> int:
-    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet.
-
-    >>> run_fit(Tables(Path("x.csv")), Budget(), Teachers(), ReportedOutput(out=Path("x")))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such file
-    """
+    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet."""
     check_new_folder(output.out)
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:

@@ -48,11 +48,6 @@ def run_fit_concept(
     """Read the records, fit the method, answer the queries if there are any, and print what it promises.
 
     The settings are those of the method's classifier.
-
-    >>> run_fit_concept("semi-private", Tables(Path("x.csv")), Hypotheses(), Output(out=Path("x")), ask=None)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: method semi-private chooses among what public points tell apart: --public TABLE
     """
     if method == "semi-private" and tables.public is None:
         raise InvalidInput("method semi-private chooses among what public points tell apart: --public TABLE")

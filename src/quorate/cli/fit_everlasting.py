@@ -25,13 +25,7 @@ _PROBES = 100  # public points that are asked when a phase opens, and show its d
 
 
 def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, output: Output) -> int:
-    """Read the records, plan, fit the first teachers, write the folder, and print what it promises.
-
-    >>> run_fit_everlasting(Tables(Path("x.csv")), PhasesBudget(), Phases(), Output(out=Path("x")))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such file
-    """
+    """Read the records, plan, fit the first teachers, write the folder, and print what it promises."""
     from quorate.everlasting import EverlastingClassifier, save
 
     check_new_folder(output.out)

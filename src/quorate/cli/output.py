@@ -60,10 +60,7 @@ def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
 
 
 def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse a report that could not be written, if one is asked for, before anything is done for it.
-
-    >>> check_report(None)
-    """
+    """Refuse a report that could not be written, if one is asked for, before anything is done for it."""
     if path is not None:
         check_new_file(path, inputs=inputs)
         check_installed()
@@ -91,13 +88,7 @@ def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Refuse a folder for a model that could not be made, or that holds something, before anything is done for it.
-
-    >>> check_new_folder(Path(__file__).parent)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: ... exists and is not an empty folder: a model is never overwritten; choose another
-    """
+    """Refuse a folder for a model that could not be made, or that holds something, before anything is done for it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
     near = folder
