@@ -302,6 +302,7 @@ def test_estimators_that_look_at_a_batch_or_remember_are_asked_alone(learner):
     X[::7, 1] = np.nan if learner == "draws that go on" else 1.0
     deal = Deal.of([list(range(place, 120, 3)) for place in range(3)])
     teachers = fit_estimators(WHOLE[learner], X, (X[:, 0] > 0.6).astype(int), deal, classes=2)
+    assert call_rows(teachers.fitted[0][0]) == 1
     queries = X[:12] * 0.9
     alone = np.concatenate([teachers.ballots(row[np.newaxis]) for row in queries])
     for company in (queries * 1000, X[20:29]):

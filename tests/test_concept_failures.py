@@ -5,7 +5,9 @@ The laws are enumerated through the code that answers: every subset, every choic
 
 import itertools
 import math
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -361,3 +363,41 @@ def test_classes_of_the_package_are_what_they_were():
 
     tally = sealed(Mine()).dichotomies(np.arange(12_000.0)).tally(np.arange(12_000.0), np.zeros(12_000, dtype=int))
     assert tally.counts.sum() == 12_000 * 12_001 // 2 + 1
+
+
+class Calling:
+    """A class that does something before it lists its dichotomies."""
+
+    def __init__(self, do):
+        self.do = do
+
+    def dichotomies(self, points):
+        self.do()
+        return Thresholds().dichotomies(points)
+
+
+def test_warnings_of_a_class_of_ones_own_are_silent_whoever_leaves_first():
+    """A filter of the owner that makes errors of warnings would make the class fail on a row, by who else is there."""
+    started, inside, left = threading.Event(), threading.Event(), threading.Event()
+
+    def first():
+        started.set()
+        inside.wait(5)
+
+    def second():
+        inside.set()
+        left.wait(5)
+        warnings.warn("of a private row", stacklevel=1)
+
+    row = np.zeros((1, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = list(warnings.filters)
+        with ThreadPoolExecutor(2) as pool:
+            one = pool.submit(works_alone, Calling(first), row)
+            started.wait(5)
+            other = pool.submit(works_alone, Calling(second), row)
+            assert one.result(5).all()
+            left.set()
+            assert other.result(5).all()
+        assert warnings.filters == before

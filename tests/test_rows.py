@@ -18,8 +18,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.errors import InvalidInput
+from quorate.predictors import StableClassifier
 from quorate.predictors.inputs import check_records
 from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
+from quorate.service.codec import Tensor
+from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
+from quorate.tables import Number, Schema
 
 CONTAINERS = {
     "float64": lambda X: X,
@@ -126,6 +130,21 @@ def test_minus_zero_is_zero_in_every_form():
     for make in (pd.DataFrame, pl.DataFrame):
         made = make({"a": [-0.0, 1.0]})
         assert not np.signbit(FrameForm.of(made).rows(made)["a"].to_numpy()).any()
+
+
+def test_minus_zero_is_zero_on_every_road():
+    """Over HTTP, and for classes of hypotheses: one query has one digest, and one sign."""
+    tensors = {name: Tensor(name, "FP64", [1], np.array([-0.0])) for name in ("a", "b")}
+    matrix = {"features": Tensor("features", "FP32", [1, 2], np.array([-0.0, -0.0], dtype=np.float32))}
+    schema = Schema({"a": Number(), "b": Number()})
+    stable = StableClassifier(gamma=0.5).fit([[0.0, 0.0], [1.0, 0.0]] * 20, [0, 1] * 20)
+    for made in (
+        MatrixInput(2).queries(matrix),
+        NamedInputs(["a", "b"]).queries(tensors),
+        SchemaInputs(schema).queries(tensors),
+        stable.checked([[-0.0, -0.0]]),
+    ):
+        assert query_digests(made) == query_digests(canonical_matrix([[0.0, 0.0]]))
 
 
 COLUMNS = {  # what a column is fitted on, one query in it, and company that pandas or polars would read otherwise

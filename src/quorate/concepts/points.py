@@ -7,9 +7,7 @@ from values: one text in a column makes it a column of texts, so turn rows into 
 here. Points whose labels are asked for belong to the one who asks, and are refused.
 """
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.calls import CALL, Calls, one_thread
 from quorate.errors import InvalidInput
+from quorate.quiet import silence
 
 __all__ = [
     "Labels",
@@ -25,7 +24,6 @@ __all__ = [
     "check_labels",
     "check_points",
     "check_queries",
-    "quiet",
     "say_by_row",
     "usable_rows",
     "which_finite",
@@ -117,19 +115,6 @@ def usable_rows(
     return (points, labels) if used.all() else (points[used], labels[used])
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the warnings that code of one's own would give: they might speak of private rows.
-
-    >>> with quiet():
-    ...     np.array([1.0]) / 0
-    array([inf])
-    """
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None = CALL) -> Mask:
     """Return of which rows `ask` says 1, each by itself: not of one on which it raises, or says anything but 0 and 1.
 
@@ -138,7 +123,7 @@ def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None
     >>> say_by_row(lambda rows: [1 / x for x in rows[:, 0].tolist()], np.array([[1.0], [0.0], [1.0]]))
     array([ True, False,  True])
     """
-    with one_thread(), quiet():
+    with one_thread(), silence():
         said: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1
         return said
 

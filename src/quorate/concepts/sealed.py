@@ -14,8 +14,9 @@ import numpy as np
 
 from quorate.concepts.concept import LISTED, Concept, Dichotomies
 from quorate.concepts.hypothesis import Constant, Hypothesis
-from quorate.concepts.points import Labels, Mask, Points, check_points, quiet, say_by_row
+from quorate.concepts.points import Labels, Mask, Points, check_points, say_by_row
 from quorate.errors import Infeasible
+from quorate.quiet import silence
 
 __all__ = ["opened", "sealed", "sealed_candidates", "works_alone"]
 
@@ -67,7 +68,7 @@ def works_alone(concept: Concept, points: Points) -> Mask:
 
 def _works(concept: Concept, row: Points) -> bool:
     try:
-        with quiet():
+        with silence():
             made = concept.dichotomies(row.copy())
             if not 1 <= len(made) <= 2:  # a row has two labels
                 return False
@@ -107,7 +108,7 @@ class _Sealed(Concept):
 
     def _dichotomies(self, points: Points) -> Dichotomies:
         try:
-            with quiet():
+            with silence():
                 made = self._concept.dichotomies(points.copy())
                 return made if _known(made) and made.features == self.features else _Candidates(made, self.features)
         except Exception:  # of any kind: it would speak of the points
@@ -160,7 +161,7 @@ class _Candidates(Dichotomies):
         if type(self._inside)._mistakes is Dichotomies._mistakes:
             return None
         try:
-            with quiet():
+            with silence():
                 found = np.asarray(self._inside._mistakes(points.copy(), labels.copy()))
         except Exception:  # of any kind: it would speak of the rows
             return None

@@ -15,9 +15,9 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from numpy.typing import NDArray
 
 from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
-from quorate.ensemble.quiet import global_randomness, silence
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
+from quorate.quiet import global_randomness, silence
 from quorate.rows import copy_rows, is_frame, take_rows
 
 __all__ = ["EstimatorTeachers", "Fitted", "fit_estimators"]

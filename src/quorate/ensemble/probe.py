@@ -4,12 +4,12 @@ A teacher's own failure is never told, since it may speak of its rows. A setting
 told, and is found out here first.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from quorate.errors import InvalidInput
+from quorate.quiet import silence
 
 __all__ = ["probe"]
 
@@ -35,8 +35,7 @@ def probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None
     else:
         return
     codes = np.arange(len(made_up)) % classes
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with silence():
         try:
             clone(estimator).fit(made_up, codes).predict(made_up[:1])
         except Exception as error:

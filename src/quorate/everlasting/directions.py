@@ -8,15 +8,14 @@ rows tell more than the same rows in fewer and better teachers (PROOF.md, step 1
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import ThreadpoolController
 
+from quorate.calls import one_thread
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
 from quorate.learners.backends import choose_backend
@@ -115,7 +114,7 @@ class DirectionTeachers(Teachers):
         if len(parts) < 2:
             below = [self._below(part) for part in parts]
         else:  # threads of their own would make those of a product of matrices wait for each other
-            with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(_threads()) as pool:
+            with one_thread(), ThreadPoolExecutor(_threads()) as pool:
                 below = list(pool.map(self._below, parts))
         against = np.concatenate([np.empty(0, dtype=np.int64), *below]).astype(np.int64)
         ones = self.teachers - against - self._zeros
@@ -161,11 +160,6 @@ class DirectionTeachers(Teachers):
         """
         check_arrays(arrays, kind="direction", axes={"normals": 2, "centre": 1})
         return cls(arrays["normals"], centre=arrays["centre"])
-
-
-@lru_cache(maxsize=1)
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all that is loaded, once
 
 
 def _threads() -> int:

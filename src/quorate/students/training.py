@@ -1,6 +1,5 @@
 """Training the student, which sees public rows and released labels alone."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
 from quorate.errors import InvalidInput
+from quorate.quiet import silence
 from quorate.rows import take_rows
 
 __all__ = ["train", "try_student"]
@@ -28,8 +28,7 @@ def try_student(student: Any, public: Any, classes: NDArray[Any], *, told: bool 
     quorate.errors.InvalidInput: the student does not take the public points (tried with made-up labels) - ...
     """
     rows = take_rows(public, np.arange(min(len(public), _TRIED * len(classes))))
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with silence():
         try:
             tried = clone(student).fit(rows, classes[np.arange(len(rows)) % len(classes)])
             tried.predict(take_rows(rows, np.arange(1)))

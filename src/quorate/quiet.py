@@ -1,4 +1,4 @@
-"""What is done around a teacher so that nothing of it is seen or shared: warnings silenced, generators seeded."""
+"""What is done around other people's code so that nothing of it is seen or shared: warnings silenced, seeds set."""
 
 import random
 import threading
