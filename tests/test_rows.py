@@ -239,7 +239,9 @@ def test_one_query_does_not_decide_the_types_of_the_next_phase():
 @pytest.mark.parametrize("settings", [{"refresh": "pool"}, {"growth": 5.0}, {"chunk": 1}, {"estimator": None}])
 def test_what_is_set_after_a_fit_changes_nothing_of_it(settings):
     X, y = people()
-    classifier = EverlastingClassifier(by_type, epsilon=60.0, delta=1e-2, chunk=10, no_quorums=5).fit(X, y)
+    X = X[["age"]]
+    tree = DecisionTreeClassifier(max_depth=2)
+    classifier = EverlastingClassifier(tree, epsilon=60.0, delta=1e-2, chunk=10, no_quorums=5).fit(X, y)
     claim = classifier.claim_
     classifier.set_params(**settings)
     classifier.predict(X)
