@@ -33,7 +33,7 @@ from quorate.exchange import Replies, Request
 from quorate.learners import Deal
 from quorate.ledger import restore
 from quorate.mechanisms import NO_QUORUM, Relabel
-from quorate.predictors.model_files import digest_of
+from quorate.models.folder import digest_of
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from quorate import InvalidInput
 from quorate.cli import main
 from quorate.cli.fit import Tables
 from quorate.cli.fit_concept import CONCEPTS, METHODS, make_concept, run_fit_concept
-from quorate.cli.published import HYPOTHESES, document_of, hypothesis_of, is_published, predict_published
 from quorate.concepts import (
     Boxes,
     Conjunctions,
@@ -24,6 +23,8 @@ from quorate.concepts import (
     Threshold,
     Thresholds,
 )
+from quorate.models import PublishedFolder, open_folder
+from quorate.models.codecs import HYPOTHESES, document_of, hypothesis_of
 
 COLUMNS = ("label", "classes", "public", "schema", "groups", "leave_out", "missing_texts")
 
@@ -95,21 +96,25 @@ def test_every_method_answers_a_table(method, tables, tmp_path, capsys):
     assert wrong <= 12
     assert bill["privacy_unit"] == "row"
     assert "replacement of one row" in bill["claim"]
-    assert is_published(tmp_path / "out") == (method == "semi-private")
+    if method == "semi-private":
+        assert isinstance(open_folder(tmp_path / "out"), PublishedFolder)
+    else:
+        assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_a_published_hypothesis_is_a_folder_that_answers(tables, tmp_path, capsys):
     out = tmp_path / "published"
     code, bill = _run(tables, out, method="semi-private", capsys=capsys, ask=None)
     assert code == 0
-    assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "schema.json"]
-    told = predict_published(out, tables["ask"])
+    assert sorted(path.name for path in out.iterdir()) == ["GUARANTEE.md", "manifest.json", "schema.json"]
+    assert main(["predict", str(out), str(tables["ask"]), "--json"]) == 0
+    told = np.array(json.loads(capsys.readouterr().out)["answers"])
     assert (told == np.array(_right(tables["ask"]))).mean() > 0.7  # 200 public points leave few ages unseen
     assert bill["candidates"] == json.loads((out / "manifest.json").read_text())["candidates"]
     assert bill["excess"] > 0
     (out / "schema.json").write_text((out / "schema.json").read_text() + " ")
-    with pytest.raises(InvalidInput, match="was changed after the model was saved"):
-        predict_published(out, tables["ask"])
+    assert main(["predict", str(out), str(tables["ask"])]) == 1
+    assert "was changed after the model was saved" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="never overwritten"):
         _run(tables, out, method="semi-private", capsys=capsys, ask=None)
 

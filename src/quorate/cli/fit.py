@@ -116,7 +116,8 @@ def run_fit(
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         points = None if known is None else columns.encode(known, role="public")
         step()
-        from quorate.predictors import PrivateClassifier, save
+        from quorate.models import save
+        from quorate.predictors import PrivateClassifier
 
         classifier = PrivateClassifier(
             make_learner(learner),

@@ -48,7 +48,8 @@ def run_fit_everlasting(
     ...
     quorate.errors.InvalidInput: x.csv: there is no such file
     """
-    from quorate.everlasting import EverlastingClassifier, save
+    from quorate.everlasting import EverlastingClassifier
+    from quorate.models import save
 
     _check_new_folder(out)
     with steps(["reading", "encoding", "planning", "fitting", "saving"], quiet=as_json) as step:

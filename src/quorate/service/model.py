@@ -6,16 +6,46 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from quorate.errors import LedgerRefused
+from quorate.exchange import Replies, Request
+from quorate.predictors.inputs import class_codes
+from quorate.privacy import Cost
 from quorate.service.codec import InferRequest
 from quorate.service.groups import Groups
 from quorate.service.inputs import Inputs, inputs_of
 from quorate.service.outputs import Outputs
 from quorate.tables import Schema
 
-__all__ = ["Model"]
+__all__ = ["Model", "PublishedAnswers"]
 
 _MOST_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
+
+
+class PublishedAnswers:
+    """What a session is to private teachers, for a model that was published: nothing is charged, and nothing kept.
+
+    >>> from quorate.students import SemiPrivateClassifier
+    >>> made = SemiPrivateClassifier(epsilon=100.0).fit([[0.0], [1.0]], ["no", "yes"], public=[[0.0], [1.0]])
+    >>> PublishedAnswers(made).ask_all([Request(np.array([[-5.0]]))])[0].labels
+    array([0])
+    """
+
+    def __init__(self, classifier: Any) -> None:
+        self._classifier = classifier
+
+    def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
+        """Answer requests, each by itself.
+
+        >>> PublishedAnswers(None).ask_all([])
+        []
+        """
+        return [self._asked(request.X) for request in requests]
+
+    def _asked(self, X: Any) -> Replies:
+        codes = class_codes(self._classifier.classes_, self._classifier.predict(X))
+        return Replies(labels=codes, refused=np.zeros(len(codes), dtype=np.bool_), spent=Cost(0.0))
 
 
 class Model:
@@ -58,7 +88,7 @@ class Model:
         >>> Model.of("clinic", made).metadata()["parameters"]["claim"]
         '(2, 1e-06)-differentially private under replacement of one row; ...'
         """
-        session = classifier.session_
+        session = getattr(classifier, "session_", None) or PublishedAnswers(classifier)
         return cls(
             name,
             session=session,
@@ -68,6 +98,17 @@ class Model:
             ledger=getattr(session, "ledger", None),
             queue_limit=queue_limit,
         )
+
+    @property
+    def published(self) -> bool:
+        """Whether the model was published: anybody may ask it, without a key and at no privacy cost.
+
+        >>> from quorate.service.inputs import MatrixInput
+        >>> parts = {"inputs": MatrixInput(1), "outputs": Outputs(np.array([5, 7]))}
+        >>> Model("m", session=PublishedAnswers(None), **parts).published
+        True
+        """
+        return isinstance(self.session, PublishedAnswers)
 
     @property
     def progress(self) -> dict[str, Any] | None:

@@ -256,14 +256,23 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
             )
         return text if self.classes is not None else f"{text}; the label set was read from y and counts as public"
 
+    def checked(self, X: Any) -> Any:
+        """Return queries as the student takes them, or say what is wrong with them.
+
+        >>> hasattr(StudentClassifier(), "student_")
+        False
+        """
+        check_is_fitted(self, "student_")
+        return self._rows(X, reset=False)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's labels. Nothing is spent.
 
         >>> hasattr(StudentClassifier(), "student_")
         False
         """
-        check_is_fitted(self, "student_")
-        return np.asarray(self.student_.predict(self._rows(X, reset=False)))
+        rows = self.checked(X)
+        return np.asarray(self.student_.predict(rows))
 
     @_student_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -273,8 +282,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         >>> hasattr(StudentClassifier(student=LinearSVC()), "predict_proba")
         False
         """
-        check_is_fitted(self, "student_")
-        rows = self._rows(X, reset=False)
+        rows = self.checked(X)
         shares = np.zeros((len(rows), len(self.classes_)))
         shares[:, np.searchsorted(self.classes_, self.student_.classes_)] = self.student_.predict_proba(rows)
         return shares
