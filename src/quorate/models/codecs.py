@@ -44,7 +44,15 @@ __all__ = [
 ]
 
 _MOST_BYTES = 2**31  # of published arrays, unpacked
-_MECHANISMS = ("BetweenThresholds", "ConfidentMax", "NoisyMax", "Quorum", "SharpMajority", "SoftMajority")
+_MECHANISMS = (
+    "BetweenThresholds",
+    "ConfidentMax",
+    "NoisyMax",
+    "Quorum",
+    "SharpMajority",
+    "SoftMajority",
+    "StabilityTest",
+)
 HYPOTHESES = ("Box", "Conjunction", "Constant", "Halfspace", "Interval", "Stump", "Threshold")
 _CONCEPTS = {  # by their settings
     "Boxes": ("features",),
