@@ -62,6 +62,7 @@ _CONCEPTS = {  # by their settings
     "Stumps": ("features", "binary"),
     "Thresholds": ("both_directions",),
 }
+_IN_OTHER_FILES = ("estimator", "student", "concept", "classes")  # parameters that are no plain values
 _TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays with an index over them
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.neighbors._ball_tree.BallTree",
@@ -188,7 +189,7 @@ def mechanism_of(document: dict[str, Any]) -> Any:
 
 
 def rows_document(classifier: Any) -> dict[str, Any]:
-    """Return what a fitted classifier knows of its classes and of the columns of its rows.
+    """Return the settings of a fitted classifier, and what it knows of its classes and of the columns of its rows.
 
     >>> from quorate.predictors import PrivateClassifier
     >>> made = PrivateClassifier(epsilon=2.0, teachers=20, aggregator="noisy_max", queries=1)
@@ -196,7 +197,9 @@ def rows_document(classifier: Any) -> dict[str, Any]:
     {'values': [0, 1], 'type': '<i8'}
     """
     form = getattr(classifier, "form_", None)
+    settings = getattr(classifier, "settings_", None) or classifier.get_params(deep=False)
     return {
+        "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
         "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
         "classes_public": not getattr(classifier, "declared_", classifier.classes is not None),
         "unit": classifier.unit_,

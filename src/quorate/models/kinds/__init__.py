@@ -13,9 +13,10 @@ A module has `KIND`, the name in the manifest; `FOLDER`, the type of its folder;
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from quorate.errors import InvalidInput
-from quorate.models.folder import Folder, open_folder
+from quorate.models.folder import Folder, PrivateFolder, open_folder
 from quorate.tables import Schema
 
 __all__ = ["kind_of", "load", "save", "schema_of"]
@@ -86,7 +87,13 @@ def load(
     module = import_module(f"{__name__}.{_BY_KIND[opened.kind]}")
     if type(opened) is not module.FOLDER:
         raise InvalidInput(f"{opened.path} holds a {opened.kind} and says that it is {opened.access}; it is not loaded")
-    return module.restore(opened, trusted=trusted, lease=lease)
+    opened.contents  # noqa: B018  every file is checked, also where the kind reads none
+    try:
+        return module.restore(opened, trusted=trusted, lease=lease)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile) as error:
+        if isinstance(error, InvalidInput) or type(opened) is PrivateFolder:  # whose ledger has proved the manifest
+            raise
+        raise InvalidInput(f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded") from None
 
 
 def save(model: Any, folder: str | Path, *, extra: dict[str, bytes] | None = None, **options: Any) -> Path:

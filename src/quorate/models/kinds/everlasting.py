@@ -36,24 +36,6 @@ from quorate.privacy import Budget
 __all__ = ["FOLDER", "KIND", "reopen", "restore", "save"]
 
 KIND, FOLDER = "everlasting", PrivateFolder
-_SETTINGS = (
-    "epsilon",
-    "delta",
-    "query_epsilon",
-    "query_delta",
-    "chunk",
-    "no_quorums",
-    "seats",
-    "growth",
-    "most_seats",
-    "relabel",
-    "refresh",
-    "cutoff_epsilon",
-    "kappa",
-    "labelled",
-    "n_jobs",
-    "backend",
-)
 
 
 def save(
@@ -178,7 +160,6 @@ def _account(terms: Terms, account: Guarantee | None) -> Budget:
 
 def _manifest(classifier: EverlastingClassifier) -> dict[str, Any]:
     return {
-        "settings": {name: classifier.settings_[name] for name in _SETTINGS},
         **rows_document(classifier),
         "teachers": classifier.teachers_,
         "account": classifier.account_,

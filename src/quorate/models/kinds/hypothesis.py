@@ -31,7 +31,6 @@ __all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "published hypothesis", PublishedFolder
 _TYPES = ("SemiPrivateClassifier", "QueryReleaseClassifier")
-_SETTINGS = ("epsilon", "delta", "points", "rows_per_person", "mode")
 
 
 def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
@@ -50,7 +49,6 @@ def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, by
     manifest = {
         "type": type(classifier).__name__,
         "claim": classifier.claim_,
-        "settings": {name: getattr(classifier, name) for name in _SETTINGS},
         "concept": concept_document(classifier._concept()),
         "hypothesis": document_of(classifier.hypothesis_),
         **rows_document(classifier),
@@ -65,21 +63,12 @@ def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, by
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> CoverClassifier:
     """Return the classifier of a folder. There is nothing to lease and no type to trust.
 
-    >>> restore(PublishedFolder(Path("model"), {"format": 1}, b""))
+    >>> restore(PublishedFolder(Path("model"), {"type": "Poem"}, b""))
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: model/manifest.json is damaged or was changed; the model is not loaded
+    quorate.errors.InvalidInput: the model is a 'Poem', which this version does not know
     """
-    manifest, _ = folder.manifest, folder.contents
-    try:
-        return _classifier(_of_first_release(manifest) if "bill" in manifest else manifest)
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{folder.path}/manifest.json is damaged or was changed; the model is not loaded") from None
-
-
-def _classifier(manifest: dict[str, Any]) -> CoverClassifier:
+    manifest = _of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest
     if manifest["type"] not in _TYPES:
         raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
     concept = None if manifest["concept"] is None else concept_of(manifest["concept"])

@@ -45,19 +45,6 @@ from quorate.session import Session
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "classifier", PrivateFolder
-_SETTINGS = (
-    "epsilon",
-    "delta",
-    "teachers",
-    "aggregator",
-    "queries",
-    "no_quorums",
-    "disagreement",
-    "holdout",
-    "on_no_quorum",
-    "n_jobs",
-    "backend",
-)
 
 
 def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
@@ -120,7 +107,6 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
     return {
         "epsilon": classifier.epsilon_,
         "delta": classifier.delta_,
-        "settings": {name: getattr(classifier, name) for name in _SETTINGS},
         **rows_document(classifier),
         "mechanism": mechanism_document(classifier.mechanism_),
         "plan": classifier.plan_.as_dict(),

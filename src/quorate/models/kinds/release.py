@@ -100,16 +100,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     ...
     quorate.errors.InvalidInput: no such folder/arrays.npz is missing from the model
     """
-    contents = folder.contents
-    try:
-        return _release(folder.manifest, arrays_from(contents["arrays.npz"], limited=True))
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        if isinstance(error, InvalidInput) and "does not know" in str(error):
-            raise
-        raise InvalidInput(f"{folder.path}/manifest.json is damaged or was changed; the model is not loaded") from None
-
-
-def _release(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> QueryRelease:
+    manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
     about = manifest["about"]
     if "concept" in about:
         subject: Any = concept_of(about["concept"])

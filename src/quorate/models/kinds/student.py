@@ -35,18 +35,6 @@ from quorate.students import Labelled, StudentClassifier
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "student", PublishedFolder
-_SETTINGS = (
-    "epsilon",
-    "delta",
-    "teachers",
-    "aggregator",
-    "queries",
-    "points",
-    "mode",
-    "no_quorums",
-    "disagreement",
-    "holdout",
-)
 
 
 def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
@@ -67,7 +55,6 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
     labelled = classifier.labelled_
     manifest = {
         "claim": classifier.claim_,
-        "settings": {name: getattr(classifier, name) for name in _SETTINGS},
         **rows_document(classifier),
         "spent_epsilon": classifier.spent_epsilon_,
         "mechanism": mechanism_document(classifier.plan_.mechanism),
@@ -95,18 +82,13 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     quorate.errors.InvalidInput: no such folder/student.skops is missing from the model
     """
     manifest, contents = folder.manifest, folder.contents
-    try:
-        student = from_skops(contents["student.skops"], trusted)
-        arrays = arrays_from(contents["labelled.npz"], limited=True)
-        classifier = StudentClassifier(student=student["student"], **manifest["settings"])
-        restore_rows(classifier, manifest)
-        labels = classifier.classes_[arrays["codes"].astype(np.int64)]
-        classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-        classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
-        classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
-        classifier.student_ = student["fitted"]
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{folder.path}/manifest.json is damaged or was changed; the model is not loaded") from None
+    student = from_skops(contents["student.skops"], trusted)
+    arrays = arrays_from(contents["labelled.npz"], limited=True)
+    classifier = StudentClassifier(student=student["student"], **manifest["settings"])
+    restore_rows(classifier, manifest)
+    labels = classifier.classes_[arrays["codes"].astype(np.int64)]
+    classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
+    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
+    classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
+    classifier.student_ = student["fitted"]
     return classifier
