@@ -25,7 +25,7 @@ from quorate import (
     save,
 )
 from quorate.cli import main
-from quorate.concepts import Boxes, Thresholds
+from quorate.concepts import Box, Boxes, Thresholds
 from quorate.models import PrivateFolder, PublishedFolder, open_folder
 from quorate.models.folder import open_private
 from quorate.students import QueryReleaseClassifier
@@ -273,11 +273,35 @@ def test_published_models_are_served_to_everybody_and_private_ones_to_those_with
     assert [one.status for one in others] == [401, 403, 401, 401]
 
 
-def test_a_release_is_not_served(tmp_path):
+def test_a_release_is_served_to_everybody(tmp_path):
     pytest.importorskip("uvicorn", reason="the server's packages are not installed")
     from quorate.service import Settings
+    from quorate.service.app import make_app
     from quorate.service.worker import open_models
+    from service_client import call, running
 
-    folder = save(KINDS["release"][2](), tmp_path / "release")
-    with pytest.raises(InvalidInput, match="holds a query release: it is asked by quorate release, and not served"):
-        open_models(Settings(models={"m": str(folder)}))
+    made = KINDS["release"][2]()
+    settings = Settings(models={"m": str(save(made, tmp_path / "release"))}, pace_ms=0)
+    asked = [Box((0.5,), (np.inf,)), Box((-np.inf,), (-0.5,)), Box((1e9,), (2e9,))]
+
+    def request(*texts, outputs=None):
+        tensor = {"name": "query", "shape": [len(texts)], "datatype": "BYTES", "data": texts}
+        return json.dumps({"inputs": [tensor], **({"outputs": outputs} if outputs else {})}).encode()
+
+    async def work():
+        app = make_app(open_models(settings), settings)
+        async with running(app):
+            path = "/v2/models/m/infer"
+            told = await call(app, "POST", path, request("0.5:", ":-0.5", "1e9:2e9"))
+            wrong = [await call(app, "POST", path, request(text)) for text in ("", "1", "2:1", "0:1,0:1")]
+            label = await call(app, "POST", path, request(":", outputs=[{"name": "label"}]))
+            return told, wrong, label, await call(app, "GET", "/v2/models/m")
+
+    told_, wrong, label, about = asyncio.run(work())
+    outputs = {output["name"]: output["data"] for output in told_.json["outputs"]}
+    expected = made.answer(asked).to_pydict()
+    assert outputs["answer"] == expected["answer"]
+    assert outputs["error"] == [-1.0 if error is None else error for error in expected["error"]]
+    assert [(one.status, one.code) for one in wrong] == [(400, "invalid_input")] * 4
+    assert (label.status, label.code) == (400, "bad_request")
+    assert about.json["parameters"]["claim"] == made.claim_

@@ -12,10 +12,11 @@ import pyarrow.csv
 import pytest
 
 from quorate.cli import main
-from quorate.cli.release_subject import Subject, parse_queries
+from quorate.cli.release_subject import Subject
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import QueryRelease
+from quorate.release.query_texts import parse_queries
 
 
 def people(rows, seed):

@@ -17,11 +17,12 @@ from rich.table import Table
 
 from quorate.checks import check_count
 from quorate.cli.fit import _check_new_folder, check_new_file, show_bill, steps
-from quorate.cli.release_subject import Subject, parse_queries
+from quorate.cli.release_subject import Subject
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import Folder, load, open_folder
 from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
 from quorate.release.domain import make_domain
+from quorate.release.query_texts import parse_queries
 from quorate.report import check_installed
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table

@@ -3,19 +3,22 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.predictors.inputs import class_codes
 from quorate.privacy import Cost
+from quorate.release import QueryRelease
 from quorate.service.codec import InferRequest
 from quorate.service.groups import Groups
 from quorate.service.inputs import Inputs, inputs_of
 from quorate.service.outputs import Outputs
+from quorate.service.releases import QueryInput, ShareOutputs
 from quorate.tables import Schema
 
 __all__ = ["Model", "PublishedAnswers"]
@@ -26,26 +29,25 @@ _MOST_NOTES = 100  # refusals kept for the next writing; the ledger caps its tab
 class PublishedAnswers:
     """What a session is to private teachers, for a model that was published: nothing is charged, and nothing kept.
 
-    >>> from quorate.students import SemiPrivateClassifier
-    >>> made = SemiPrivateClassifier(epsilon=100.0).fit([[0.0], [1.0]], ["no", "yes"], public=[[0.0], [1.0]])
-    >>> PublishedAnswers(made).ask_all([Request(np.array([[-5.0]]))])[0].labels
-    array([0])
+    `answer` returns numbers for checked queries: of classes, or of queries that a release has answered.
+
+    >>> PublishedAnswers(lambda X: X[:, 0]).ask_all([Request(np.array([[5]]))])[0].labels
+    array([5])
     """
 
-    def __init__(self, classifier: Any) -> None:
-        self._classifier = classifier
+    def __init__(self, answer: Callable[[Any], NDArray[np.int64]]) -> None:
+        self._answer = answer
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
         """Answer requests, each by itself.
 
-        >>> PublishedAnswers(None).ask_all([])
+        >>> PublishedAnswers(len).ask_all([])
         []
         """
         return [self._asked(request.X) for request in requests]
 
     def _asked(self, X: Any) -> Replies:
-        codes = class_codes(self._classifier.classes_, self._classifier.predict(X))
-        return Replies(labels=codes, refused=np.zeros(len(codes), dtype=np.bool_), spent=Cost(0.0))
+        return Replies(labels=self._answer(X), refused=np.zeros(len(X), dtype=np.bool_), spent=Cost(0.0))
 
 
 class Model:
@@ -54,6 +56,7 @@ class Model:
     `session` answers groups of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
 
     >>> import numpy as np
+    from numpy.typing import NDArray
     >>> from quorate.service.inputs import MatrixInput
     >>> model = Model("clinic", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array(["no", "yes"])))
     >>> model.metadata()["inputs"]
@@ -88,7 +91,9 @@ class Model:
         >>> Model.of("clinic", made).metadata()["parameters"]["claim"]
         '(2, 1e-06)-differentially private under replacement of one row; ...'
         """
-        session = getattr(classifier, "session_", None) or PublishedAnswers(classifier)
+        session: Any = getattr(classifier, "session_", None)
+        if session is None:
+            session = PublishedAnswers(lambda X: class_codes(classifier.classes_, classifier.predict(X)))
         return cls(
             name,
             session=session,
@@ -99,13 +104,26 @@ class Model:
             queue_limit=queue_limit,
         )
 
+    @classmethod
+    def of_release(cls, name: str, release: QueryRelease, *, queue_limit: int = 1024) -> "Model":
+        """Return a query release under a name.
+
+        >>> from quorate.concepts import Boxes
+        >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
+        >>> [tensor["name"] for tensor in Model.of_release("ages", release).metadata()["outputs"]]
+        ['answer', 'error']
+        """
+        inputs, outputs = QueryInput(release), ShareOutputs(release)
+        session = PublishedAnswers(lambda X: X[:, 0])
+        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=release.claim_, queue_limit=queue_limit)
+
     @property
     def published(self) -> bool:
         """Whether the model was published: anybody may ask it, without a key and at no privacy cost.
 
         >>> from quorate.service.inputs import MatrixInput
         >>> parts = {"inputs": MatrixInput(1), "outputs": Outputs(np.array([5, 7]))}
-        >>> Model("m", session=PublishedAnswers(None), **parts).published
+        >>> Model("m", session=PublishedAnswers(len), **parts).published
         True
         """
         return isinstance(self.session, PublishedAnswers)
@@ -115,6 +133,7 @@ class Model:
         """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind.
 
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).progress
         """
@@ -124,6 +143,7 @@ class Model:
         """Return the model's metadata as the protocol has it.
 
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array([5, 7]))).metadata()["platform"]
         'quorate'
@@ -145,6 +165,7 @@ class Model:
         """Return the checked queries of a request, and the outputs to send. Whatever is wrong is refused here.
 
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> from quorate.service.codec import Tensor
         >>> from quorate.service.inputs import MatrixInput
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
@@ -159,6 +180,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
         """
         if self.ledger is not None and len(self._notes) < _MOST_NOTES:
@@ -169,6 +191,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.write_notes())
         """
@@ -183,6 +206,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.read_keys())
         """
@@ -195,6 +219,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
+        from numpy.typing import NDArray
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.close())
         """

@@ -76,8 +76,8 @@ def _open(name: str, folder: Path, settings: Settings) -> Model:
             "from a server of their own"
         )
     classifier = load(opened, lease=settings.lease)
-    if not hasattr(classifier, "classes_"):
-        raise InvalidInput(f"{folder} holds a {opened.kind}: it is asked by quorate release, and not served")
+    if opened.kind == "query release":
+        return Model.of_release(name, classifier, queue_limit=settings.queue_limit)
     try:
         return Model.of(name, classifier, schema=opened.schema(), queue_limit=settings.queue_limit)
     except (InvalidInput, AttributeError):
