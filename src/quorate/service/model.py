@@ -56,8 +56,7 @@ class Model:
     `session` answers groups of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
 
     >>> import numpy as np
-    from numpy.typing import NDArray
-    >>> from quorate.service.inputs import MatrixInput
+        >>> from quorate.service.inputs import MatrixInput
     >>> model = Model("clinic", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array(["no", "yes"])))
     >>> model.metadata()["inputs"]
     [{'name': 'features', 'datatype': 'FP64', 'shape': [-1, 3]}]
@@ -133,8 +132,7 @@ class Model:
         """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind.
 
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> from quorate.service.inputs import MatrixInput
+                >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).progress
         """
         return getattr(self.session, "progress", None)
@@ -143,8 +141,7 @@ class Model:
         """Return the model's metadata as the protocol has it.
 
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> from quorate.service.inputs import MatrixInput
+                >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array([5, 7]))).metadata()["platform"]
         'quorate'
         """
@@ -165,8 +162,7 @@ class Model:
         """Return the checked queries of a request, and the outputs to send. Whatever is wrong is refused here.
 
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> from quorate.service.codec import Tensor
+                >>> from quorate.service.codec import Tensor
         >>> from quorate.service.inputs import MatrixInput
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> tensor = Tensor("features", "FP64", [1, 1], np.array([0.5]))
@@ -180,8 +176,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
+                >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
         """
         if self.ledger is not None and len(self._notes) < _MOST_NOTES:
             self._notes.append((time.time(), caller, code))
@@ -191,8 +186,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+                >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.write_notes())
         """
         notes, self._notes = self._notes, []
@@ -206,8 +200,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+                >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.read_keys())
         """
         if self.ledger is not None:
@@ -219,8 +212,7 @@ class Model:
 
         >>> from quorate.service.inputs import MatrixInput
         >>> import numpy as np
-        from numpy.typing import NDArray
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+                >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.close())
         """
         await self.groups.close()
