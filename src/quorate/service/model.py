@@ -55,8 +55,7 @@ class Model:
 
     `session` answers groups of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
 
-    >>> import numpy as np
-        >>> from quorate.service.inputs import MatrixInput
+    >>> from quorate.service.inputs import MatrixInput
     >>> model = Model("clinic", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array(["no", "yes"])))
     >>> model.metadata()["inputs"]
     [{'name': 'features', 'datatype': 'FP64', 'shape': [-1, 3]}]
@@ -131,8 +130,7 @@ class Model:
     def progress(self) -> dict[str, Any] | None:
         """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind.
 
-        >>> import numpy as np
-                >>> from quorate.service.inputs import MatrixInput
+        >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).progress
         """
         return getattr(self.session, "progress", None)
@@ -140,8 +138,7 @@ class Model:
     def metadata(self) -> dict[str, Any]:
         """Return the model's metadata as the protocol has it.
 
-        >>> import numpy as np
-                >>> from quorate.service.inputs import MatrixInput
+        >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array([5, 7]))).metadata()["platform"]
         'quorate'
         """
@@ -161,8 +158,7 @@ class Model:
     def queries(self, request: InferRequest) -> tuple[Any, Sequence[tuple[str, bool]]]:
         """Return the checked queries of a request, and the outputs to send. Whatever is wrong is refused here.
 
-        >>> import numpy as np
-                >>> from quorate.service.codec import Tensor
+        >>> from quorate.service.codec import Tensor
         >>> from quorate.service.inputs import MatrixInput
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> tensor = Tensor("features", "FP64", [1, 1], np.array([0.5]))
@@ -175,8 +171,7 @@ class Model:
         """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
-                >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
+        >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
         """
         if self.ledger is not None and len(self._notes) < _MOST_NOTES:
             self._notes.append((time.time(), caller, code))
@@ -185,8 +180,7 @@ class Model:
         """Write the refusals to the ledger.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
-                >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.write_notes())
         """
         notes, self._notes = self._notes, []
@@ -199,8 +193,7 @@ class Model:
         """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
-                >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.read_keys())
         """
         if self.ledger is not None:
@@ -211,8 +204,7 @@ class Model:
         """Answer what is queued, write what is to be written, and give the lease back.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
-                >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
+        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.close())
         """
         await self.groups.close()
