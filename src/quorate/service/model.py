@@ -89,9 +89,7 @@ class Model:
         >>> Model.of("clinic", made).metadata()["parameters"]["claim"]
         '(2, 1e-06)-differentially private under replacement of one row; ...'
         """
-        session: Any = getattr(classifier, "session_", None)
-        if session is None:
-            session = PublishedAnswers(lambda X: class_codes(classifier.classes_, classifier.predict(X)))
+        session = classifier.session_
         return cls(
             name,
             session=session,
@@ -103,17 +101,22 @@ class Model:
         )
 
     @classmethod
-    def of_release(cls, name: str, release: QueryRelease, *, queue_limit: int = 1024) -> "Model":
-        """Return a query release under a name.
+    def of_published(cls, name: str, made: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
+        """Return a classifier or a query release of a published folder under a name: its answers are free.
 
         >>> from quorate.concepts import Boxes
         >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
-        >>> [tensor["name"] for tensor in Model.of_release("ages", release).metadata()["outputs"]]
+        >>> [tensor["name"] for tensor in Model.of_published("ages", release).metadata()["outputs"]]
         ['answer', 'error']
         """
-        inputs, outputs = QueryInput(release), ShareOutputs(release)
-        session = PublishedAnswers(lambda X: X[:, 0])
-        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=release.claim_, queue_limit=queue_limit)
+        if isinstance(made, QueryRelease):
+            inputs: Inputs = QueryInput(made)
+            outputs: Outputs = ShareOutputs(made)
+            session = PublishedAnswers(lambda X: X[:, 0])
+        else:
+            inputs, outputs = inputs_of(made, schema), Outputs(made.classes_)
+            session = PublishedAnswers(lambda X: class_codes(made.classes_, made.predict(X)))
+        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=made.claim_, queue_limit=queue_limit)
 
     @property
     def published(self) -> bool:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from quorate.errors import InvalidInput, QuorateError
-from quorate.models import PrivateFolder, load, open_folder
+from quorate.models import PublishedFolder, load, open_folder
 from quorate.service.app import Service, make_app
 from quorate.service.logs import Log
 from quorate.service.model import Model
@@ -75,12 +75,11 @@ def _open(name: str, folder: Path, settings: Settings) -> Model:
             f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and others "
             "from a server of their own"
         )
-    classifier = load(opened, lease=settings.lease)
-    if opened.kind == "query release":
-        return Model.of_release(name, classifier, queue_limit=settings.queue_limit)
+    schema, classifier = opened.schema(), load(opened, lease=settings.lease)
+    if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
+        return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
     try:
-        return Model.of(name, classifier, schema=opened.schema(), queue_limit=settings.queue_limit)
+        return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit)
     except (InvalidInput, AttributeError):
-        if isinstance(opened, PrivateFolder):
-            classifier.session_.close()
+        classifier.session_.close()
         raise
