@@ -86,7 +86,7 @@ def _points_last():
 
 
 def _asking(folder, said, step, plant):
-    from quorate.everlasting import load
+    from quorate.models import load
 
     if plant == "points_last":
         _points_last()
@@ -135,9 +135,9 @@ def killed_at(home, *, start, stride, most=10**6, plant="nothing"):
 
 def what_is_wrong(folder, said):
     """Say what a kill has broken: ask everything again, and count."""
-    from quorate.everlasting import load
     from quorate.ledger import find_ledger
-    from quorate.predictors.model_files import digest_of
+    from quorate.models import load
+    from quorate.models.folder import digest_of
 
     session = load(folder).session_
     problems = []

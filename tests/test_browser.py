@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from quorate.cli import main
-from quorate.predictors import PrivateClassifier, save
+from quorate.models import save
+from quorate.predictors import PrivateClassifier
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]

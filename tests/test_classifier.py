@@ -24,7 +24,8 @@ from quorate.ensemble import Ensemble
 from quorate.errors import LedgerRefused, QuorateError
 from quorate.learners import LinearTeachers
 from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
-from quorate.predictors import PrivateClassifier, load, save
+from quorate.models import load, save
+from quorate.predictors import PrivateClassifier
 from quorate.rows import canonical_matrix, query_digests
 
 # One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.

@@ -240,7 +240,7 @@ def test_every_learner_is_fitted_saved_and_asked(data, tmp_path, capsys, learner
 
 
 def test_a_model_without_a_schema_takes_numbers(data, tmp_path, capsys):
-    from quorate.predictors import PrivateClassifier, save
+    from quorate.predictors import PrivateClassifier
 
     X = np.random.default_rng(0).normal(size=(4000, 2))
     classifier = PrivateClassifier(epsilon=2.0, teachers=200, aggregator="noisy_max", queries=10, classes=[0, 1])

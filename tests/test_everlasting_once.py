@@ -18,10 +18,6 @@ from quorate.everlasting import (
     Guarantee,
     boosting,
     classifier,
-    files,
-    load,
-    reopen,
-    save,
     session,
 )
 from quorate.everlasting.directions import MeanDirection
@@ -33,7 +29,9 @@ from quorate.exchange import Replies, Request
 from quorate.learners import Deal
 from quorate.ledger import restore
 from quorate.mechanisms import NO_QUORUM, Relabel
-from quorate.predictors.model_files import digest_of
+from quorate.models import folder as folders
+from quorate.models import load, reopen, save
+from quorate.models.folder import digest_of
 
 
 @pytest.fixture(autouse=True)
@@ -291,14 +289,14 @@ def test_files_that_travel_with_a_model_have_names_of_their_own(tmp_path, name):
 
 
 def test_a_manifest_that_cannot_be_written_is_said(tmp_path, monkeypatch):
-    made, written = small(), files.write_new
+    made, written = small(), folders.write_new
 
     def nearly_full(path, content, *, synced=False):
         if path.name == "manifest.json":
             raise OSError(28, "No space left on device")
         written(path, content, synced=synced)
 
-    monkeypatch.setattr(files, "write_new", nearly_full)
+    monkeypatch.setattr(folders, "write_new", nearly_full)
     with pytest.raises(InvalidInput, match="it is no model"):
         save(made, tmp_path / "model")
     made.session_.close()

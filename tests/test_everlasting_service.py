@@ -14,8 +14,8 @@ pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from everlasting_kills import SEATS, small
 from quorate import InvalidInput
-from quorate.everlasting import load, save
 from quorate.mechanisms import NO_QUORUM
+from quorate.models import load, save
 from quorate.service import Settings, reading
 from quorate.service.app import make_app
 from quorate.service.infer import Infer

@@ -21,7 +21,7 @@ from quorate import InvalidInput, PrivateClassifier, models
 from quorate.concepts import Halfspaces, Intervals, Stumps
 from quorate.ensemble import units
 from quorate.errors import BudgetSpent, LedgerRefused, WrongProcess
-from quorate.everlasting import EverlastingClassifier, Feed, Guarantee, load, reopen, save
+from quorate.everlasting import EverlastingClassifier, Feed, Guarantee
 from quorate.everlasting.directions import MeanDirection
 from quorate.everlasting.seats import Seats
 from quorate.exchange import Request
@@ -32,7 +32,8 @@ from quorate.ledger.sqlite import SQLiteStore
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.memory import REFUSED
-from quorate.predictors.model_files import digest_of
+from quorate.models import load, reopen, save
+from quorate.models.folder import digest_of
 from quorate.simulation import SeededNoise
 
 
@@ -161,12 +162,12 @@ def test_models_of_both_kinds_are_loaded_by_their_manifest(tmp_path, folder):
     assert models.kind_of(folder) == "everlasting"
     assert isinstance(models.load(tmp_path / "other"), PrivateClassifier)
     assert isinstance(closed(models.load(folder)), EverlastingClassifier)
-    from quorate.predictors import load as load_private
-
     with pytest.raises(InvalidInput, match="another kind, 'everlasting'"):
-        load_private(folder)
+        load(folder, kind="classifier")
+    with pytest.raises(InvalidInput, match="another kind, 'classifier'"):
+        load(tmp_path / "other", kind="everlasting")
     with pytest.raises(InvalidInput, match="holds no everlasting model"):
-        load(tmp_path / "other")
+        reopen(tmp_path / "other")
     models.save(small(), tmp_path / "third")
 
 

@@ -12,7 +12,6 @@ from quorate import InvalidInput
 from quorate.cli import main
 from quorate.cli.named import make_concept
 from quorate.cli.options import ConceptName
-from quorate.cli.published import HYPOTHESES, document_of, hypothesis_of, is_published, predict_published
 from quorate.concepts import (
     Boxes,
     Conjunctions,
@@ -25,6 +24,8 @@ from quorate.concepts import (
     Threshold,
     Thresholds,
 )
+from quorate.models import PublishedFolder, open_folder
+from quorate.models.codecs import HYPOTHESES, document_of, hypothesis_of
 
 METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
 
@@ -84,21 +85,25 @@ def test_every_method_answers_a_table(method, tables, tmp_path, capsys):
     assert wrong <= 12
     assert bill["privacy_unit"] == "row"
     assert "replacement of one row" in bill["claim"]
-    assert is_published(tmp_path / "out") == (method == "semi-private")
+    if method == "semi-private":
+        assert isinstance(open_folder(tmp_path / "out"), PublishedFolder)
+    else:
+        assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_a_published_hypothesis_is_a_folder_that_answers(tables, tmp_path, capsys):
     out = tmp_path / "published"
     assert _run(tables, out, "semi-private", ask=None) == 0
     bill = json.loads(capsys.readouterr().out)
-    assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "schema.json"]
-    told = predict_published(out, tables["ask"])
+    assert sorted(path.name for path in out.iterdir()) == ["GUARANTEE.md", "manifest.json", "schema.json"]
+    assert main(["predict", str(out), str(tables["ask"]), "--json"]) == 0
+    told = np.array(json.loads(capsys.readouterr().out)["answers"])
     assert (told == np.array(_right(tables["ask"]))).mean() > 0.7  # 200 public points leave few ages unseen
     assert bill["candidates"] == json.loads((out / "manifest.json").read_text())["candidates"]
     assert bill["excess"] > 0
     (out / "schema.json").write_text((out / "schema.json").read_text() + " ")
-    with pytest.raises(InvalidInput, match="was changed after the model was saved"):
-        predict_published(out, tables["ask"])
+    assert main(["predict", str(out), str(tables["ask"])]) == 1
+    assert "was changed after the model was saved" in capsys.readouterr().err
     assert _run(tables, out, "semi-private", ask=None) == 1
     assert "never overwritten" in capsys.readouterr().err
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from quorate.cli import main
-from quorate.cli.account import model_fingerprint
 from quorate.errors import BudgetSpent
 from quorate.ledger import find_ledger
 from quorate.ledger.chain import digest_rows
 from quorate.ledger.requests import answer_row
-from quorate.predictors import PrivateClassifier, load, save
+from quorate.models import load, open_folder, save
+from quorate.predictors import PrivateClassifier
 from quorate.rows import query_digests
 
 
@@ -161,7 +161,7 @@ def test_an_export_cannot_be_guessed(model, capsys):
     for value in (0.0, 0.25, 0.5):
         ask(model, value)
     space = [value / 8 for value in range(9)]
-    kept = [str(entry.event.body) for entry in find_ledger(model, fingerprint=model_fingerprint(model)).entries()]
+    kept = [str(entry.event.body) for entry in find_ledger(model, fingerprint=open_folder(model).fingerprint).entries()]
     found = [value for value in space if any(guess in str(kept) for guess in hashes_of(value, [""]))]
     assert found == [0.0, 0.25, 0.5]  # the ledger itself is for the owner's eyes alone
     text = shown(capsys, "ledger", "export", model).out

@@ -33,9 +33,9 @@ from quorate.concepts import (
     Thresholds,
 )
 from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.models.codecs import concept_document, concept_of
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
 from quorate.release.domain import NOTHING, CoverDomain, TableDomain, make_domain
-from quorate.release.files import concept_document, concept_of
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.sealed import SealedCounts
 from quorate.release.synthetic import fit_weights, product_support, round_weights
@@ -450,7 +450,7 @@ def test_files_that_were_changed_are_not_loaded(tmp_path):
     with pytest.raises(InvalidInput, match=r"arrays.npz was changed"):
         QueryRelease.load(folder)
     arrays.unlink()
-    with pytest.raises(InvalidInput, match="has no arrays"):
+    with pytest.raises(InvalidInput, match=r"arrays.npz is missing"):
         QueryRelease.load(folder)
     arrays.write_bytes(packed)
     for wrong in ("", "[]", good.replace('"format": 1', '"format": 7'), good.replace("query release", "poem"), "{"):
@@ -492,7 +492,7 @@ def test_a_full_disk_leaves_nothing_behind_and_the_release_can_be_saved_again(fu
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", some)
-        with pytest.raises(InvalidInput, match=r"No space left on device. Nothing of the release is there: make room"):
+        with pytest.raises(InvalidInput, match=r"No space left on device. Nothing of it is there: make room"):
             release.publish(tmp_path / "release")
     assert list((tmp_path / "release").iterdir()) == []
     assert QueryRelease.load(release.publish(tmp_path / "release")).answer() == release.answer()

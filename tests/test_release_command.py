@@ -12,10 +12,11 @@ import pyarrow.csv
 import pytest
 
 from quorate.cli import main
-from quorate.cli.release_subject import Subject, parse_queries
+from quorate.cli.release_subject import Subject
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import QueryRelease
+from quorate.release.query_texts import parse_queries
 
 
 def people(rows, seed):
@@ -60,7 +61,7 @@ def test_marginals_from_a_table_to_a_folder_and_back(data, tmp_path, capsys):
     assert bill["epsilon_spent"] <= 2
     assert abs(bill["answers"][0]["answer"] - 0.3) < 0.05
     assert {path.name for path in out.iterdir()} == {
-        "GUARANTEE.txt", "answers.csv", "arrays.npz", "manifest.json", "synthetic.csv"
+        "GUARANTEE.md", "answers.csv", "arrays.npz", "manifest.json", "synthetic.csv"
     }  # fmt: skip
     with (out / "synthetic.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -197,7 +198,7 @@ KNOWN = (*ONE, "--out", "{out}")
         (["{private}", "--workload", "marginals:1", "--online", "--public", "{public}"], "--ask"),
         (["{private}", *ONE, "--online", "--ask", "x"], "--ledger"),
         (["--plan", "--workload", "marginals:1", "--public", "{public}"], "--records"),
-        (["{folder}", "--ask", "x"], "is not a release"),
+        (["{folder}", "--ask", "x"], "is not a model"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_before_anything_is_spent(data, tmp_path, capsys, monkeypatch, arguments, text):

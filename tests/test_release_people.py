@@ -98,7 +98,7 @@ def test_a_release_of_people_says_so_in_its_claim_and_its_files(tmp_path):
     assert "all records of one of 5000 people" in release.claim_
     assert release.answer([Threshold(50.0)])["answer"][0].as_py() < 0.2  # two thirds of the records are above
     release.publish(tmp_path / "published")
-    assert "People: 5000." in (tmp_path / "published" / "GUARANTEE.txt").read_text()
+    assert "People: 5000." in (tmp_path / "published" / "GUARANTEE.md").read_text()
     again = QueryRelease.load(tmp_path / "published")
     assert (again.unit_, again.claim_) == (release.unit_, release.claim_)
     manifest = json.loads((tmp_path / "published" / "manifest.json").read_text())

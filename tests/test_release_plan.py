@@ -112,7 +112,7 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(block, names)  # our own guide
     assert "differentially private" in capsys.readouterr().out
-    assert sorted(os.listdir("published")) == ["GUARANTEE.txt", "answers.csv", "arrays.npz", "manifest.json"]
+    assert sorted(os.listdir("published")) == ["GUARANTEE.md", "answers.csv", "arrays.npz", "manifest.json"]
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
         assert (ROOT / "docs" / picture).is_file()
 

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quorate import PrivateClassifier, load, save
-from quorate.cli.account import model_fingerprint
 from quorate.ledger import find_ledger
+from quorate.models import open_folder
 from quorate.service import Settings
 from quorate.service.errors import PROBLEMS
 from quorate.tables import Category, Number, Schema
@@ -77,7 +77,7 @@ def client(server):
 
 
 def ledger_of(folder):
-    return find_ledger(folder, fingerprint=model_fingerprint(Path(folder)))
+    return find_ledger(folder, fingerprint=open_folder(folder).fingerprint)
 
 
 def spent(folder):

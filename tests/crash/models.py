@@ -10,7 +10,7 @@ import numpy as np
 from quorate import PrivateClassifier
 from quorate.ledger import move
 from quorate.mechanisms.run import ThresholdMechanism
-from quorate.predictors.files import save
+from quorate.models import save
 from quorate.privacy.budget import RENYI_QUANTA
 
 FEATURES = 3

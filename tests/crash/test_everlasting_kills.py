@@ -3,7 +3,7 @@
 import pytest
 
 from everlasting_kills import killed_at, small, what_is_wrong
-from quorate.everlasting import save
+from quorate.models import save
 
 
 @pytest.mark.crash

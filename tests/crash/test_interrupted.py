@@ -8,7 +8,7 @@ import pytest
 from models import FEATURES, make_model, move_ledger
 
 from quorate.errors import InvalidInput, LedgerRefused
-from quorate.predictors import load
+from quorate.models import load
 
 UNITS = 50
 

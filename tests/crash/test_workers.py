@@ -13,7 +13,7 @@ from killing import Tally, Told, under_load
 from models import FEATURES, make_model
 from recount import Place, Recount
 
-from quorate.predictors import load
+from quorate.models import load
 
 CLIENTS, WORKERS, UNITS = 64, 4, 2000
 STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)]

@@ -120,7 +120,8 @@ def _towns(model: str, town: str, rows: int, age: str) -> bytes:
 
 def _table_model(folder: Path) -> Path:
     """Fit a model on a table of towns, small and with a budget that pays for every server of the bench."""
-    from quorate.predictors import PrivateClassifier, save
+    from quorate.models import save
+    from quorate.predictors import PrivateClassifier
     from quorate.tables import SCHEMA_FILE, Category, Number, Schema
 
     schema = Schema({"town": Category(_TOWNS), "age": Number()})
@@ -131,7 +132,8 @@ def _table_model(folder: Path) -> Path:
 
 def _model(folder: Path, *, queries: int) -> Path:
     """Fit a model whose budget pays for the whole bench: its guarantee is worth nothing, its work is the same."""
-    from quorate.predictors import PrivateClassifier, save
+    from quorate.models import save
+    from quorate.predictors import PrivateClassifier
 
     generator = np.random.default_rng(0)
     X = generator.normal(size=(30 * _TEACHERS, _FEATURES))

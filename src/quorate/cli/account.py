@@ -1,18 +1,15 @@
 """The ledger of a model, opened without the model, and what may be shown of it."""
 
-import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quorate.errors import InvalidInput
-
 if TYPE_CHECKING:
     from quorate.ledger import Key, Ledger, LedgerView
 
-__all__ = ["key_figures", "ledger_figures", "model_fingerprint", "opened_ledger"]
+__all__ = ["key_figures", "ledger_figures", "opened_ledger"]
 
 
 @contextmanager
@@ -25,28 +22,13 @@ def opened_ledger(model: Path) -> "Iterator[Ledger]":
     ...
     quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
-    fingerprint = model_fingerprint(model)
-    from quorate.ledger import find_ledger
+    from quorate.models.folder import open_private
 
-    found = find_ledger(model, fingerprint=fingerprint)
+    found = open_private(model).ledger()
     try:
         yield found
     finally:
         found.close()
-
-
-def model_fingerprint(model: Path) -> str:
-    """Return what binds a ledger to its model.
-
-    >>> model_fingerprint(Path("no such folder"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-    """
-    try:
-        return hashlib.sha256((model / "manifest.json").read_bytes()).hexdigest()
-    except OSError:
-        raise InvalidInput(f"{model} is not a model: it has no manifest.json") from None
 
 
 def ledger_figures(view: "LedgerView") -> dict[str, Any]:

@@ -50,7 +50,8 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         points = None if known is None else columns.encode(known, role="public")
         step()
-        from quorate.predictors import PrivateClassifier, save
+        from quorate.models import save
+        from quorate.predictors import PrivateClassifier
 
         settings = vars(budget) | vars(teachers)
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")

@@ -17,11 +17,11 @@ from quorate.cli.commands.fit_options import Hypotheses, Output, ReportedOutput,
 from quorate.cli.fit import read_tables
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
-from quorate.cli.published import write_published
 from quorate.errors import BudgetSpent, InvalidInput
+from quorate.models import save
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.students import SemiPrivateClassifier
-from quorate.tables import Schema, read_table
+from quorate.tables import SCHEMA_FILE, Schema, read_table
 
 __all__ = ["ANSWERS_FILE", "CLAIM_FILE", "run_fit_concept"]
 
@@ -117,10 +117,10 @@ def _bill(made: Any, method: str, columns: Schema, answers: Any) -> dict[str, An
 
 def _write(made: Any, columns: Schema, answers: Any, bill: dict[str, Any], out: Path, *, method: str) -> None:
     """Write what may leave: a hypothesis, or its claim; and the answers."""
-    out.mkdir(parents=True, exist_ok=True)
     if method == "semi-private":
-        write_published(out, made, columns, bill=bill)
+        save(made, out, extra={SCHEMA_FILE: columns.to_json().encode()})
     else:
+        out.mkdir(parents=True, exist_ok=True)
         (out / CLAIM_FILE).write_text(json.dumps(bill, indent=1), encoding="utf-8")
     if answers:
         file = io.StringIO()

@@ -26,7 +26,8 @@ _PROBES = 100  # public points that are asked when a phase opens, and show its d
 
 def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, output: Output) -> int:
     """Read the records, plan, fit the first teachers, write the folder, and print what it promises."""
-    from quorate.everlasting import EverlastingClassifier, save
+    from quorate.everlasting import EverlastingClassifier
+    from quorate.models import save
 
     check_new_folder(output.out)
     with steps(["reading", "encoding", "planning", "fitting", "saving"], quiet=output.json) as step:

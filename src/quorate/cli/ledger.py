@@ -120,10 +120,11 @@ def _move(model: Path, url: str, *, json: bool = False) -> int:
     json
         Print what the ledger says now as one JSON object.
     """
-    from quorate.cli.account import ledger_figures, model_fingerprint
+    from quorate.cli.account import ledger_figures
     from quorate.ledger import move
+    from quorate.models.folder import open_private
 
-    moved = move(model, url, fingerprint=model_fingerprint(model))
+    moved = move(model, url, fingerprint=open_private(model).fingerprint)
     if json:
         print(jsons.dumps(ledger_figures(moved.view())))
     else:
@@ -145,10 +146,11 @@ def _restore(model: Path, *, charge: Literal["mark", "all"] = "mark", json: bool
     json
         Print what the ledger says now as one JSON object.
     """
-    from quorate.cli.account import ledger_figures, model_fingerprint
+    from quorate.cli.account import ledger_figures
     from quorate.ledger import restore
+    from quorate.models.folder import open_private
 
-    view = restore(model, fingerprint=model_fingerprint(model), charge=charge)
+    view = restore(model, fingerprint=open_private(model).fingerprint, charge=charge)
     if json:
         print(jsons.dumps(ledger_figures(view)))
     else:
@@ -169,7 +171,7 @@ def _reopen(model: Path) -> int:
     model
         The model, as `quorate fit everlasting` wrote it.
     """
-    from quorate.everlasting import reopen
+    from quorate.models import reopen
 
     reopen(model)
     print(f"quorate: phase 1 of {model} is open again, and paid for again", file=sys.stderr)

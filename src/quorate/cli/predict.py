@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import os
 import sys
@@ -16,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.cli.output import check_new_file, check_report, show_bill, steps
-from quorate.cli.published import is_published, predict_published
 from quorate.errors import BudgetSpent, InvalidInput
+from quorate.models import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.tables import Number, Schema, read_table
 
@@ -54,20 +53,19 @@ def run_predict(
     if out is not None:
         check_new_file(out, inputs=[queries])
     check_report(report, inputs=[queries, out])
-    if is_published(folder):
-        return _ask_published(folder, queries, out=out, as_json=as_json)
+    opened = open_folder(folder)
+    if report is not None and opened.kind != "classifier":
+        raise InvalidInput(f"there is no report of a model of kind {opened.kind}; its folder or its server has a page")
+    if opened.kind == "query release":
+        return _ask_release(opened, queries, out=out, as_json=as_json)
+    if isinstance(opened, PublishedFolder):
+        return _ask_published(opened, queries, out=out, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
-        encoded = _encoded(folder, queries)
-        from quorate.models import kind_of
-
-        if kind_of(folder) == "everlasting":
-            if report is not None:
-                raise InvalidInput("there is no report of an everlasting model; its server has a page of it")
-            return _ask_everlasting(folder, encoded, out=out, on_no_quorum=on_no_quorum, as_json=as_json)
-        from quorate.predictors import load
-
-        classifier = load(folder)  # a file that was changed is refused here, and so is a manifest
+        encoded = _encoded(opened, queries)
+        if opened.kind == "everlasting":
+            return _ask_everlasting(opened, encoded, out=out, on_no_quorum=on_no_quorum, as_json=as_json)
+        classifier = load(opened)  # a file that was changed is refused here, and so is a manifest
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
     text = _written(answers)
@@ -85,9 +83,22 @@ def run_predict(
     return _verdict(bill, on_no_quorum)
 
 
-def _ask_published(folder: Path, queries: Path, *, out: Path | None, as_json: bool) -> int:
-    """Ask a hypothesis that may be published: nothing is charged."""
-    labels = predict_published(folder, queries).tolist()
+def _ask_release(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
+    """Ask a release the queries of a table, in its column "query". Nothing is charged."""
+    from quorate.cli.release import ask_published
+
+    table = read_table(queries, role="query")
+    if "query" not in table.column_names:
+        raise InvalidInput(
+            "a release is asked by a table with a column 'query', each as --ask of quorate release takes"
+        )
+    asked = [str(query) for query in table["query"].to_pylist()]
+    return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
+
+
+def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
+    """Ask a classifier that may be published: nothing is charged."""
+    labels = np.asarray(load(folder).predict(_encoded(folder, queries))).tolist()
     text = _written([(label, "answered") for label in labels])
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
     if out is not None:
@@ -101,7 +112,7 @@ def _ask_published(folder: Path, queries: Path, *, out: Path | None, as_json: bo
 
 
 def _ask_everlasting(
-    folder: Path, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
+    folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
 ) -> int:
     """Ask a model that goes on for ever: what is refused is refused until the next phase."""
     from quorate.cli.predict_everlasting import ask_everlasting
@@ -120,17 +131,9 @@ def _ask_everlasting(
     return int(bool(bill["refused"] or (on_no_quorum == "raise" and bill["no_quorum"])))
 
 
-def _encoded(folder: Path, queries: Path) -> NDArray[np.float64]:
+def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
     """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
-    except OSError:
-        raise InvalidInput(f"{folder} is not a model: it has no manifest.json") from None
-    except ValueError:
-        raise InvalidInput(f"{folder}/manifest.json is damaged or was changed; the model is not loaded") from None
-    from quorate.models import schema_of
-
-    schema, table = schema_of(folder), read_table(queries, role="query")
+    manifest, schema, table = folder.manifest, folder.schema(), read_table(queries, role="query")
     if schema is not None:
         return schema.encode(table, role="query")
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
+from quorate.models import Folder, load
 
 __all__ = ["ask_everlasting"]
 
 
 def ask_everlasting(
-    folder: Path, encoded: NDArray[np.float64], *, on_no_quorum: str
+    folder: Path | Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
 ) -> tuple[list[tuple[Any, str]], dict[str, Any]]:
     """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free.
 
@@ -23,8 +24,6 @@ def ask_everlasting(
     """
     if on_no_quorum == "random":
         raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
-    from quorate.everlasting import load
-
     classifier = load(folder)
     try:
         made = classifier.predict(encoded)

@@ -17,14 +17,16 @@ from rich.table import Table
 
 from quorate.checks import check_count
 from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps
-from quorate.cli.release_subject import Subject, parse_queries
+from quorate.cli.release_subject import Subject
 from quorate.errors import BudgetSpent, InvalidInput
+from quorate.models import Folder, load, open_folder
 from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
 from quorate.release.domain import make_domain
+from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
 
-__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "run_release"]
+__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "ask_published", "run_release"]
 
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 SYNTHETIC_FILE = "synthetic.csv"
@@ -63,7 +65,7 @@ def run_release(
     """
     asked = _asked(ask)
     if table is not None and table.is_dir():
-        return _ask_published(table, asked, out=out, synthetic=synthetic, as_json=as_json)
+        return ask_published(open_folder(table), asked, out=out, synthetic=synthetic, as_json=as_json)
     if workload is None:
         if table is not None and not table.exists():
             raise InvalidInput(f"{table}: there is no such table, and no such release")
@@ -174,9 +176,8 @@ def _asked(ask: Sequence[str]) -> list[str]:
 
 
 def _write(release: QueryRelease, subject: Subject, out: Path, synthetic: int | None) -> None:
-    release.publish(out)
-    if subject.names:
-        (out / COLUMNS_FILE).write_text(json.dumps({"columns": list(subject.names)}), encoding="utf-8")
+    names = json.dumps({"columns": list(subject.names)}).encode()
+    release.publish(out, extra={COLUMNS_FILE: names} if subject.names else None)
     if synthetic is not None:
         _write_synthetic(release, out / SYNTHETIC_FILE, synthetic, subject.names)
 
@@ -199,13 +200,19 @@ def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     return file.getvalue()
 
 
-def _ask_published(
-    folder: Path, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
+def ask_published(
+    folder: Folder, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
 ) -> int:
-    """Answer from a folder that was published before. Nothing is spent."""
-    release = QueryRelease.load(folder)
+    """Answer from a folder that was published before. Nothing is spent.
+
+    >>> ask_published(Folder(Path("m"), {"kind": "student"}, b""), [], out=None, synthetic=None, as_json=True)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: m holds a model of another kind, 'student'; 'query release' was asked for
+    """
+    release = load(folder, kind="query release")
     if out is not None:
-        check_new_file(out, inputs=[folder / "manifest.json"])
+        check_new_file(out, inputs=[folder.path / "manifest.json"])
     if synthetic is not None:
         check_count("synthetic", synthetic)
         if out is None:
@@ -225,9 +232,12 @@ def _ask_published(
     return 0
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: Folder) -> list[str]:
+    """Return the names of the columns; the first release wrote them beside what its manifest lists."""
     try:
-        return [str(name) for name in json.loads((folder / COLUMNS_FILE).read_bytes())["columns"]]
+        first = "access" not in folder.manifest
+        text = (folder.path / COLUMNS_FILE).read_bytes() if first else folder.contents[COLUMNS_FILE]
+        return [str(name) for name in json.loads(text)["columns"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from quorate.cli.account import model_fingerprint
 from quorate.errors import InvalidInput
+from quorate.models import PublishedFolder, open_folder
 
 __all__ = ["run_serve"]
 
@@ -28,10 +28,12 @@ def run_serve(
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
     settings = Settings.of(*models, host=host, port=port, workers=workers, pace_ms=pace, lease=lease, keys=keys)
-    for model in models:
-        model_fingerprint(model)
+    opened = [open_folder(model) for model in models]
+    private = [folder for folder in opened if not isinstance(folder, PublishedFolder)]
     if sys.stderr.isatty():  # logs are for programs
         shown = f"[{host}]" if ":" in host else host
-        need = f"callers need a key: quorate keys add {models[0]} NAME" if keys else "everybody on this machine may ask"
+        need = "everybody on this machine may ask" if keys is False else "everybody may ask what is published"
+        if keys and private:
+            need = f"callers need a key: quorate keys add {private[0].path} NAME"
         print(f"quorate: the dashboard is at http://{shown}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
     return serve(settings)

@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from quorate.demo.clinic import OUTCOMES, clinic_table
 from quorate.demo.pilot import Pilot, run_pilot
 from quorate.errors import BudgetSpent, Infeasible
+from quorate.models import load, save
 from quorate.planner import Plan, plan
-from quorate.predictors import PrivateClassifier, load, save
+from quorate.predictors import PrivateClassifier
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
 

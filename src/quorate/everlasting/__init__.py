@@ -8,11 +8,13 @@ seats        points by arrival number, with released labels
 teaching     teachers from a labelled set; `cuts` are thresholds and stumps in a batch
 boosting     LabelBoost between phases
 planning     what to expect, and how large a chunk; `outlook` is its arithmetic
-session      what a folder keeps, and how a restart goes on; files: saving and loading it; folder: who holds it
+session      what a folder keeps, and how a restart goes on; folder: who holds it
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from quorate.everlasting.classifier import EverlastingClassifier
-from quorate.everlasting.files import load, reopen, save
 from quorate.everlasting.outlook import EverlastingPlan
 from quorate.everlasting.planning import plan_everlasting
 from quorate.everlasting.session import EverlastingSession, Feed
@@ -25,8 +27,12 @@ __all__ = [
     "Feed",
     "Guarantee",
     "Terms",
-    "load",
     "plan_everlasting",
-    "reopen",
-    "save",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):  # the old place of what `quorate.models` does for all kinds, for one release
+        if name not in ("load", "reopen", "save"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("quorate.models"), name)

@@ -1,19 +1,15 @@
 """The teachers of a phase as files, without pickle."""
 
-import io
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from quorate import concepts
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import CutTeachers
 from quorate.everlasting.directions import DirectionTeachers, MeanDirection
 from quorate.everlasting.teaching import SteadyClassifier
+from quorate.models.codecs import arrays_from, arrays_of, teacher_files, teachers_from
 from quorate.predictors.concept_teachers import ErmClassifier
-from quorate.predictors.model_files import teacher_files, teachers_from
 
 __all__ = ["TRUSTED", "arrays_from", "arrays_of", "ensemble_files", "ensemble_from"]
 
@@ -31,27 +27,6 @@ TRUSTED = (
 )
 
 
-def arrays_of(**arrays: Any) -> bytes:
-    """Return named arrays of numbers as one file.
-
-    >>> arrays_from(arrays_of(a=[1, 2]))
-    {'a': array([1, 2])}
-    """
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    return file.getvalue()
-
-
-def arrays_from(content: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file that `arrays_of` made.
-
-    >>> arrays_from(arrays_of(a=1.5))["a"].item()
-    1.5
-    """
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
 def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
     """Return the files of an ensemble.
 
@@ -64,6 +39,7 @@ def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
 def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
     """Return the ensemble of these files.
 
+    >>> import numpy as np
     >>> files = ensemble_files(Ensemble(CutTeachers([0], [1.0], [True], features=1)))
     >>> ensemble_from(files).count(np.zeros((1, 1))).put_to(lambda votes: votes)
     array([[1, 0]])

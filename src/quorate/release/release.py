@@ -279,7 +279,7 @@ class QueryRelease(BaseEstimator):
 
     def save(self, folder: str | Path) -> Path:
         """Write the release into a new folder; `load` reads it. It holds nothing private."""
-        from quorate.release.files import save  # noqa: PLC0415  files know this class
+        from quorate.models import save  # noqa: PLC0415  which stands above, and knows all kinds
 
         return save(self, folder)
 
@@ -290,17 +290,18 @@ class QueryRelease(BaseEstimator):
         >>> QueryRelease.load("no such folder")
         Traceback (most recent call last):
         ...
-        quorate.errors.InvalidInput: no such folder is not a release: it has no manifest.json
+        quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
         """
-        from quorate.release.files import load  # noqa: PLC0415
+        from quorate.models import load  # noqa: PLC0415
 
-        return load(folder)
+        release: QueryRelease = load(folder, kind="query release")
+        return release
 
-    def publish(self, folder: str | Path) -> Path:
-        """Write what `save` writes, and for readers without this package the answers as a table and the guarantee."""
-        from quorate.release.files import publish  # noqa: PLC0415
+    def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+        """Write what `save` writes, and for readers without this package the answers as a table."""
+        from quorate.models import save  # noqa: PLC0415
 
-        return publish(self, folder)
+        return save(self, folder, extra=extra, answers=True)
 
 
 def _keys(names: list[dict[str, Any]]) -> list[str]:

@@ -55,7 +55,8 @@ class Service:
         self.models = {model.name: model for model in models}
         self.settings, self.log, self.metrics = settings, log, Metrics()
         finders = {model.name: model.ledger.find_key for model in models if model.ledger is not None}
-        self._access = Access(finders, required=settings.keys)
+        published = {model.name for model in models if model.published}
+        self._access = Access(finders, required=settings.keys, published=published)
         self._verifier = Verifier()
         self._infer = Infer(settings, self.metrics)
         self._handlers: dict[str, Handler] = {route.handler: getattr(self, f"_on_{route.handler}") for route in ROUTES}

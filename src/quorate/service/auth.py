@@ -11,14 +11,14 @@ import base64
 import binascii
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from quorate.service.errors import Refused
 from quorate.service.settings import is_loopback
 
-__all__ = ["CHALLENGES", "OWNER", "Access", "Caller", "check_site", "token_of"]
+__all__ = ["ANYBODY", "CHALLENGES", "OWNER", "Access", "Caller", "check_site", "token_of"]
 
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
@@ -47,12 +47,13 @@ class Caller:
 
 
 OWNER = Caller("", frozenset({"admin"}))
+ANYBODY = Caller("", frozenset({"ask"}))  # of a published model
 
 
 class Access:
     """The callers of some models, found by their keys. `finders` look a token up in the ledger of each model.
 
-    A token that was found is kept for a second, for whoever has that very token.
+    A token that was found is kept for a second, for whoever has that very token. Those `published` need none.
 
     >>> class Key:
     ...     id, scopes, revoked = "a1", ("ask",), False
@@ -61,8 +62,10 @@ class Access:
     Caller(id='a1', scopes=frozenset({'ask'}))
     """
 
-    def __init__(self, finders: Mapping[str, Callable[[str], Any]], *, required: bool = True) -> None:
-        self._finders, self.required = finders, required
+    def __init__(
+        self, finders: Mapping[str, Callable[[str], Any]], *, required: bool = True, published: Collection[str] = ()
+    ) -> None:
+        self._finders, self.required, self._published = finders, required, published
         self._known: dict[tuple[str, bytes], tuple[Caller, float]] = {}
         self._looking: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
@@ -74,6 +77,8 @@ class Access:
         """
         if not self.required:
             return OWNER
+        if model in self._published:
+            return ANYBODY
         if token is None or len(token) > _LONGEST or model not in self._finders:
             return None
         place = model, hashlib.blake2b(token.encode(), digest_size=16).digest()

@@ -3,19 +3,51 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quorate.errors import LedgerRefused
+from quorate.exchange import Replies, Request
+from quorate.predictors.inputs import class_codes
+from quorate.privacy import Cost
+from quorate.release import QueryRelease
 from quorate.service.codec import InferRequest
 from quorate.service.groups import Groups
 from quorate.service.inputs import Inputs, inputs_of
 from quorate.service.outputs import Outputs
+from quorate.service.releases import QueryInput, ShareOutputs
 from quorate.tables import Schema
 
-__all__ = ["Model"]
+__all__ = ["Model", "PublishedAnswers"]
 
 _MOST_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
+
+
+class PublishedAnswers:
+    """What a session is to private teachers, for a model that was published: nothing is charged, and nothing kept.
+
+    `answer` returns numbers for checked queries: of classes, or of queries that a release has answered.
+
+    >>> PublishedAnswers(lambda X: X[:, 0]).ask_all([Request(np.array([[5]]))])[0].labels
+    array([5])
+    """
+
+    def __init__(self, answer: Callable[[Any], NDArray[np.int64]]) -> None:
+        self._answer = answer
+
+    def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
+        """Answer requests, each by itself.
+
+        >>> PublishedAnswers(len).ask_all([])
+        []
+        """
+        return [self._asked(request.X) for request in requests]
+
+    def _asked(self, X: Any) -> Replies:
+        return Replies(labels=self._answer(X), refused=np.zeros(len(X), dtype=np.bool_), spent=Cost(0.0))
 
 
 class Model:
@@ -23,7 +55,6 @@ class Model:
 
     `session` answers groups of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
 
-    >>> import numpy as np
     >>> from quorate.service.inputs import MatrixInput
     >>> model = Model("clinic", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array(["no", "yes"])))
     >>> model.metadata()["inputs"]
@@ -69,11 +100,39 @@ class Model:
             queue_limit=queue_limit,
         )
 
+    @classmethod
+    def of_published(cls, name: str, made: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
+        """Return a classifier or a query release of a published folder under a name: its answers are free.
+
+        >>> from quorate.concepts import Boxes
+        >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
+        >>> [tensor["name"] for tensor in Model.of_published("ages", release).metadata()["outputs"]]
+        ['answer', 'error']
+        """
+        if isinstance(made, QueryRelease):
+            inputs: Inputs = QueryInput(made)
+            outputs: Outputs = ShareOutputs(made)
+            session = PublishedAnswers(lambda X: X[:, 0])
+        else:
+            inputs, outputs = inputs_of(made, schema), Outputs(made.classes_)
+            session = PublishedAnswers(lambda X: class_codes(made.classes_, made.predict(X)))
+        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=made.claim_, queue_limit=queue_limit)
+
+    @property
+    def published(self) -> bool:
+        """Whether the model was published: anybody may ask it, without a key and at no privacy cost.
+
+        >>> from quorate.service.inputs import MatrixInput
+        >>> parts = {"inputs": MatrixInput(1), "outputs": Outputs(np.array([5, 7]))}
+        >>> Model("m", session=PublishedAnswers(len), **parts).published
+        True
+        """
+        return isinstance(self.session, PublishedAnswers)
+
     @property
     def progress(self) -> dict[str, Any] | None:
         """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind.
 
-        >>> import numpy as np
         >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).progress
         """
@@ -82,7 +141,6 @@ class Model:
     def metadata(self) -> dict[str, Any]:
         """Return the model's metadata as the protocol has it.
 
-        >>> import numpy as np
         >>> from quorate.service.inputs import MatrixInput
         >>> Model("m", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array([5, 7]))).metadata()["platform"]
         'quorate'
@@ -103,7 +161,6 @@ class Model:
     def queries(self, request: InferRequest) -> tuple[Any, Sequence[tuple[str, bool]]]:
         """Return the checked queries of a request, and the outputs to send. Whatever is wrong is refused here.
 
-        >>> import numpy as np
         >>> from quorate.service.codec import Tensor
         >>> from quorate.service.inputs import MatrixInput
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
@@ -117,7 +174,6 @@ class Model:
         """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
         >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
         """
         if self.ledger is not None and len(self._notes) < _MOST_NOTES:
@@ -127,7 +183,6 @@ class Model:
         """Write the refusals to the ledger.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.write_notes())
         """
@@ -141,7 +196,6 @@ class Model:
         """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.read_keys())
         """
@@ -153,7 +207,6 @@ class Model:
         """Answer what is queued, write what is to be written, and give the lease back.
 
         >>> from quorate.service.inputs import MatrixInput
-        >>> import numpy as np
         >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
         >>> asyncio.run(model.close())
         """

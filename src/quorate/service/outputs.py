@@ -36,6 +36,8 @@ class Outputs:
     (['yes', ''], array([ 1, -1]))
     """
 
+    names: Sequence[str] = OUTPUTS
+
     def __init__(self, classes: NDArray[Any]) -> None:
         self.classes = classes
         self._texts: list[str] | None = None
@@ -67,15 +69,15 @@ class Outputs:
         ]
 
     def chosen(self, asked: Sequence[tuple[str, bool]] | None, *, binary: bool) -> Sequence[tuple[str, bool]]:
-        """Return the outputs to send, all three where none is asked for. An unknown one is refused.
+        """Return the outputs to send, all of them where none is asked for. An unknown one is refused.
 
         >>> Outputs(np.array([0, 1])).chosen(None, binary=False)
         [('label', False), ('index', False), ('outcome', False)]
         """
         if asked is None:
-            return [(name, binary) for name in OUTPUTS]
-        if any(name not in OUTPUTS for name, _ in asked):
-            raise Refused("bad_request", f"the outputs of a model are {listed(OUTPUTS)}; another was asked for")
+            return [(name, binary) for name in self.names]
+        if any(name not in self.names for name, _ in asked):
+            raise Refused("bad_request", f"the outputs of a model are {listed(self.names)}; another was asked for")
         return asked
 
     def written(

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from quorate.errors import InvalidInput, QuorateError
-from quorate.models import kind_of, load, schema_of
+from quorate.models import PublishedFolder, load, open_folder
 from quorate.service.app import Service, make_app
 from quorate.service.logs import Log
 from quorate.service.model import Model
@@ -65,14 +65,17 @@ def open_models(settings: Settings) -> list[Model]:
 
 
 def _open(name: str, folder: Path, settings: Settings) -> Model:
-    if settings.workers > 1 and kind_of(folder) == "everlasting":
+    opened = open_folder(folder)
+    if settings.workers > 1 and opened.kind == "everlasting":
         raise InvalidInput(
             f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and others "
             "from a server of their own"
         )
-    classifier = load(folder, lease=settings.lease)
+    schema, classifier = opened.schema(), load(opened, lease=settings.lease)
+    if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
+        return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
     try:
-        return Model.of(name, classifier, schema=schema_of(folder), queue_limit=settings.queue_limit)
+        return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit)
     except (InvalidInput, AttributeError):
         classifier.session_.close()
         raise

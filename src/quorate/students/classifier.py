@@ -252,14 +252,23 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         conditions = (open_,) if self.classes is not None else (open_, LABELS_READ)
         return str(Claim(self.epsilon, self.delta, unit=unit, conditions=conditions))
 
+    def checked(self, X: Any) -> Any:
+        """Return queries as the student takes them, or say what is wrong with them.
+
+        >>> hasattr(StudentClassifier(), "student_")
+        False
+        """
+        check_is_fitted(self, "student_")
+        return self._rows(X, reset=False)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's labels. Nothing is spent.
 
         >>> hasattr(StudentClassifier(), "student_")
         False
         """
-        check_is_fitted(self, "student_")
-        return np.asarray(self.student_.predict(self._rows(X, reset=False)))
+        rows = self.checked(X)
+        return np.asarray(self.student_.predict(rows))
 
     @_student_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -269,8 +278,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         >>> hasattr(StudentClassifier(student=LinearSVC()), "predict_proba")
         False
         """
-        check_is_fitted(self, "student_")
-        rows = self._rows(X, reset=False)
+        rows = self.checked(X)
         shares = np.zeros((len(rows), len(self.classes_)))
         shares[:, np.searchsorted(self.classes_, self.student_.classes_)] = self.student_.predict_proba(rows)
         return shares

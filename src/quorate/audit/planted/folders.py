@@ -11,7 +11,7 @@ from pathlib import Path
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.errors import InvalidInput
 from quorate.models import schema_of
-from quorate.predictors.model_files import digest_of
+from quorate.models.folder import digest_of
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 
 __all__ = ["FOLDERS", "any_schema_of", "swap_categories"]

@@ -19,14 +19,15 @@ def predict(
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
     Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused). A query that this
-    caller asked before gets the same answer again, at no privacy cost.
+    caller asked before gets the same answer again, at no privacy cost. What was published answers without a budget.
 
     Parameters
     ----------
     folder
-        The model, as `quorate fit` wrote it.
+        The model, as `quorate fit`, `quorate release` or `quorate.save` wrote it.
     queries
-        The queries: a table with the columns that the model was fitted on. A label column is ignored.
+        The queries: a table with the columns that the model was fitted on. A label column is ignored. A release is
+        asked by a column `query`, each as `quorate release --ask` takes it.
     out
         The CSV file for the answers. Without it they are printed.
     on_no_quorum

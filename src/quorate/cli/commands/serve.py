@@ -18,6 +18,7 @@ def serve(
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
 
     Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
+    A model that was published has no ledger: everybody may ask it, and nothing is charged.
 
     Parameters
     ----------

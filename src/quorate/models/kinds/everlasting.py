@@ -8,7 +8,7 @@
     phase-N-....npz      its teachers (or .skops), what it answered to the probe, the labelled set of LabelBoost
     phase.lock           held by the one process that asks
     ledger.sqlite        the account, the phase, its secret noises and hashes of its files, keys, ids and their answers
-    ledger.key, .mark    as in every model (`quorate.predictors.files`)
+    ledger.key, .mark    as in every model (`quorate.models.kinds.private`)
 
 When a phase ends its files are removed. The whole cost of phase 1 is charged when the folder is made, so that nothing
 in the account moves with what is answered.
@@ -23,49 +23,19 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.errors import InvalidInput
-from quorate.everlasting.classifier import EverlastingClassifier
-from quorate.everlasting.session import EverlastingSession
-from quorate.everlasting.teacher_files import TRUSTED, arrays_from, arrays_of
-from quorate.everlasting.terms import Boost, Guarantee, Terms
-from quorate.ledger import Ledger, find_ledger
+from quorate.everlasting import EverlastingClassifier, EverlastingSession, Guarantee, Terms
+from quorate.everlasting.teacher_files import TRUSTED
+from quorate.everlasting.terms import Boost
+from quorate.ledger import Ledger
 from quorate.mechanisms import Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.predictors.model_files import (
-    array_from,
-    check_folder,
-    digest_of,
-    from_skops,
-    listed_files,
-    manifest_text,
-    read_manifest,
-    to_skops,
-    with_extra,
-    write_new,
-)
+from quorate.models.codecs import arrays_from, arrays_of, from_skops, restore_rows, rows_document, to_skops
+from quorate.models.folder import PrivateFolder, check_folder, open_folder
 from quorate.privacy import Budget
 
-__all__ = ["KIND", "load", "reopen", "save"]
+__all__ = ["FOLDER", "KIND", "reopen", "restore", "save"]
 
-KIND = "everlasting"  # in the manifest
-_FORMAT = 1
-_SETTINGS = (
-    "epsilon",
-    "delta",
-    "query_epsilon",
-    "query_delta",
-    "chunk",
-    "no_quorums",
-    "seats",
-    "growth",
-    "most_seats",
-    "relabel",
-    "refresh",
-    "cutoff_epsilon",
-    "kappa",
-    "labelled",
-    "n_jobs",
-    "backend",
-)
+KIND, FOLDER = "everlasting", PrivateFolder
 
 
 def save(
@@ -81,6 +51,7 @@ def save(
     that phase can be opened again, and paid for again, if its state is ever lost: the claim is then the account's.
 
     >>> import tempfile
+    >>> from quorate import load
     >>> from quorate.concepts import Thresholds
     >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
     >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
@@ -96,8 +67,7 @@ def save(
     >>> home.cleanup()
     """
     check_is_fitted(classifier, "terms_")
-    folder = Path(folder)
-    check_folder(folder)
+    check_folder(Path(folder))
     if "session_" in classifier.__dict__:
         raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
     if classifier.form_ is not None:
@@ -110,42 +80,27 @@ def save(
     for name in extra or {}:
         if name == "probe.npz" or name.startswith("phase"):  # those of a phase go with it
             raise InvalidInput(f"extra must not be named like a file of an everlasting model, as {name!r} is")
-    contents = with_extra(contents, extra)
-    text = manifest_text(_manifest(classifier), contents)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        for name, content in contents.items():
-            write_new(folder / name, content, synced=True)
-    except OSError as error:
-        raise InvalidInput(f"{folder} cannot be written: {error.strerror}; the classifier goes on in memory") from None
+    made = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
     with classifier._lock:
-        ledger = Ledger.create(folder / "ledger.sqlite", budget, fingerprint=digest_of(text))
-        session = EverlastingSession(classifier, folder, ledger)
+        ledger = Ledger.create(made.path / "ledger.sqlite", budget, fingerprint=made.fingerprint)
+        session = EverlastingSession(classifier, made.path, ledger)
         classifier._phase.end()  # from here on nothing is answered in memory, whatever happens next
         classifier.session_ = session
         session.begin()
-    try:
-        write_new(folder / "manifest.json", text, synced=True)  # last: a folder without it is no model
-    except OSError as error:
-        raise InvalidInput(
-            f"{folder} cannot be written: {error.strerror}; it is no model, and none can load it"
-        ) from None
-    return folder
+    return made.seal()
 
 
-def load(folder: str | Path, *, trusted: list[str] | None = None, lease: int = 0) -> EverlastingClassifier:
+def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> EverlastingClassifier:
     """Return the classifier of a folder, in the phase that it was in. One process at a time may have it.
 
-    There is nothing to `lease`: its phase is paid for. Estimators of types that are not known are refused, unless
-    `trusted` names them.
+    There is nothing to `lease`: its phase is paid for.
 
-    >>> load("no such folder")
+    >>> restore(PrivateFolder(Path("no such folder"), {}, b""))
     Traceback (most recent call last):
     ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
     """
-    session = _session(Path(folder), trusted)
+    session = _session(folder, trusted)
     try:
         session.restore()
     except BaseException:
@@ -166,30 +121,25 @@ def reopen(folder: str | Path, *, trusted: list[str] | None = None) -> None:
     ...
     quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
-    session = _session(Path(folder), trusted)
+    opened = open_folder(folder)
+    if not isinstance(opened, PrivateFolder) or opened.kind != KIND:
+        raise InvalidInput(f"{folder} holds no everlasting model")
+    session = _session(opened, trusted)
     try:
         session.reopen()
     finally:
         session.close()
 
 
-def _session(folder: Path, trusted: list[str] | None) -> EverlastingSession:
+def _session(folder: PrivateFolder, trusted: list[str] | None) -> EverlastingSession:
     """Return a session of the model in a folder, before it has read its phase."""
-    manifest, text = read_manifest(folder)
-    if manifest.get("kind") != KIND:
-        raise InvalidInput(f"{folder} holds no everlasting model; quorate.load loads models of every kind")
-    ledger = find_ledger(folder, fingerprint=digest_of(text))
-    if manifest.get("format") != _FORMAT:
-        raise InvalidInput(f"{folder} has format {manifest.get('format')!r}; this version reads {_FORMAT}")
-    contents = listed_files(folder, manifest)
+    ledger, contents = folder.ledger(), folder.contents
     classifier = EverlastingClassifier(
-        from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())]),
-        classes=None if manifest["classes_public"] else array_from(manifest["classes"]),
-        **manifest["settings"],
+        from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())]), **folder.manifest["settings"]
     )
-    _restore(classifier, manifest, contents)
+    _restore(classifier, folder.manifest, contents)
     try:
-        return EverlastingSession(classifier, folder, ledger, trusted=trusted)
+        return EverlastingSession(classifier, folder.path, ledger, trusted=trusted)
     except BaseException:
         ledger.close_store()
         raise
@@ -210,13 +160,7 @@ def _account(terms: Terms, account: Guarantee | None) -> Budget:
 
 def _manifest(classifier: EverlastingClassifier) -> dict[str, Any]:
     return {
-        "kind": KIND,
-        "settings": {name: classifier.settings_[name] for name in _SETTINGS},
-        "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
-        "classes_public": not classifier.declared_,
-        "unit": classifier.unit_,
-        "features": classifier.n_features_in_,
-        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
+        **rows_document(classifier),
         "teachers": classifier.teachers_,
         "account": classifier.account_,
         "terms": _terms(classifier.terms_),
@@ -245,12 +189,9 @@ def _terms_from(described: dict[str, Any]) -> Terms:
 
 
 def _restore(classifier: EverlastingClassifier, manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
-    classifier.classes_, classifier.form_ = array_from(manifest["classes"]), None
+    restore_rows(classifier, manifest)
     classifier.settings_, classifier.estimator_ = classifier.get_params(deep=False), classifier._estimator()
-    classifier.declared_, classifier.unit_ = not manifest["classes_public"], manifest["unit"]
-    classifier.n_features_in_, classifier.teachers_ = int(manifest["features"]), int(manifest["teachers"])
-    if manifest["feature_names"]:
-        classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+    classifier.teachers_ = int(manifest["teachers"])
     classifier.terms_ = _terms_from(manifest["terms"])
     classifier.account_ = None if manifest["account"] is None else Guarantee(*manifest["account"])
     classifier._probe = arrays_from(contents["probe.npz"])["points"] if "probe.npz" in contents else None

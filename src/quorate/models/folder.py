@@ -1,0 +1,320 @@
+"""A model's folder: one manifest, written last and read once, and the files that it lists, each with its SHA-256.
+
+    PrivateFolder      teachers, secret noise and a ledger: its owner's alone (folder 0700, files 0600)
+    PublishedFolder    what a guarantee covers: anybody may have it. GUARANTEE.md says what is claimed
+
+The manifest says under "access" which of both a folder is. A file that is not listed is not read. A schema decides what
+a query means, so one that is not listed is refused. The ledger of a private folder is bound to the manifest by its
+hash, so that a changed manifest is refused too; nothing but its source proves a published one. No pickle anywhere.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from quorate.errors import InvalidInput
+from quorate.ledger import Ledger, find_ledger
+from quorate.ledger.place import LEDGER_FILES
+from quorate.tables import SCHEMA_FILE, Schema
+
+__all__ = [
+    "GUARANTEE_FILE",
+    "Folder",
+    "PrivateFolder",
+    "PublishedFolder",
+    "check_folder",
+    "checked_file",
+    "digest_of",
+    "open_folder",
+    "open_private",
+    "write_new",
+]
+
+GUARANTEE_FILE = "GUARANTEE.md"
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+_PUBLISHED_BEFORE = ("query release", "published hypothesis")  # kinds whose first manifests did not say "access"
+
+
+class Folder:
+    """The folder of a model, by its manifest. `open_folder` reads one; `create` and `seal` write one.
+
+    >>> Folder(Path("model"), {"kind": "student"}, b"").kind
+    'student'
+    """
+
+    access: ClassVar[str]
+
+    def __init__(self, path: Path, manifest: dict[str, Any], text: bytes) -> None:
+        self.path, self.manifest, self._text = path, manifest, text
+
+    @property
+    def kind(self) -> str:
+        """Which kind of model the manifest says it is.
+
+        >>> Folder(Path("model"), {}, b"").kind
+        'classifier'
+        """
+        return str(self.manifest.get("kind", "classifier"))
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the manifest: it binds a ledger to the model.
+
+        >>> Folder(Path("model"), {}, b"").fingerprint[:8]
+        'e3b0c442'
+        """
+        return digest_of(self._text)
+
+    @cached_property
+    def contents(self) -> dict[str, bytes]:
+        """What the listed files hold. A file that is missing or was changed is refused.
+
+        >>> Folder(Path("model"), {"format": 7}, b"").contents
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: model has format 7; this version reads 1
+        """
+        if self.manifest.get("format") != _FORMAT:
+            raise InvalidInput(f"{self.path} has format {self.manifest.get('format')!r}; this version reads {_FORMAT}")
+        self._check_schema()
+        return {name: checked_file(self.path / name, digest) for name, digest in self._listed.items()}
+
+    def schema(self) -> Schema | None:
+        """Return how queries are encoded, or None for a model that takes numbers as they are.
+
+        >>> Folder(Path("no such folder"), {}, b"").schema()
+        """
+        self._check_schema()
+        if SCHEMA_FILE not in self._listed:
+            return None
+        path = self.path / SCHEMA_FILE
+        return Schema.from_bytes(checked_file(path, self._listed[SCHEMA_FILE]), path)
+
+    @property
+    def _listed(self) -> dict[str, str]:
+        listed: dict[str, str] = self.manifest.get("files", {})
+        return listed
+
+    def _check_schema(self) -> None:
+        if SCHEMA_FILE not in self._listed and os.path.lexists(self.path / SCHEMA_FILE):
+            raise InvalidInput(
+                f"{self.path / SCHEMA_FILE} is not listed in the model's manifest, so that nothing proves it; take it "
+                "away, or fit the model again with it (quorate fit --schema)"
+            )
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        kind: str,
+        manifest: dict[str, Any],
+        contents: dict[str, bytes],
+        *,
+        extra: dict[str, bytes] | None = None,
+    ) -> Self:
+        """Write the files of a new model; `extra` files travel with it. It is no model before `seal`.
+
+        >>> PrivateFolder.create("model", "student", {}, {"a": b""}, extra={"manifest.json": b""})
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: extra must be plain and new file names, not 'manifest.json'
+        """
+        for name in extra or {}:
+            if name in (*contents, *LEDGER_FILES, _MANIFEST, GUARANTEE_FILE) or Path(name).name != name:
+                raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
+        check_folder(Path(path))
+        contents = contents | (extra or {})
+        described = {"format": _FORMAT, "kind": kind, "access": cls.access} | cls._identity() | manifest
+        described["files"] = {name: digest_of(content) for name, content in contents.items()}
+        made = cls(Path(path), described, json.dumps(described, indent=1, default=_number).encode())
+        made._write(contents)
+        return made
+
+    @classmethod
+    def _identity(cls) -> dict[str, Any]:
+        return {}
+
+    def _write(self, contents: dict[str, bytes]) -> None:
+        raise NotImplementedError
+
+    def seal(self) -> Path:
+        """Write the manifest, after all that it speaks of.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as home:
+        ...     folder = PublishedFolder.create(Path(home), "student", {}, {"a": b"1"}).seal()
+        ...     open_folder(folder).contents
+        {'a': b'1'}
+        """
+        self._write({_MANIFEST: self._text})
+        return self.path
+
+
+class PrivateFolder(Folder):
+    """A folder for its owner alone, with a ledger. No two have the same fingerprint, not even those of equal models.
+
+    >>> PrivateFolder.access
+    'private'
+    """
+
+    access = "private"
+
+    @classmethod
+    def _identity(cls) -> dict[str, Any]:
+        return {"identity": os.urandom(16).hex()}
+
+    def ledger(self) -> Ledger:
+        """Open the model's ledger. It proves the manifest, for it knows its hash.
+
+        >>> PrivateFolder(Path("no such folder"), {}, b"").ledger()
+        Traceback (most recent call last):
+        ...
+        quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
+        """
+        return find_ledger(self.path, fingerprint=self.fingerprint)
+
+    def _write(self, contents: dict[str, bytes]) -> None:
+        left = "it is no model, and none can load it" if _MANIFEST in contents else "the classifier goes on in memory"
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            for name, content in contents.items():
+                write_new(self.path / name, content, synced=True)
+        except OSError as error:
+            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}; {left}") from None
+
+
+class PublishedFolder(Folder):
+    """A folder that anybody may have: nothing in it is private. The same model leaves the same bytes.
+
+    >>> PublishedFolder.access
+    'published'
+    """
+
+    access = "published"
+
+    def _write(self, contents: dict[str, bytes]) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for name, content in contents.items():
+                (self.path / name).write_bytes(content)
+        except OSError as error:
+            for name in (*self._listed, _MANIFEST):  # half a model: nobody reads it, and its folder can be used again
+                with contextlib.suppress(OSError):
+                    (self.path / name).unlink()
+            raise InvalidInput(
+                f"{self.path} cannot be written: {error.strerror}. Nothing of it is there: make room, or choose "
+                "another folder, and save it again"
+            ) from None
+
+
+def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:
+    """Return the folder of a model, by its manifest. No other file is read yet, and nothing is proved.
+
+    >>> open_folder("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    path = Path(path)
+    try:
+        text = (path / _MANIFEST).read_bytes()
+    except OSError:
+        raise InvalidInput(f"{path} is not a model: it has no {_MANIFEST}") from None
+    try:
+        manifest = json.loads(text)
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict) or not _are_names(manifest.get("files", {})):
+        raise InvalidInput(f"{path / _MANIFEST} is damaged or was changed; the model is not loaded")
+    before = PublishedFolder.access if manifest.get("kind") in _PUBLISHED_BEFORE else PrivateFolder.access
+    for kind in (PrivateFolder, PublishedFolder):
+        if manifest.get("access", before) == kind.access:
+            return kind(path, manifest, text)
+    raise InvalidInput(f"{path / _MANIFEST} does not say whether the model is private or published")
+
+
+def open_private(path: str | Path) -> PrivateFolder:
+    """Return the folder of a model that has a ledger; one that was published has none.
+
+    >>> open_private("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    folder = open_folder(path)
+    if isinstance(folder, PublishedFolder):
+        raise InvalidInput(f"{path} holds a {folder.kind} that was published: it has no ledger, and anybody may ask it")
+    return folder
+
+
+def _are_names(files: Any) -> bool:
+    return isinstance(files, dict) and all(
+        Path(name).name == name and isinstance(digest, str) for name, digest in files.items()
+    )
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is not new or empty.
+
+    >>> check_folder(Path("/"))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: / exists and is not an empty folder: a model is never overwritten; choose another
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
+
+
+def digest_of(content: bytes) -> str:
+    """Return the SHA-256 of a file's content.
+
+    >>> digest_of(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(content).hexdigest()
+
+
+def checked_file(path: Path, digest: str) -> bytes:
+    """Return the content of a file, or refuse one that is not what was written.
+
+    >>> checked_file(Path("no such file"), "")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such file is missing from the model
+    """
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise InvalidInput(f"{path} is missing from the model") from None
+    if digest_of(content) != digest:
+        raise InvalidInput(f"{path} was changed after the model was saved; it is not loaded")
+    return content
+
+
+def write_new(path: Path, content: bytes, *, synced: bool = False) -> None:
+    """Write a new file that its owner alone may read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_new(Path(folder) / "a", b"")
+    ...     oct((Path(folder) / "a").stat().st_mode)
+    '0o100600'
+    """
+    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _number(value: Any) -> Any:
+    """Return a NumPy number as JSON takes it."""
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,117 @@
+"""The kinds of models: the manifest names one, and its module says how it becomes files and comes back.
+
+    private        PrivateClassifier                               private, with a ledger
+    everlasting    EverlastingClassifier                           private, with a ledger
+    student        StudentClassifier                               published
+    hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
+    release        QueryRelease                                    published
+
+A module has `KIND`, the name in the manifest; `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and
+`restore(folder, trusted=..., lease=...)`. Models that answer from a budget and are not listed cannot be saved yet.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+from quorate.errors import InvalidInput
+from quorate.models.folder import Folder, PrivateFolder, open_folder
+from quorate.tables import Schema
+
+__all__ = ["kind_of", "load", "save", "schema_of"]
+
+_BY_KIND = {
+    "classifier": "private",
+    "everlasting": "everlasting",
+    "student": "student",
+    "published hypothesis": "hypothesis",
+    "query release": "release",
+}
+_BY_TYPE = {
+    "PrivateClassifier": "private",
+    "EverlastingClassifier": "everlasting",
+    "StudentClassifier": "student",
+    "SemiPrivateClassifier": "hypothesis",
+    "QueryReleaseClassifier": "hypothesis",
+    "QueryRelease": "release",
+}
+
+
+def kind_of(folder: str | Path) -> str:
+    """Return of which kind the model in a folder says it is; loading it proves that.
+
+    >>> kind_of("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    return open_folder(folder).kind
+
+
+def schema_of(folder: str | Path) -> Schema | None:
+    """Return how the queries of a model are encoded, or None for a model that takes numbers as they are.
+
+    A schema must be the one that the manifest lists; loading the model proves the manifest.
+
+    >>> schema_of("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    return open_folder(folder).schema()
+
+
+def load(
+    folder: str | Path | Folder, *, trusted: list[str] | None = None, lease: int = 0, kind: str | None = None
+) -> Any:
+    """Return the model of a folder. One that answers from a budget spends from the folder's ledger.
+
+    With a `lease` it takes so many answers' worth of the budget at a time, as a server does: `session_.close()` returns
+    the rest, and a crash loses it. Without, each batch is charged for itself. Where a `kind` is given, a model of
+    another kind is refused.
+
+    Files whose hash is wrong are refused, and so are estimators of a type that skops does not know, unless
+    `trusted` names it: only name what you would also import.
+
+    >>> load("no such folder")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    """
+    opened = folder if isinstance(folder, Folder) else open_folder(folder)
+    if kind is not None and opened.kind != kind:
+        raise InvalidInput(f"{opened.path} holds a model of another kind, {opened.kind!r}; {kind!r} was asked for")
+    if opened.kind not in _BY_KIND:
+        raise InvalidInput(f"{opened.path} holds a {opened.kind!r}, which this version does not know")
+    module = import_module(f"{__name__}.{_BY_KIND[opened.kind]}")
+    if type(opened) is not module.FOLDER:
+        raise InvalidInput(f"{opened.path} holds a {opened.kind} and says that it is {opened.access}; it is not loaded")
+    opened.contents  # noqa: B018  every file is checked, also where the kind reads none
+    try:
+        return module.restore(opened, trusted=trusted, lease=lease)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile) as error:
+        if isinstance(error, InvalidInput) or type(opened) is PrivateFolder:  # whose ledger has proved the manifest
+            raise
+        raise InvalidInput(f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded") from None
+
+
+def save(model: Any, folder: str | Path, *, extra: dict[str, bytes] | None = None, **options: Any) -> Path:
+    """Write a fitted model into a new folder; `extra` files travel with it, and its hashes cover them.
+
+    A classifier with a budget goes on from the folder: it and every copy that is loaded share the ledger there. What
+    may be published is written for everybody, with a page that says what is claimed. An everlasting model takes an
+    `account` (`quorate.models.kinds.everlasting`).
+
+    >>> from quorate import PrivateClassifier
+    >>> save(PrivateClassifier(), "model")
+    Traceback (most recent call last):
+    ...
+    sklearn.exceptions.NotFittedError: This PrivateClassifier instance is not fitted yet. ...
+    """
+    names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("quorate.")]
+    module = next((_BY_TYPE[name] for name in names if name in _BY_TYPE), None)
+    if module is None:
+        raise InvalidInput(f"a {type(model).__name__} cannot be saved; {', '.join(_BY_TYPE)} can")
+    path: Path = import_module(f"{__name__}.{module}").save(model, folder, extra=extra, **options)
+    return path

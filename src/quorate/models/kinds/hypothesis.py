@@ -1,0 +1,103 @@
+"""A published hypothesis in a folder: plain JSON that anyone may read.
+
+    manifest.json     the hypothesis, its classes and its guarantee
+    schema.json       how a table becomes numbers, where `quorate fit` made it
+    GUARANTEE.md      what the guarantee says, in words
+
+Nothing in it is secret: it was chosen privately, and the guarantee covers it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from quorate import students
+from quorate.errors import InvalidInput
+from quorate.models.codecs import (
+    concept_document,
+    concept_of,
+    document_of,
+    hypothesis_of,
+    restore_rows,
+    rows_document,
+)
+from quorate.models.folder import PublishedFolder
+from quorate.models.kinds.page import publish_folder
+from quorate.students.cover import CoverClassifier
+
+__all__ = ["FOLDER", "KIND", "restore", "save"]
+
+KIND, FOLDER = "published hypothesis", PublishedFolder
+_TYPES = ("SemiPrivateClassifier", "QueryReleaseClassifier")
+
+
+def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+    """Write a fitted classifier into a new folder.
+
+    >>> import tempfile
+    >>> from quorate import load
+    >>> made = students.SemiPrivateClassifier(classes=["no", "yes"]).fit([[0.0], [1.0]], ["no", "yes"], public=[[0.5]])
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     load(save(made, Path(home) / "model")).hypothesis_ == made.hypothesis_
+    True
+    """
+    check_is_fitted(classifier, "hypothesis_")
+    if type(classifier).__name__ not in _TYPES:
+        raise InvalidInput(f"a {type(classifier).__name__} cannot be saved; {', '.join(_TYPES)} can")
+    manifest = {
+        "type": type(classifier).__name__,
+        "claim": classifier.claim_,
+        "concept": concept_document(classifier._concept()),
+        "hypothesis": document_of(classifier.hypothesis_),
+        **rows_document(classifier),
+        "candidates": classifier.candidates_,
+        "spent_epsilon": classifier.spent_epsilon_,
+        "mistakes": classifier.mistakes_.tolist() if hasattr(classifier, "mistakes_") else None,
+    }
+    facts = [f"Hypothesis: {classifier.hypothesis_}, one of {classifier.candidates_} candidates.", _classes(classifier)]
+    return publish_folder(folder, KIND, manifest, {}, extra=extra, facts=facts)
+
+
+def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> CoverClassifier:
+    """Return the classifier of a folder. There is nothing to lease and no type to trust.
+
+    >>> restore(PublishedFolder(Path("model"), {"type": "Poem"}, b""))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the model is a 'Poem', which this version does not know
+    """
+    manifest = _of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest
+    if manifest["type"] not in _TYPES:
+        raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
+    concept = None if manifest["concept"] is None else concept_of(manifest["concept"])
+    classifier: Any = getattr(students, manifest["type"])(concept, **manifest["settings"])
+    restore_rows(classifier, manifest)
+    classifier.hypothesis_, classifier.candidates_ = hypothesis_of(manifest["hypothesis"]), manifest["candidates"]
+    classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
+    if manifest["mistakes"] is not None:
+        classifier.mistakes_ = np.array(manifest["mistakes"], dtype=np.int64)
+    made: CoverClassifier = classifier
+    return made
+
+
+def _of_first_release(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest of the first release, which had the guarantee in its bill, as it would be written now."""
+    bill, classes = manifest["bill"], manifest["classes"]
+    return manifest | {
+        "type": "SemiPrivateClassifier",
+        "claim": bill["claim"],
+        "settings": {"epsilon": bill["epsilon"]},
+        "concept": None,
+        "classes": {"values": classes, "type": np.array(classes).dtype.str},
+        "classes_public": False,
+        "unit": bill["privacy_unit"],
+        "feature_names": [],
+        "spent_epsilon": bill["epsilon_spent"],
+        "mistakes": None,
+    }
+
+
+def _classes(classifier: Any) -> str:
+    return f"Classes: {', '.join(map(str, classifier.classes_.tolist()))}."

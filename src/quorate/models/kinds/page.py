@@ -1,0 +1,61 @@
+"""Publishing: a folder with a page, for whoever finds it, that says what is claimed and what may be shown to whom."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quorate.models.folder import GUARANTEE_FILE, PublishedFolder
+
+__all__ = ["publish_folder"]
+
+_WHAT = {
+    "student": "A classifier trained on public points that private teachers have labelled.",
+    "published hypothesis": "A hypothesis that was chosen privately.",
+    "query release": "Answers to counting queries, released privately.",
+}
+
+
+def publish_folder(
+    folder: str | Path,
+    kind: str,
+    manifest: dict[str, Any],
+    contents: dict[str, bytes],
+    *,
+    extra: dict[str, bytes] | None,
+    facts: Sequence[str] = (),
+) -> Path:
+    """Write a model that may be published into a new folder, with its page; `facts` are told there, one a line.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     made = publish_folder(Path(home), "student", {"claim": "nothing is claimed"}, {}, extra=None)
+    ...     print((made / "GUARANTEE.md").read_text().splitlines()[2])
+    A classifier trained on public points that private teachers have labelled.
+    """
+    names = [*contents, *(extra or {}), "manifest.json"]
+    page = _page(_WHAT[kind], manifest["claim"], facts, names)
+    made = PublishedFolder.create(folder, kind, manifest, contents | {GUARANTEE_FILE: page.encode()}, extra=extra)
+    return made.seal()
+
+
+def _page(what: str, claim: str, facts: Sequence[str], names: Sequence[str]) -> str:
+    return f"""# What this folder may be used for
+
+{what}
+
+## What is claimed
+
+{claim[0].upper()}{claim[1:]}.
+
+## Who may see it
+
+Anybody. Everything here ({", ".join(sorted(names))}) that depends on private records is covered by the
+claim. There is no exact count, no teacher, no secret noise and no ledger. Reading the folder, sharing it, asking the
+model and computing with its answers, however often, costs no further privacy.
+
+What the claim says is not protected may show here. The records and the folders of other models, from which this one was
+made, stay with their owner.
+
+## What is known of it
+
+{"".join(f"- {fact}{chr(10)}" for fact in facts) or "- Nothing more."}"""

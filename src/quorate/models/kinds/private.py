@@ -1,0 +1,116 @@
+"""A fitted classifier in a folder, without pickle.
+
+    manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
+    teachers.npz      plain arrays, where the teachers were fitted as one; or
+    teachers.skops    scikit-learn estimators, of types that skops trusts
+    estimator.skops   the estimator as it was given
+    schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
+    ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
+    ledger.key        proves that the ledger's entries are its own
+    ledger.mark       how far the ledger has come; another mark lies in the owner's state folder
+    ledger.lock       held by the process that is asking; ledger.turn by the one that comes next
+
+The ledger is bound to the manifest by a fingerprint: a file that was changed, or exchanged, is refused. The folder
+holds private models: it is made for its owner's eyes alone.
+"""
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.answerers import Votes
+from quorate.ensemble import Ensemble
+from quorate.errors import InvalidInput
+from quorate.ledger import Ledger
+from quorate.mechanisms.run import ThresholdMechanism
+from quorate.models.codecs import (
+    from_skops,
+    mechanism_document,
+    mechanism_of,
+    restore_rows,
+    rows_document,
+    teacher_files,
+    teachers_from,
+    to_skops,
+)
+from quorate.models.folder import PrivateFolder, check_folder
+from quorate.planner import Plan
+from quorate.predictors import PrivateClassifier
+from quorate.predictors.estimate import Estimate
+from quorate.process import check_process
+from quorate.session import Session
+
+__all__ = ["FOLDER", "KIND", "restore", "save"]
+
+KIND, FOLDER = "classifier", PrivateFolder
+
+
+def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on.
+
+    >>> import tempfile
+    >>> from quorate import load
+    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     folder = save(classifier, Path(home) / "model")
+    ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
+    ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
+    """
+    check_is_fitted(classifier)
+    if type(classifier) is not PrivateClassifier:
+        raise InvalidInput(f"only a PrivateClassifier can be saved, not a {type(classifier).__name__}")
+    if isinstance(classifier.mechanism_, ThresholdMechanism) and classifier.mechanism_.redraws:
+        raise InvalidInput(
+            f"a run of {type(classifier.mechanism_).__name__} redraws its threshold and cannot be kept in a file; "
+            "use aggregator='quorum'"
+        )
+    check_folder(Path(folder))
+    session = classifier.session_
+    check_process("this classifier", session.process)
+    if session.ledger is not None:
+        raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
+    contents = teacher_files(session.answerer.ensemble.fitted) | {"estimator.skops": to_skops(classifier.estimator_)}
+    made = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
+    make = partial(Ledger.create, made.path / "ledger.sqlite", fingerprint=made.fingerprint)
+    ledger = session.move(make)  # from here on the old session answers nothing, whatever happens next
+    votes = Votes(session.answerer.ensemble, session.answerer.mechanism)
+    classifier.session_ = Session(votes, ledger.budget(), ledger=ledger)
+    return made.seal()
+
+
+def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> PrivateClassifier:
+    """Return the classifier of a folder. It spends from the folder's ledger, which proves the manifest.
+
+    >>> restore(PrivateFolder(Path("no such folder"), {}, b""))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
+    """
+    ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
+    classifier = PrivateClassifier(from_skops(contents["estimator.skops"], trusted), **manifest["settings"])
+    restore_rows(classifier, manifest)
+    classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
+    classifier.estimator_ = classifier.estimator
+    classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
+    ensemble = Ensemble(teachers_from(contents, trusted))
+    mechanism = mechanism_of(manifest["mechanism"])
+    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
+    classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
+    classifier.session_ = Session(Votes(ensemble, mechanism), ledger.budget(lease=lease), ledger=ledger)
+    return classifier
+
+
+def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
+    estimate = classifier.estimate_
+    return {
+        "epsilon": classifier.epsilon_,
+        "delta": classifier.delta_,
+        **rows_document(classifier),
+        "mechanism": mechanism_document(classifier.mechanism_),
+        "plan": classifier.plan_.as_dict(),
+        "estimate": None if estimate is None else asdict(estimate),
+    }

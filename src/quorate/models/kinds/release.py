@@ -1,0 +1,163 @@
+"""A release in a folder: plain JSON and plain arrays, which anyone may read.
+
+    manifest.json     what was released, about what, by which engine, with which guarantee
+    arrays.npz        answers, their errors, weights; public points or public rows by their codes
+    answers.csv       with `publish`: the answers in words, where they are not too many
+    GUARANTEE.md      what the guarantee says, in words
+
+Nothing in it is private. It is written from what `fit` left: noisy values, public values and the number of records;
+`fit` keeps no record and no exact count, so there is none that could be written.
+"""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.errors import InvalidInput
+from quorate.models.codecs import arrays_from, arrays_of, concept_document, concept_of
+from quorate.models.folder import PublishedFolder
+from quorate.models.kinds.page import publish_folder
+from quorate.privacy import Budget, Cost
+from quorate.release.domain import CoverDomain, Domain, TableDomain
+from quorate.release.engines import Released
+from quorate.release.people import PERSON, RECORD
+from quorate.release.queries import Rows
+from quorate.release.release import QueryRelease
+from quorate.release.tables import BoundWorkload
+
+__all__ = ["FOLDER", "KIND", "restore", "save"]
+
+KIND, FOLDER = "query release", PublishedFolder
+_MOST_ANSWERS = 200_000  # in answers.csv
+_ANSWERS_FILE = "answers.csv"
+
+
+def save(
+    release: QueryRelease, folder: str | Path, *, extra: dict[str, bytes] | None = None, answers: bool = False
+) -> Path:
+    """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package.
+
+    >>> import tempfile
+    >>> from quorate import load
+    >>> from quorate.concepts import Threshold, Thresholds
+    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     folder = save(release, Path(home) / "release", answers=True)
+    ...     load(folder).answer([Threshold(1.7)]) == release.answer([Threshold(1.7)]), sorted(folder.glob("*.*"))
+    (True, [...GUARANTEE.md...answers.csv...arrays.npz...manifest.json...])
+    """
+    check_is_fitted(release, "released_")
+    arrays, about = _about(release.domain_)
+    released = release.released_
+    for name, values in (("answers", released.answers), ("errors", released.errors), ("weights", released.weights)):
+        if values is not None:
+            arrays[name] = np.asarray(values, dtype=np.float64)
+    if released.support is not None:
+        arrays |= {"support": released.support.codes, "sizes": np.array(released.support.sizes, dtype=np.int64)}
+    manifest = {
+        "claim": release.claim_,
+        "epsilon": release.budget_.epsilon,  # of the fit: parameters may have been changed since
+        "delta": release.budget_.delta,
+        "unit": release.unit_,
+        "records": release.records_,
+        "engine": release.engine_,
+        "expected_error": release.expected_error_,
+        "notes": list(release.notes_),
+        "details": {str(name): float(value) for name, value in released.details.items()},
+        "spent": {"renyi": released.spent.renyi, "slack": released.spent.slack, "order": repr(release.budget_.order)},
+        "about": about,
+    }
+    contents = {"arrays.npz": arrays_of(True, **arrays)}
+    if answers and (table := _table(release)) is not None:
+        contents[_ANSWERS_FILE] = table
+    return publish_folder(folder, KIND, manifest, contents, extra=extra, facts=_facts(release))
+
+
+def _about(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return what a release is about: arrays and plain values, all of them public."""
+    if isinstance(domain, CoverDomain):
+        return {"public": domain.public_points}, {"concept": concept_document(domain.concept)}
+    assert isinstance(domain, TableDomain)
+    known = domain.public()
+    arrays: dict[str, NDArray[Any]] = {}
+    if isinstance(known, Rows):
+        arrays = {"public": known.codes, "public_weights": known.weights}
+    elif known is not None:
+        arrays = {"public_weights": known}
+    return arrays, {"workload": domain.bound.to_dict()}
+
+
+def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> QueryRelease:
+    """Return the release of a folder. There is nothing to lease and no type to trust.
+
+    >>> restore(PublishedFolder(Path("no such folder"), {"format": 1, "files": {"arrays.npz": ""}}, b""))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder/arrays.npz is missing from the model
+    """
+    manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
+    about = manifest["about"]
+    if "concept" in about:
+        subject: Any = concept_of(about["concept"])
+        domain: Domain = CoverDomain(subject, arrays["public"])
+    else:
+        subject = BoundWorkload.from_dict(about["workload"])
+        domain = TableDomain(subject)
+        if "public" in arrays:
+            domain.remember(Rows(arrays["public"], subject.sizes, arrays["public_weights"]))
+        elif "public_weights" in arrays:
+            domain.remember(arrays["public_weights"])
+    made = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])
+    spent = Cost(manifest["spent"]["renyi"], manifest["spent"]["slack"])
+    released = Released(
+        answers=arrays.get("answers"),
+        errors=arrays.get("errors"),
+        weights=arrays.get("weights"),
+        support=Rows(arrays["support"], arrays["sizes"].tolist(), arrays["weights"]) if "support" in arrays else None,
+        spent=spent,
+        engine=str(manifest["engine"]),
+        notes=tuple(str(note) for note in manifest["notes"]),
+        details={str(name): float(value) for name, value in manifest["details"].items()},
+    )
+    if manifest["unit"] not in (RECORD, PERSON):
+        raise InvalidInput("the manifest names a unit of privacy that this version does not know")
+    expected = float(manifest["expected_error"])
+    made._keep(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
+    made.budget_ = Budget(epsilon=made.epsilon, delta=made.delta, order=float(manifest["spent"]["order"]), slack=0.0)
+    made.budget_.spend(made.budget_.remaining())  # what was released was paid for: nothing is left
+    made.seconds_ = 0.0
+    return made
+
+
+def _table(release: QueryRelease) -> bytes | None:
+    """Return the answers as a table, where they can be listed and are not too many."""
+    try:
+        asked = release.domain_.every()
+    except InvalidInput:
+        return None
+    if len(asked) > _MOST_ANSWERS:
+        return None
+    table, file = release.answer(asked), io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for row in table.to_pylist():
+        writer.writerow(["" if value is None else value for value in row.values()])
+    return file.getvalue().encode()
+
+
+def _facts(release: QueryRelease) -> list[str]:
+    share, counted = release.domain_.share(0.025), "Private records" if release.unit_ == RECORD else "People"
+    return [
+        "It was computed from noisy counts, from public records and from the number of private records.",
+        f"Engine: {release.engine_}. {counted}: {release.records_}. Queries: {release.domain_.queries.count}.",
+        f"Largest error of the engine: {release.expected_error_:.4g} expected; {release.engine_error_bound(0.025):.4g} "
+        f"{'at most, at 97.5%' if release.has_error_bars else 'is twice that'}.",
+        f"Bound on the cover's own error, at 97.5%: {share:.4g}; it is the price of answering a query by one that "
+        "public records cannot tell from it.",
+        *(f"Note: {note}" for note in release.notes_),
+    ]

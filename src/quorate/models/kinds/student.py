@@ -1,0 +1,94 @@
+"""A student in a folder: what may be published of knowledge transfer.
+
+    manifest.json     settings, classes, plan and guarantee
+    student.skops     the fitted student, and what it is when it is not fitted, of types that skops trusts
+    labelled.npz      which points were asked, and what was answered
+    GUARANTEE.md      what the guarantee says, in words
+
+No teacher, ballot or budget is left after `fit`, so there is none that could be written. What the teachers were is not
+written either.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.errors import InvalidInput
+from quorate.models.codecs import (
+    arrays_from,
+    arrays_of,
+    from_skops,
+    mechanism_document,
+    mechanism_of,
+    restore_rows,
+    rows_document,
+    to_skops,
+)
+from quorate.models.folder import PublishedFolder
+from quorate.models.kinds.page import publish_folder
+from quorate.planner import Plan
+from quorate.predictors.inputs import class_codes
+from quorate.students import Labelled, StudentClassifier
+
+__all__ = ["FOLDER", "KIND", "restore", "save"]
+
+KIND, FOLDER = "student", PublishedFolder
+
+
+def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+    """Write a fitted student into a new folder.
+
+    >>> import tempfile
+    >>> from quorate import load
+    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    >>> made = StudentClassifier(epsilon=4.0, teachers=200, queries=2, aggregator="noisy_max", classes=[0, 1])
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     folder = save(made.fit(X, y, public=[[0.0], [1.0]]), Path(home) / "model")
+    ...     load(folder).predict([[0.0], [1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
+    ([0, 1], ['GUARANTEE.md', 'labelled.npz', 'manifest.json', 'student.skops'])
+    """
+    check_is_fitted(classifier, "student_")
+    if type(classifier) is not StudentClassifier:
+        raise InvalidInput(f"only a StudentClassifier can be saved, not a {type(classifier).__name__}")
+    labelled = classifier.labelled_
+    manifest = {
+        "claim": classifier.claim_,
+        **rows_document(classifier),
+        "spent_epsilon": classifier.spent_epsilon_,
+        "mechanism": mechanism_document(classifier.plan_.mechanism),
+        "plan": classifier.plan_.as_dict(),
+    }
+    codes = class_codes(classifier.classes_, labelled.labels)
+    student = {"student": clone(classifier._student()), "fitted": classifier.student_}
+    contents = {
+        "student.skops": to_skops(student),
+        "labelled.npz": arrays_of(asked=labelled.asked, answered=labelled.answered, codes=codes),
+    }
+    facts = [
+        f"Student: {type(classifier.student_).__name__}, trained on {labelled.labels.size} released labels.",
+        f"Classes: {', '.join(map(str, classifier.classes_.tolist()))}.",
+    ]
+    return publish_folder(folder, KIND, manifest, contents, extra=extra, facts=facts)
+
+
+def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentClassifier:
+    """Return the student of a folder, as it was after `fit`. There is nothing to lease.
+
+    >>> restore(PublishedFolder(Path("no such folder"), {"format": 1, "files": {"student.skops": ""}}, b""))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: no such folder/student.skops is missing from the model
+    """
+    manifest, contents = folder.manifest, folder.contents
+    student = from_skops(contents["student.skops"], trusted)
+    arrays = arrays_from(contents["labelled.npz"], limited=True)
+    classifier = StudentClassifier(student=student["student"], **manifest["settings"])
+    restore_rows(classifier, manifest)
+    labels = classifier.classes_[arrays["codes"].astype(np.int64)]
+    classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
+    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
+    classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
+    classifier.student_ = student["fitted"]
+    return classifier

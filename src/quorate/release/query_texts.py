@@ -1,0 +1,64 @@
+"""Queries of a release as texts: on the command line and over HTTP."""
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from quorate.concepts import Box, Boxes, Halfspace, Halfspaces, Hypothesis
+from quorate.errors import InvalidInput
+
+__all__ = ["parse_queries"]
+
+
+def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
+    """Return the queries that these texts say.
+
+    An expression or a JSON object {"column": value} for a workload; "low:high,low:high" for boxes, with an end left
+    out where there is none; "a,b>c" for the halfspace a*x + b*y > c.
+
+    >>> parse_queries(["0:1,:2"], Boxes(2))
+    [Box(lower=(0.0, -inf), upper=(1.0, 2.0))]
+    >>> parse_queries(['{"age": 40}', "age < 40"], None)
+    [{'age': 40}, 'age < 40']
+    """
+    if isinstance(about, Boxes):
+        return [_box(text, about.features) for text in texts]
+    if isinstance(about, Halfspaces):
+        return [_halfspace(text, about.features) for text in texts]
+    return [_named(text) for text in texts]
+
+
+def _named(text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        named = json.loads(text)
+    except ValueError:
+        raise InvalidInput(f'a query as a JSON object must be readable, such as {{"age": 40}}, not {text!r}') from None
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in named.items()}
+
+
+def _box(text: str, features: int) -> Hypothesis:
+    try:
+        ends = [part.split(":") for part in text.split(",")]
+        lower = tuple(float(low) if low.strip() else -np.inf for low, _ in ends)
+        upper = tuple(float(high) if high.strip() else np.inf for _, high in ends)
+    except ValueError:
+        lower = upper = ()
+    if len(lower) != features or any(not low <= high for low, high in zip(lower, upper, strict=True)):
+        raise InvalidInput(f"a box is asked by its {features} sides, low:high,low:high, not {text!r}")
+    return Box(lower, upper)
+
+
+def _halfspace(text: str, features: int) -> Hypothesis:
+    normal, _, offset = text.partition(">")
+    try:
+        level = tuple(Fraction(value.strip()) for value in normal.split(",")), Fraction(offset.strip())
+    except (ValueError, ZeroDivisionError):
+        level = (), Fraction(0)
+    if len(level[0]) != features or not any(level[0]):
+        raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")
+    return Halfspace(features=features, levels=(level,), otherwise=0)

@@ -1,0 +1,100 @@
+"""A query release as it is served: texts of queries in, shares of the private records out. Nothing is charged.
+
+query     BYTES [-1], in: each as `--ask` of `quorate release` takes it
+answer    FP64 [-1], out: the share of the private records
+error     FP64 [-1], out: one standard deviation; -1 where the engine does not know it
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+from quorate.release import QueryRelease
+from quorate.release.domain import NOTHING
+from quorate.release.query_texts import parse_queries
+from quorate.service.codec import ResponseTensor, Tensor
+from quorate.service.errors import Refused
+from quorate.service.inputs import TensorInfo
+from quorate.service.outputs import Outputs
+
+__all__ = ["QueryInput", "ShareOutputs"]
+
+
+class QueryInput:
+    """Texts of queries, which become the numbers that the release knows them by.
+
+    >>> from quorate.concepts import Boxes
+    >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
+    >>> QueryInput(release).queries({"query": Tensor("query", "BYTES", [2], ["0:3", ":"])}).shape
+    (2, 1)
+    """
+
+    names: Sequence[str] = ("query",)
+
+    def __init__(self, release: QueryRelease) -> None:
+        self._release = release
+
+    def described(self) -> list[TensorInfo]:
+        """Return the one tensor.
+
+        >>> QueryInput(QueryRelease(None)).described()
+        [TensorInfo(name='query', datatype='BYTES', shape=[-1])]
+        """
+        return [TensorInfo("query", "BYTES", [-1])]
+
+    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.int64]:
+        """Return the numbers of the queries, one a row.
+
+        >>> QueryInput(QueryRelease(None)).queries({})
+        Traceback (most recent call last):
+        ...
+        quorate.service.errors.Refused: bad_request
+        """
+        if "query" not in tensors:
+            raise Refused("bad_request", "all inputs of this model must be sent, and they are 'query'")
+        tensor = tensors["query"]
+        if not isinstance(tensor.values, list) or tensor.shape[1:] not in ([], [1]):
+            raise Refused("bad_tensor", "input 'query' takes texts, in the shape [rows] or [rows, 1]")
+        try:
+            found = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
+        except InvalidInput:
+            raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
+        return (found - NOTHING).reshape(-1, 1)  # from 0 up: below 0 would not be an answer
+
+
+class ShareOutputs(Outputs):
+    """The answers of a release, by the numbers of queries.
+
+    >>> [tensor.name for tensor in ShareOutputs(QueryRelease(None)).described()]
+    ['answer', 'error']
+    """
+
+    names = ("answer", "error")
+
+    def __init__(self, release: QueryRelease) -> None:
+        super().__init__(np.zeros(0))
+        self._release = release
+
+    def described(self) -> list[TensorInfo]:
+        """Return both tensors.
+
+        >>> ShareOutputs(QueryRelease(None)).described()[1].datatype
+        'FP64'
+        """
+        return [TensorInfo(name, "FP64", [-1]) for name in self.names]
+
+    def written(
+        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+    ) -> list[ResponseTensor]:
+        """Return the chosen tensors.
+
+        >>> ShareOutputs(QueryRelease(None)).written(np.zeros(0), np.zeros(0), [])
+        []
+        """
+        if not chosen:
+            return []
+        shares, errors = self._release.read(labels + NOTHING)
+        known = {"answer": shares, "error": np.where(np.isnan(errors), -1.0, errors)}
+        return [ResponseTensor(name, "FP64", known[name], binary) for name, binary in chosen]
