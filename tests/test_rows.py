@@ -1,6 +1,7 @@
 """One way in: every container becomes one canonical form, by rules that the fit fixed."""
 
 import json
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -130,6 +131,26 @@ def test_minus_zero_is_zero_in_every_form():
     for make in (pd.DataFrame, pl.DataFrame):
         made = make({"a": [-0.0, 1.0]})
         assert not np.signbit(FrameForm.of(made).rows(made)["a"].to_numpy()).any()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series([datetime(2020, 1, 1)]),
+        pd.Categorical(pd.to_datetime(["2020-01-01"])),
+        pd.Categorical(pd.interval_range(0, 2)),
+    ],
+    ids=["polars time", "times as categories", "intervals as categories"],
+)
+def test_a_type_that_cannot_be_read_back_is_refused_before_a_model_is_kept(column):
+    frame = pl.DataFrame({"a": column}) if isinstance(column, pl.Series) else pd.DataFrame({"a": column})
+    with pytest.raises(InvalidInput, match="column 'a' is of a"):
+        FrameForm.of(frame).described()
+
+
+def test_names_that_stand_twice_are_refused():
+    with pytest.raises(InvalidInput, match="same name"):
+        FrameForm.of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
 def test_minus_zero_is_zero_on_every_road():

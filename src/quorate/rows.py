@@ -12,6 +12,7 @@ value whoever stands beside it. What has no canonical form is refused before any
 import hashlib
 import importlib
 import importlib.util
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ class FrameForm:
     def of(cls, X: Any) -> "FrameForm":
         """Return the form of a frame; polars' categories are texts, for their codes would tell the order of rows."""
         library = _library(X)
+        if len(set(X.columns)) < len(X.columns):
+            raise InvalidInput("two columns have the same name; a query could not say which of them it means")
         types = [X[name].dtype for name in X.columns]
         if library == "polars":
             polars = importlib.import_module("polars")
@@ -89,7 +92,23 @@ class FrameForm:
         return frames.DataFrame(made) if made else frames.DataFrame()
 
     def described(self) -> dict[str, Any]:
-        """Return the form as a manifest keeps it."""
+        """Return the form as a manifest keeps it, or refuse: what could not be read back would be lost.
+
+        >>> import pandas
+        >>> FrameForm.of(pandas.DataFrame({"age": [30]})).described()["columns"]
+        [{'name': 'age', 'type': 'int64'}]
+        """
+        for name, kind in zip(self.columns, self.types, strict=True):
+            one = FrameForm(self.library, (name,), (kind,))
+            try:
+                kept = FrameForm.from_described(json.loads(json.dumps(one._described()))) == one
+            except (TypeError, ValueError):  # no JSON, or no type of that name
+                kept = False
+            if not kept:
+                raise InvalidInput(f"column {name!r} is of a type that a model folder does not keep: {kind}")
+        return self._described()
+
+    def _described(self) -> dict[str, Any]:
         columns = [_described(name, kind) for name, kind in zip(self.columns, self.types, strict=True)]
         return {"kind": "frame", "library": self.library, "columns": columns}
 
