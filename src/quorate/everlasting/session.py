@@ -32,7 +32,7 @@ from quorate.exchange import Replies, Request, firsts_of, replies_of
 from quorate.ledger import Ledger
 from quorate.ledger import Phase as KeptPhase
 from quorate.memory import REFUSED, Admitted, Asked, Outcome
-from quorate.predictors.model_files import checked_file, digest_of, write_new
+from quorate.models.folder import checked_file, digest_of, write_new
 from quorate.privacy import Cost
 from quorate.process import check_process, process_identity
 from quorate.rows import join_rows, take_rows
