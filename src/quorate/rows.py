@@ -102,6 +102,8 @@ class FrameForm:
             try:
                 made[name] = _pandas_column(column, kind) if self.library == "pandas" else _polars_column(column, kind)
             except Exception:  # of pandas or polars, which would repeat a value
+                if kind == np.dtype(object):
+                    raise InvalidInput(f"column {name!r} has values that are no text, number, time or date") from None
                 raise InvalidInput(
                     f"column {name!r} was of the type {kind} when the teachers were fitted, and has values that are not"
                 ) from None
@@ -301,6 +303,8 @@ def _pandas_column(column: Any, kind: Any) -> Any:
     if kind == np.dtype(object):
         plain = values.astype(object)
         plain = plain.where(plain.notna(), np.nan)
+        if not all(pandas.api.types.is_scalar(value) for value in plain.tolist()):  # teachers would share a list
+            raise ValueError
         return pandas.Series([_plain(value) for value in plain.tolist()], dtype=object)
     if isinstance(kind, pandas.StringDtype):
         _check_texts(values[values.notna()].tolist())
