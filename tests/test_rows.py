@@ -148,6 +148,15 @@ def test_a_type_that_cannot_be_read_back_is_refused_before_a_model_is_kept(colum
         FrameForm.of(frame).described()
 
 
+def test_values_that_teachers_could_share_and_change_are_refused():
+    """A copy of a frame does not copy the lists in it: one teacher that appends to one would speak to the next."""
+    frame = pd.DataFrame({"a": [[1], [2]]})
+    with pytest.raises(InvalidInput, match="no text, number, time or date"):
+        FrameForm.of(frame).rows(frame)
+    mixed = pd.DataFrame({"a": pd.Series(["x", 2, None, True, datetime(2020, 1, 1)], dtype=object)})
+    assert FrameForm.of(mixed).rows(mixed)["a"].tolist()[:2] == ["x", 2.0]
+
+
 def test_names_that_stand_twice_are_refused():
     with pytest.raises(InvalidInput, match="same name"):
         FrameForm.of(pd.DataFrame([[1, 2]], columns=["a", "a"]))

@@ -158,7 +158,11 @@ class Calls:
         self._calls = [(queries, self._call(queries)) for queries in groups if len(queries)]
 
     def ballots(self, model: Any, majority: int, classes: int) -> Integers:
-        """Return what one model says of each query; where it fails, or names no class, the majority's class."""
+        """Return what one model says of each query; where it fails, or names no class, the majority's class.
+
+        >>> Calls(np.zeros((2, 1)), 1).ballots(object(), majority=1, classes=2)  # which cannot be asked
+        array([1, 1])
+        """
         result = np.full(len(self._X), majority, dtype=np.int64)
         for number, (queries, call) in enumerate(self._calls):
             answered, codes = queries, _predicted(model, call)
@@ -248,6 +252,12 @@ _threads = threading.RLock()  # the limit is the whole process's: who leaves fir
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere."""
+    """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere.
+
+    >>> from threadpoolctl import threadpool_info
+    >>> with one_thread():
+    ...     {library["num_threads"] for library in threadpool_info()}
+    {1}
+    """
     with _threads, _libraries().limit(limits=1):
         yield

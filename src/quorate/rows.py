@@ -58,7 +58,12 @@ class FrameForm:
 
     @classmethod
     def of(cls, X: Any) -> "FrameForm":
-        """Return the form of a frame; polars' categories are texts, for their codes would tell the order of rows."""
+        """Return the form of a frame; polars' categories are texts, for their codes would tell the order of rows.
+
+        >>> import pandas
+        >>> FrameForm.of(pandas.DataFrame({"age": [30]})).types
+        (dtype('int64'),)
+        """
         library = _library(X)
         if len(set(X.columns)) < len(X.columns):
             raise InvalidInput("two columns have the same name; a query could not say which of them it means")
@@ -70,11 +75,23 @@ class FrameForm:
 
     @property
     def kinds(self) -> list[str]:
-        """Whether each column holds numbers: "number", or "other"."""
+        """Whether each column holds numbers: "number", or "other".
+
+        >>> import pandas
+        >>> FrameForm.of(pandas.DataFrame({"age": [30], "name": ["x"]})).kinds
+        ['number', 'other']
+        """
         return ["number" if is_number(kind) else "other" for kind in self.types]
 
     def rows(self, X: Any) -> Any:
-        """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns."""
+        """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns.
+
+        >>> import pandas
+        >>> FrameForm.of(pandas.DataFrame({"age": [30]})).rows(pandas.DataFrame({"age": [3.5]}))
+        Traceback (most recent call last):
+        ...
+        quorate.errors.InvalidInput: column 'age' was of the type int64 when the teachers were fitted, and has ...
+        """
         made = {}
         for name, kind in zip(self.columns, self.types, strict=True):
             column = X[name]
@@ -85,6 +102,8 @@ class FrameForm:
             try:
                 made[name] = _pandas_column(column, kind) if self.library == "pandas" else _polars_column(column, kind)
             except Exception:  # of pandas or polars, which would repeat a value
+                if kind == np.dtype(object):
+                    raise InvalidInput(f"column {name!r} has values that are no text, number, time or date") from None
                 raise InvalidInput(
                     f"column {name!r} was of the type {kind} when the teachers were fitted, and has values that are not"
                 ) from None
@@ -114,7 +133,13 @@ class FrameForm:
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> "FrameForm":
-        """Return the form that a manifest describes."""
+        """Return the form that a manifest describes.
+
+        >>> import pandas
+        >>> form = FrameForm.of(pandas.DataFrame({"sex": pandas.Categorical(["f"], categories=["f", "m"])}))
+        >>> FrameForm.from_described(form.described()) == form
+        True
+        """
         frames = _imported(described["library"])
         types = [_type_of(frames, column) for column in described["columns"]]
         return cls(described["library"], tuple(column["name"] for column in described["columns"]), tuple(types))
@@ -130,7 +155,13 @@ def is_frame(X: Any) -> bool:
 
 
 def as_frame(X: Any) -> Any:
-    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is."""
+    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is.
+
+    >>> import pyarrow
+    >>> as_frame(pyarrow.table({"age": [30]}))
+       age
+    0   30
+    """
     if type(X).__module__.partition(".")[0] != "pyarrow" or not hasattr(X, "column_names"):
         return X
     for library in _FRAMES:
@@ -272,6 +303,8 @@ def _pandas_column(column: Any, kind: Any) -> Any:
     if kind == np.dtype(object):
         plain = values.astype(object)
         plain = plain.where(plain.notna(), np.nan)
+        if not all(pandas.api.types.is_scalar(value) for value in plain.tolist()):  # teachers would share a list
+            raise ValueError
         return pandas.Series([_plain(value) for value in plain.tolist()], dtype=object)
     if isinstance(kind, pandas.StringDtype):
         _check_texts(values[values.notna()].tolist())

@@ -51,11 +51,21 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def call_rows(self) -> int | None:
-        """Return how many rows the estimator is asked with: this adds nothing to it."""
+        """Return how many rows the estimator is asked with: this adds nothing to it.
+
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> SteadyClassifier(GaussianNB()).call_rows()
+        256
+        """
         return call_rows(self.estimator)
 
     def asks_a_copy(self) -> bool:
-        """Return whether each query is put to a copy of the estimator."""
+        """Return whether each query is put to a copy of the estimator.
+
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> SteadyClassifier(GaussianNB()).asks_a_copy()
+        False
+        """
         return asks_a_copy(self.estimator)
 
     def predict(self, X: Any) -> Any:

@@ -50,7 +50,12 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def call_rows(self) -> int | None:
-        """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself."""
+        """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself.
+
+        >>> from quorate.concepts import Thresholds
+        >>> ErmClassifier(Thresholds()).call_rows() is None
+        True
+        """
         ours = type(self.concept).__module__.startswith("quorate.concepts.") and not isinstance(self.concept, Finite)
         return None if ours else 1
 
