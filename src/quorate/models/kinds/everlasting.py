@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.errors import InvalidInput
@@ -190,7 +191,8 @@ def _terms_from(described: dict[str, Any]) -> Terms:
 
 def _restore(classifier: EverlastingClassifier, manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
     restore_rows(classifier, manifest)
-    classifier.settings_, classifier.estimator_ = classifier.get_params(deep=False), classifier._estimator()
+    classifier.settings_ = classifier.get_params(deep=False)
+    classifier.estimator_ = clone(classifier._estimator(), safe=False)
     classifier.teachers_ = int(manifest["teachers"])
     classifier.terms_ = _terms_from(manifest["terms"])
     classifier.account_ = None if manifest["account"] is None else Guarantee(*manifest["account"])

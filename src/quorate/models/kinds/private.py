@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.answerers import Votes
@@ -94,7 +95,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     classifier = PrivateClassifier(from_skops(contents["estimator.skops"], trusted), **manifest["settings"])
     restore_rows(classifier, manifest)
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
-    classifier.estimator_ = classifier.estimator
+    classifier.estimator_ = clone(classifier.estimator)  # what is set later reaches the other
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
