@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from quorate import __version__
@@ -105,7 +106,9 @@ def test_quick_bench_of_the_classifier(tmp_path):
     figures = {figure["name"]: figure for figure in result["figures"]}
     assert set(figures) == set(BARS["classifier"])
     assert all(figure["value"] is None for name, figure in figures.items() if name.startswith(("auto.", "student.")))
-    assert figures["overhead.quorum.microseconds_a_query"]["value"] > 0
+    assert np.isfinite(
+        figures["overhead.quorum.microseconds_a_query"]["value"]
+    )  # a difference of two times: its sign is chance
     assert figures["learners.ballots_equal_to_scikit_learn"]["holds"] is True
     assert figures["learners.counting_peak_bytes"]["holds"] is True
 
