@@ -180,7 +180,7 @@ def answer_law(made, slots, query):
                 patch.setattr("quorate.predictors.stable_choice.secret_subset", lambda *_, units=units: np.array(units))
                 patch.setattr(ExponentialChoice, "choose", lambda *_, chosen=chosen, **__: chosen)
                 patch.setattr(pure_stable, "flip", lambda label, p, turned=turned: turned.append(p) or label)
-                label = fresh._answer(np.array([query]))
+                label = int(fresh.answerer.draw(np.array([[query]])).labels[0])
             rest = float(turned[0]) if turned else 0.0
             law += weight * (1 - rest if label else rest)
     return law / len(subsets)
@@ -198,7 +198,7 @@ def chosen_by(fresh, row, units):
         patch.setattr("quorate.predictors.stable_choice.secret_subset", lambda *_: np.array(units))
         patch.setattr(ExponentialChoice, "choose", choose)
         with suppress(Asked):
-            fresh._answer(row)
+            fresh.answerer.draw(row[np.newaxis])
     if not seen:
         return [(None, 1.0)]
     mechanism, tally = seen[0]
