@@ -20,7 +20,7 @@ from quorate.report.words import figure, percent, words
 
 __all__ = ["render_report", "write_report"]
 
-_SHARES = {"answered", "agreement", "right", "answer_rate"}
+_SHARES = {"answered", "agreement", "right", "answer_rate", "lasts"}
 _PLAN_WORDS = {
     "rows_per_teacher": "units for each teacher",
     "no_quorums": "no-quorums allowed",
@@ -28,6 +28,7 @@ _PLAN_WORDS = {
     "agreement": "of those, with the plurality's label",
     "right": "answered with the plurality's label",
     "answer_rate": "least share asked for",
+    "lasts": "chance that no planned query is refused",
     "published": "published bounds",
     "nearest": "what would do",
 }
