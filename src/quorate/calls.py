@@ -13,7 +13,8 @@ types, which are public:
     whole of a batch (NMF, imputers that    change when it is asked, may say so, by a method `call_rows` that returns
     look at neighbours, manifolds)          256, or 1
 
-A query that a call fails on is taken out of it and asked beside copies of itself. `ensemble/PROOF.md` has the argument.
+A call that fails is halved, each half in the same places of a call of the same shape, until a query stands alone.
+`ensemble/PROOF.md` has the argument.
 """
 
 import threading
@@ -146,7 +147,6 @@ class Calls:
 
     def __init__(self, X: Any, rows: int | None) -> None:
         self._X, self._rows = X, rows
-        self._alone: set[int] = set()  # queries that have failed: each has a call to itself from then on
         if rows is None:
             self._places = np.arange(len(X))
             groups = [self._places]
@@ -164,42 +164,19 @@ class Calls:
         array([1, 1])
         """
         result = np.full(len(self._X), majority, dtype=np.int64)
-        for number, (queries, call) in enumerate(self._calls):
-            answered, codes = queries, _predicted(model, call)
-            if codes is None:
-                answered, codes = self._without_failing(number, model)
-            if codes is not None:
-                result[answered] = codes if self._rows is None else codes[self._places[answered]]
-        for query in self._alone:
-            code = self._asked_alone(model, query)
-            result[query] = majority if code is None else code
+        for queries, call in self._calls:
+            self._put(model, queries, call, result)
         result[(result < 0) | (result >= classes)] = majority
         return result
 
-    def _without_failing(self, number: int, model: Any) -> tuple[Integers, Integers | None]:
-        """Take queries that fail by themselves out of a call, and return what the model says of the others."""
-        queries, _ = self._calls[number]
-        failing = self._failing(model, queries)
-        left = np.setdiff1d(queries, failing)
-        codes = _predicted(model, self._call(left)) if left.size else None
-        if codes is None:  # each is answered by itself, and they are not together: all go
-            left = left[:0]
-        self._alone |= set(queries.tolist()) - set(left.tolist())
-        self._calls[number] = left, self._call(left)
-        return left, codes
-
-    def _failing(self, model: Any, queries: Integers) -> list[int]:
-        """Return the queries that fail by themselves. Where any number of rows will do, halves are tried first."""
-        if self._rows is None and len(queries) > 1:
-            if _predicted(model, self._call(queries)) is not None:
-                return []
-            return [query for half in np.array_split(queries, 2) for query in self._failing(model, half)]
-        return [query for query in queries.tolist() if self._asked_alone(model, query) is None]
-
-    def _asked_alone(self, model: Any, query: int) -> int | None:
-        """Return what the model says of a query in a call of the same shape that holds nothing else."""
-        codes = _predicted(model, self._call(np.array([query])))
-        return None if codes is None else int(codes[0 if self._rows is None else self._places[query]])
+    def _put(self, model: Any, queries: Integers, call: Any, result: Integers) -> None:
+        """Put what a model says of these queries; where it fails on a call, each half has one of the same shape."""
+        codes = _predicted(model, call)
+        if codes is not None:
+            result[queries] = codes if self._rows is None else codes[self._places[queries]]
+        elif len(queries) > 1:
+            for half in np.array_split(queries, 2):
+                self._put(model, half, self._call(half), result)
 
     def _call(self, queries: Integers) -> Any:
         """Return the rows of a call: each query in its place, and the first of them in all that are left."""
