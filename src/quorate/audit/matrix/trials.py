@@ -198,6 +198,7 @@ def _take(
         return False
     public, progress = shown(made), dict(getattr(made, "progress_", {}))
     public.pop("printed")
+    released += watch.seated() if feeds else ""  # nobody sees these labels, but the mechanism released them to phase 2
     released += f" closed: {progress.pop('closed', None)}"  # by a noisy cutoff, which is paid for
     public["progress_"] = repr(progress)
     look = None if case is None else (made, made.checked(case.packed(_PROBE, seed=4)))

@@ -20,6 +20,7 @@ from quorate.audit.matrix.witness import Call, Notes, noted_calls
 from quorate.audit.replay import Draw, entropy_tape, fitted_ensemble
 from quorate.ensemble import Ensemble
 from quorate.errors import QuorateError
+from quorate.everlasting.seats import Seats
 
 __all__ = ["Stage", "Watch", "files_of", "shown", "teachers_of", "told", "watched"]
 
@@ -85,6 +86,7 @@ class Watch:
     ) -> None:
         self.stages: list[Stage] = []
         self._counted: list[int] = []
+        self._seated: list[list[int]] = []
         self._draws, self._notes, self._texts, self._warned = draws, notes, texts, warned
         self._drawn, self.rejects = 0, rejects
 
@@ -101,6 +103,7 @@ class Watch:
         self._notes.taken()  # looking is no work of the predictor's
         self._drawn = len(self._draws)
         self._counted.clear()
+        self._seated.clear()
         said = "".join(_clear(text) for text in self._texts) + "".join(str(one.message) for one in self._warned)
         self._warned.clear()
         made.public["log and output"] = said
@@ -114,6 +117,14 @@ class Watch:
     def counts(self, queries: int) -> None:
         """Take note that ballots on so many queries are counted."""
         self._counted.append(queries)
+
+    def seats(self, labels: list[int]) -> None:
+        """Take note of the noisy labels with which points take their seats."""
+        self._seated.append(labels)
+
+    def seated(self) -> str:
+        """Return these labels since the last stage: a mechanism released them to the next phase."""
+        return repr(self._seated)
 
 
 def _clear(text: io.StringIO) -> str:
@@ -136,7 +147,7 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
     out, log = io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(log)
     root, level = logging.getLogger(), logging.getLogger().level
-    count = Ensemble.count
+    count, take = Ensemble.count, Seats.take
     with contextlib.ExitStack() as stack:
         stack.enter_context(threadpool_limits(1))  # nothing here is large
         draws = stack.enter_context(entropy_tape(seed))
@@ -151,13 +162,17 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
             watch.counts(len(X))
             return count(self, X)
 
+        def seating(self: Seats, X: Any, labels: Any) -> None:
+            take(self, X, labels)
+            watch.seats(labels.tolist())
+
         root.addHandler(handler)
         root.setLevel(logging.DEBUG)
-        Ensemble.count = counting  # type: ignore[method-assign]
+        Ensemble.count, Seats.take = counting, seating  # type: ignore[method-assign]
         try:
             yield watch
         finally:
-            Ensemble.count = count  # type: ignore[method-assign]
+            Ensemble.count, Seats.take = count, take  # type: ignore[method-assign]
             root.removeHandler(handler)
             root.setLevel(level)
 
