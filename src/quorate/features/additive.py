@@ -1,0 +1,140 @@
+"""The columns of additive models: a curve for every number, a level for every category."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+from quorate.features.blocks import (
+    Block,
+    Categories,
+    block_from_document,
+    categories_from_public,
+    declared_block,
+    ramps_from_public,
+)
+from quorate.rows import as_frame, is_frame, is_number
+
+__all__ = ["AdditiveColumns"]
+
+Matrix = NDArray[np.float64]
+
+
+class AdditiveColumns(TransformerMixin, BaseEstimator):
+    """Columns in [0, 1] from *public* rows or declared bounds. Never fit them on private records: nothing is charged.
+
+    Parameters
+    ----------
+    cuts
+        How many parts the values of a column of numbers are cut into, each with about as many public rows.
+    rare
+        A category that fewer public rows show is one of the others.
+    declared
+        What is known without any rows, by column name (or number, for a matrix): `(low, high)`, a longer list of
+        cuts, or a list of categories. With all columns declared, `fit(None)` needs no rows.
+
+    A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
+    machines do. Texts never seen share one column, and so do numbers beyond the public ones on either side: a group
+    that the public rows miss can still be told apart.
+
+    >>> import pandas
+    >>> public = pandas.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "f"]})
+    >>> columns = AdditiveColumns(cuts=2, rare=1).fit(public)
+    >>> columns.get_feature_names_out().tolist()
+    ['age from 5', 'age from 20', 'age from 30', 'age from 50', 'sex=f', 'sex=m', 'sex is another']
+    >>> columns.transform(pandas.DataFrame({"age": [25], "sex": ["x"]}))
+    array([[1. , 0.5, 0. , 0. , 0. , 0. , 1. ]])
+    """
+
+    def __init__(self, *, cuts: int = 8, rare: int = 20, declared: Any = None) -> None:
+        self.cuts = cuts
+        self.rare = rare
+        self.declared = declared
+
+    def fit(self, X: Any, y: Any = None) -> "AdditiveColumns":
+        """Choose cuts and categories from public rows; columns that are declared are taken as they are declared."""
+        cuts, rare = check_count("cuts", self.cuts), check_count("rare", self.rare)
+        declared = self._declared()
+        X = as_frame(X)
+        names = list(declared) if X is None else column_names(X)
+        self.blocks_ = [
+            declared_block(str(name), declared[name], cuts=cuts)
+            if name in declared
+            else _from_public(str(name), column_of(X, name), cuts=cuts, rare=rare)
+            for name in names
+        ]
+        self.names_ = names
+        self.n_features_in_ = len(names)
+        return self
+
+    def _declared(self) -> dict[Any, Any]:
+        if self.declared is None:
+            return {}
+        return dict(self.declared if isinstance(self.declared, Mapping) else enumerate(self.declared))
+
+    def transform(self, X: Any) -> Matrix:
+        """Return one row of numbers in [0, 1] for each row."""
+        check_is_fitted(self, "blocks_")
+        X = as_frame(X)
+        if not is_frame(X):
+            X = np.asarray(X)
+            if X.ndim != 2 or X.shape[1] != len(self.names_):
+                raise InvalidInput(f"rows of {len(self.names_)} columns are expected, not an array of shape {X.shape}")
+        pairs = zip(self.blocks_, self.names_, strict=True)
+        return np.hstack([block.encode(column_of(X, name)) for block, name in pairs])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that `transform` makes."""
+        check_is_fitted(self, "blocks_")
+        return np.array([name for block in self.blocks_ for name in block.names], dtype=object)
+
+    def atoms(self) -> list[Matrix]:
+        """Return, for each block of columns, rows that its values become: what a column may look like on its own."""
+        return [block.atoms() for block in self.blocks_]
+
+    def document(self) -> dict[str, Any]:
+        """Return what `transform` needs as plain values."""
+        names = [name if isinstance(name, str) else int(name) for name in self.names_]
+        return {"names": names, "blocks": [asdict(block) for block in self.blocks_]}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "AdditiveColumns":
+        """Return fitted columns from the values that `document` returned."""
+        columns = cls()
+        columns.names_ = list(document["names"])
+        columns.blocks_ = [block_from_document(block) for block in document["blocks"]]
+        if len(columns.names_) != len(columns.blocks_):
+            raise InvalidInput("the columns of the model are damaged or were changed")
+        columns.n_features_in_ = len(columns.names_)
+        return columns
+
+
+def column_names(X: Any) -> list[Any]:
+    """Return the names of a frame's columns, or the numbers of a matrix's."""
+    if is_frame(X):
+        return list(X.columns)
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise InvalidInput(f"public rows must be a table, not an array of shape {shape}")
+    return list(range(shape[1]))
+
+
+def column_of(X: Any, name: Any) -> Any:
+    """Return the values of a column."""
+    return X[name] if is_frame(X) else np.asarray(X)[:, name]
+
+
+def _from_public(name: str, values: Any, *, cuts: int, rare: int) -> Block:
+    if hasattr(values, "dtype") and is_number(values.dtype):
+        return ramps_from_public(name, np.asarray(values, dtype=np.float64), cuts=cuts, rare=rare)
+    return _texts(name, values, rare=rare)
+
+
+def _texts(name: str, values: Any, *, rare: int) -> Categories:
+    return categories_from_public(name, values, rare=rare)

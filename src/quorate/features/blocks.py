@@ -1,0 +1,150 @@
+"""One column of a table as a block of numbers in [0, 1]: ramps between cuts for numbers, 0/1 columns for categories.
+
+What a block does to a row depends on its cuts or categories and on that row alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+
+__all__ = ["Block", "Categories", "Ramps", "block_from_document", "ramps_from_public"]
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ramps:
+    """A column of numbers: between two neighbouring cuts one number rises from 0 to 1. A missing value has its own."""
+
+    name: str
+    cuts: tuple[float, ...]
+    missing: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers it becomes."""
+        rising = [f"{self.name} from {cut:.6g}" for cut in self.cuts[:-1]]
+        return [*rising, *([f"{self.name} is missing"] if self.missing else [])]
+
+    def encode(self, values: Any) -> Matrix:
+        """Return one row a value. A missing value has 0 in every ramp."""
+        given = np.asarray(values, dtype=np.float64)
+        cuts = np.array(self.cuts)
+        with np.errstate(invalid="ignore"):
+            ramps = np.clip((given[:, None] - cuts[:-1]) / np.diff(cuts), 0.0, 1.0)
+        absent = np.isnan(given)
+        ramps[absent] = 0.0
+        return np.hstack([ramps, absent[:, None].astype(np.float64)]) if self.missing else ramps
+
+    def atoms(self) -> Matrix:
+        """Return what the values at the cuts and halfway between them become."""
+        cuts = np.array(self.cuts)
+        values = np.sort(np.concatenate([cuts, (cuts[1:] + cuts[:-1]) / 2]))
+        return self.encode(np.append(values, np.nan) if self.missing else values)
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of texts: a 0/1 number for each category, and one for every other text."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers it becomes."""
+        return [*(f"{self.name}={value}" for value in self.values), f"{self.name} is another"]
+
+    def encode(self, values: Any) -> Matrix:
+        """Return one row a value."""
+        known = np.array(self.values)
+        order = np.argsort(known)
+        given = as_texts(values)
+        place = np.minimum(np.searchsorted(known[order], given), len(known) - 1)
+        code = np.where(known[order][place] == given, order[place], len(known))
+        encoded = np.zeros((len(given), len(known) + 1))
+        encoded[np.arange(len(given)), code] = 1.0
+        return encoded
+
+    def atoms(self) -> Matrix:
+        """Return what each category becomes."""
+        return np.eye(len(self.values) + 1)
+
+
+Block = Ramps | Categories
+
+
+def as_texts(values: Any) -> NDArray[Any]:
+    """Return values as texts without surrounding blanks."""
+    return np.char.strip(np.asarray(values).astype(str))
+
+
+def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ramps:
+    """Return ramps with cuts at quantiles of public values, and one more on either side for values beyond them.
+
+    A value that many rows share gets cuts of its own; the quantiles of the other values are then added.
+    """
+    known = values[np.isfinite(values)]
+    if not known.size:
+        raise InvalidInput(f"column {name!r} has no number in the public rows: leave it out or declare its bounds")
+    distinct, count = np.unique(known, return_counts=True)
+    missing = bool(known.size < values.size)
+    if len(distinct) <= 2:
+        low, high = float(distinct[0]), float(distinct[-1])
+        return Ramps(name, (low, high if high > low else low + 1.0), missing)
+    if cuts == 1:  # a straight line, clipped where public values become few
+        low, high = np.quantile(known, (0.005, 0.995))
+        return Ramps(
+            name, (float(low), float(high)) if low < high else (float(distinct[0]), float(distinct[-1])), missing
+        )
+    places = np.linspace(0.0, 1.0, cuts + 1)
+    shared = distinct[count >= known.size / cuts]
+    chosen = [distinct[[0, -1]], shared]
+    if len(distinct) <= cuts:
+        chosen.append(distinct)
+    else:
+        chosen.append(np.quantile(known, places[1:-1], method="lower"))
+        others = known[~np.isin(known, shared)]
+        parts = min(cuts // 2, others.size // (2 * rare))
+        if shared.size and parts:
+            chosen.append(np.quantile(others, np.linspace(0.0, 1.0, parts + 1), method="lower"))
+    half = (distinct[-1] - distinct[0]) / 2
+    chosen.append(np.array([distinct[0] - half, distinct[-1] + half]))
+    return Ramps(name, tuple(np.unique(np.concatenate(chosen)).tolist()), missing)
+
+
+def categories_from_public(name: str, values: Any, *, rare: int) -> Categories:
+    """Return the categories that at least `rare` public rows show, or the most frequent one."""
+    distinct, count = np.unique(as_texts(values), return_counts=True)
+    kept = distinct[count >= min(rare, count.max())]
+    return Categories(name, tuple(kept.tolist()))
+
+
+def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
+    """Return the block of a declared column: (low, high), a longer list of cuts, or a list of categories."""
+    values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
+    if values and all(isinstance(value, str) for value in values):
+        return Categories(name, tuple(values))
+    try:
+        numbers = np.unique(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.size < 2 or not np.isfinite(numbers).all():
+        raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
+    if numbers.size == 2:
+        numbers = np.linspace(numbers[0], numbers[1], cuts + 1)
+    return Ramps(name, tuple(numbers.tolist()))
+
+
+def block_from_document(document: dict[str, Any]) -> Block:
+    """Return the block that a document describes."""
+    if set(document) == {"name", "values"}:
+        return Categories(str(document["name"]), tuple(map(str, document["values"])))
+    if set(document) != {"name", "cuts", "missing"}:
+        raise InvalidInput("a block of columns is described that this version does not know")
+    return Ramps(str(document["name"]), tuple(map(float, document["cuts"])), bool(document["missing"]))

@@ -1,0 +1,6 @@
+"""Private generalised linear models: geometry from public rows, a few noisy sums of private ones. PROOF.md."""
+
+from quorate.linear.classifier import PrivateLogisticRegression
+from quorate.linear.regressors import PrivateLinearRegression, PrivatePoissonRegression
+
+__all__ = ["PrivateLinearRegression", "PrivateLogisticRegression", "PrivatePoissonRegression"]

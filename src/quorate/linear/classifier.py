@@ -1,0 +1,113 @@
+"""Private logistic regression: two classes, many classes, or several labels at once.
+
+Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one unit's rows (a row, or a
+person where `groups` are given). Public rows are not protected. Once fitted, nothing more is spent. PROOF.md says why.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+
+from quorate.errors import InvalidInput
+from quorate.features import AdditiveColumns
+from quorate.linear.families import Bernoulli
+from quorate.linear.model import LinearModel
+from quorate.predictors.inputs import class_codes, declared_classes
+from quorate.privacy.claims import LABELS_READ
+
+__all__ = ["PrivateLogisticRegression"]
+
+Array = NDArray[np.float64]
+
+
+class PrivateLogisticRegression(ClassifierMixin, LinearModel):
+    """Logistic regression that may be published: a few noisy sums of private rows, all else from public ones.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee of the fitted model.
+    columns
+        How rows become numbers: an `AdditiveColumns`, fitted on the public rows; its defaults unless given.
+    classes
+        All the labels that may occur. Unless given they are read from `y`, and count as public. For several labels at
+        once `y` is a matrix of zeros and ones, and there is nothing to declare.
+
+    How many sums, along which directions, and where they are clipped is chosen from public numbers alone; there is
+    nothing to tune. Where the public rows do not look like the private ones, the model says so (`shift_`), leaves their
+    geometry aside, and takes smaller steps.
+
+    `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` says how much of each coefficient
+    may be noise; `claim_` is the guarantee.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
+    >>> y = np.where(X[:, 0] + abs(X[:, 1]) > 1, "yes", "no")
+    >>> model = PrivateLogisticRegression(epsilon=1.0, classes=["no", "yes"]).fit(X, y, public=public)
+    >>> model.predict([[2.0, 2.0], [-2.0, 0.0]]).tolist(), model.score(X, y) > 0.9
+    (['yes', 'no'], True)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        columns: AdditiveColumns | None = None,
+        classes: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.columns = columns
+        self.classes = classes
+
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
+    ) -> "PrivateLogisticRegression":
+        """Fit on private rows, with the geometry of `public` rows, which need no labels. The whole budget is spent."""
+        targets, conditions = self._targets(y)
+        outputs = targets.shape[1]
+        problem = {"family": Bernoulli(), "outputs": outputs, "start": 0.5}
+        fitted = self._fit_rows(X, targets, groups, public, sample_weight, problem)
+        self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]
+        self.coef_deviations_, self.shift_ = fitted.deviations[:, 1:], fitted.shift
+        self.claim_ = self._claim(*conditions)
+        return self
+
+    def _targets(self, y: Any) -> tuple[Array, tuple[str, ...]]:
+        """Return a column of zeros and ones for each output, and on what the claim depends."""
+        given = np.asarray(y) if y is not None else None
+        if given is not None and given.ndim == 2 and given.shape[1] > 1:
+            if self.classes is not None or given.dtype.kind not in "fiub" or not np.isin(given, (0, 1)).all():
+                raise InvalidInput("several labels at once are a matrix of zeros and ones, without classes=")
+            self.classes_, self.multilabel_ = np.array([0, 1]), True
+            return given.astype(np.float64), ()
+        self.classes_, labels = declared_classes(self.classes, y)
+        self.multilabel_ = False
+        codes = class_codes(self.classes_, labels)
+        conditions = () if self.classes is not None else (LABELS_READ,)
+        if len(self.classes_) == 2:
+            return codes[:, None].astype(np.float64), conditions
+        return np.eye(len(self.classes_))[codes], conditions
+
+    def decision_function(self, X: Any) -> Array:
+        """Return log odds: a vector for two classes, otherwise a column for each class or label. Nothing is spent."""
+        eta = self._predictor(X)
+        return eta[:, 0] if eta.shape[1] == 1 else eta
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return probabilities, a column for each of `classes_`, or for each label. Nothing is spent."""
+        p = np.asarray(expit(self._predictor(X)))
+        if self.multilabel_:
+            return p
+        if p.shape[1] == 1:
+            return np.hstack([1 - p, p])
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likelier class, or which labels are likelier than not. Nothing is spent."""
+        p = self.predict_proba(X)
+        return (p > 0.5).astype(np.int64) if self.multilabel_ else self.classes_[p.argmax(axis=1)]

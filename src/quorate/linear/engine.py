@@ -1,0 +1,187 @@
+"""The fit: a few noisy sums, each measured where the sums before it say that it tells most. PROOF.md.
+
+means of the columns and targets -> do the public rows look like the private ones? -> public or made rows
+then, step by step: a belief about the weights -> a measurement -> a noisy clipped gradient -> a better belief
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.linear.families import Family, Gaussian
+from quorate.linear.geometry import Belief, Measurement, choose_measurement, evidence, update
+from quorate.linear.sample import made_rows, shift
+from quorate.linear.sums import PrivateSums
+from quorate.privacy import Budget
+
+__all__ = ["Fitted", "Problem", "fit"]
+
+Array = NDArray[np.float64]
+_MEANS = 0.05  # of the budget, for the means; twice that where they are all that is known of the columns
+_PUBLIC_STEPS = (0.2, 0.3, 0.5)  # parts of the rest, where public rows give the geometry
+_MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the geometry of the one before got wrong
+_MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by
+_LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
+_INTERCEPT = 9.0  # variance
+_ROUNDS_OF_EVIDENCE = 3
+_JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
+_OF_A_PERSON = 0.75  # a person of k rows adds up to more than sqrt(k) and less than k times a row
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is fitted: outputs of one family, the blocks of the columns, and what values each block may take."""
+
+    family: Family
+    outputs: int
+    atoms: Sequence[Array]
+    start: float  # a mean of the targets, until they are measured
+    variance: float = 1.0  # of a weight, before anything is known
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Weights, one row an output, the intercept first; and what was found on the way, all of it released."""
+
+    weights: Array
+    deviations: Array  # standard deviations of the weights, as far as the noise goes
+    family: Family
+    shift: float | None
+    public_used: bool
+    steps: int
+    directions: list[int]
+
+
+def fit(problem: Problem, private: PrivateSums, public: Array | None, budget: Budget) -> Fitted:
+    """Return the fitted weights. All of the budget is spent."""
+    generator = np.random.default_rng(0)  # of public choices: proof, step 4
+    means, noise, family, intercepts = _measure_means(problem, private, public, budget)
+    moved = None if public is None else shift(public, means, noise)
+    usable = public is not None and moved is not None and moved <= _LARGEST_SHIFT
+    points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise, generator)
+    centre = points.mean(axis=0)
+    steps, error = (_PUBLIC_STEPS, 0.0) if usable else (_MADE_STEPS, _MADE_ERROR)
+    run = _Run(problem, private, family, _with_ones(points - centre), centre, budget)
+    beliefs = run.steps(intercepts, steps, error)
+    weights = np.array([belief.weights for belief in beliefs])
+    weights[:, 0] -= weights[:, 1:] @ centre
+    deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
+    return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
+
+
+def _with_ones(rows: Array) -> Array:
+    return np.hstack([np.ones((len(rows), 1)), rows])
+
+
+def _measure_means(
+    problem: Problem, private: PrivateSums, public: Array | None, budget: Budget
+) -> tuple[Array, float, Family, list[float]]:
+    """Return the means of the columns, their noise, the family and the intercept of each output."""
+    centre, longest = _box(problem, public)
+    extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
+
+    def vectors(features: Array, targets: Array) -> Array:
+        about = np.minimum(1.0, longest / np.maximum(np.linalg.norm(features - centre, axis=1), 1e-300))
+        off = targets - problem.start
+        return np.hstack([(features - centre) * about[:, None], off, off**2])
+
+    radius = float(np.sqrt(longest**2 + extra))
+    radius *= private.rows_per_unit
+    fraction = _MEANS if public is not None else 2 * _MEANS
+    total, noise = private.release(
+        vectors, entries=len(centre) + extra, radius=radius, budget=budget, fraction=fraction
+    )
+    mean, noise = total / private.rows, noise / private.rows
+    offs, squares = mean[len(centre) : -problem.outputs], mean[-problem.outputs :]
+    family = problem.family
+    if isinstance(family, Gaussian):
+        family = Gaussian(float(np.sqrt(np.maximum(squares - offs**2, noise).mean())))
+    intercepts = [family.link(problem.start + float(off)) for off in offs]
+    return centre + mean[: len(centre)], noise, family, intercepts
+
+
+def _box(problem: Problem, public: Array | None) -> tuple[Array, float]:
+    """Return where the columns lie, and how far a row is from there: of public rows 98% are nearer."""
+    if public is not None:
+        centre = public.mean(axis=0)
+        return centre, float(np.quantile(np.linalg.norm(public - centre, axis=1), 0.98)) + 1e-6
+    centres = [(values.min(axis=0) + values.max(axis=0)) / 2 for values in problem.atoms]
+    far = [np.linalg.norm(values - middle, axis=1).max() for values, middle in zip(problem.atoms, centres, strict=True)]
+    return np.concatenate(centres), float(np.linalg.norm(far)) + 1e-6
+
+
+class _Run:
+    """The steps of one fit. What it knows is released, public or made of these."""
+
+    def __init__(
+        self, problem: Problem, private: PrivateSums, family: Family, sample: Array, centre: Array, budget: Budget
+    ) -> None:
+        self.problem, self.private, self.family, self.sample = problem, private, family, sample
+        self.centre, self.budget = centre, budget
+        self.whole = family.spread if isinstance(family, Gaussian) else 1.0
+        self.directions: list[int] = []
+        sizes = [values.shape[1] for values in problem.atoms]
+        self.blocks = np.repeat(np.arange(len(sizes)), sizes)
+
+    def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float) -> list[Belief]:
+        """Return the belief about each output after all steps."""
+        variances = np.full(self.sample.shape[1], self.problem.variance)
+        variances[0] = _INTERCEPT * self.problem.variance
+        beliefs = [Belief.before(intercept, variances) for intercept in intercepts]
+        for number, share in enumerate(shares):
+            fraction = share / sum(shares[number:]) if number < len(shares) - 1 else 1.0
+            plans = self._plans(beliefs, fraction, error)
+            measured = self._measure(plans, fraction)
+            learn = self._first if number == 0 else self._next
+            beliefs = [learn(*each) for each in zip(beliefs, measured, plans, strict=True)]
+            if isinstance(self.family, Gaussian):
+                self.family = Gaussian(self._left(beliefs))
+        return beliefs
+
+    def _left(self, beliefs: Sequence[Belief]) -> float:
+        """Return the spread that the weights leave unexplained: never below a tenth of the whole."""
+        explained = np.mean([np.var(self.sample @ belief.weights) for belief in beliefs])
+        return float(np.sqrt(max(self.whole**2 - explained, (self.whole / 10) ** 2)))
+
+    def _plans(self, beliefs: Sequence[Belief], fraction: float, error: float) -> list[Measurement]:
+        """Return what is to be measured of each output."""
+        self.radius = 1.0 if len(beliefs) == 1 else _JOINT * float(np.sqrt(len(beliefs)))
+        self.spread = self.private.rows_per_unit**_OF_A_PERSON
+        scale = self.private.scale(self.budget, fraction) * self.radius * self.spread
+        rows = self.private.rows
+        return [
+            choose_measurement(belief, self.sample, self.family, rows=rows, scale=scale, error=error)
+            for belief in beliefs
+        ]
+
+    def _measure(self, plans: Sequence[Measurement], fraction: float) -> list[Array]:
+        """Return the mean clipped gradient of each output, with noise: one release for all of them."""
+        sizes = [plan.directions.shape[1] for plan in plans]
+        self.directions.append(sum(sizes))
+
+        def vectors(features: Array, targets: Array) -> Array:
+            rows = _with_ones(features - self.centre)
+            parts = [
+                plan.vectors(rows, targets[:, output], self.family) / plan.radius for output, plan in enumerate(plans)
+            ]
+            return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+        total, _ = self.private.release(
+            vectors, entries=sum(sizes), radius=self.radius * self.spread, budget=self.budget, fraction=fraction
+        )
+        means = np.split(total / self.private.rows, np.cumsum(sizes)[:-1])
+        return [mean * plan.radius for mean, plan in zip(means, plans, strict=True)]
+
+    def _next(self, belief: Belief, measured: Array, plan: Measurement) -> Belief:
+        return update(belief, measured, plan, self.sample, self.family)
+
+    def _first(self, belief: Belief, measured: Array, plan: Measurement) -> Belief:
+        """Return the belief after the first step, with the variances of the blocks that it makes most probable."""
+        intercept, variances = float(belief.weights[0]), belief.variances
+        for _ in range(_ROUNDS_OF_EVIDENCE):
+            learned = self._next(belief, measured, plan)
+            variances = evidence(learned, variances, self.blocks, self.problem.variance)
+            belief = Belief.before(intercept, variances)
+        return self._next(belief, measured, plan)

@@ -1,0 +1,151 @@
+"""Where to measure: directions and clipping chosen from public numbers, for the noise at hand.
+
+A linear model is known up to a normal belief: weights w, covariance V. A noisy gradient is measured along directions Q:
+u = Q' x times the residual, clipped. The part of the noise that falls on a direction is chosen to leave the least
+expected loss: directions whose uncertainty matters less than the noise are not measured at all, and the others are
+whitened. A direction that the sample hardly shows has little curvature, so that it is never stretched.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, eigh, solve_triangular
+
+from quorate.linear.families import Family
+
+__all__ = ["Belief", "Measurement", "choose_measurement", "evidence", "update"]
+
+Array = NDArray[np.float64]
+_LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
+_ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is known of the weights of one output: their mean, and a root R of their covariance V = R R'."""
+
+    weights: Array
+    root: Array
+
+    @classmethod
+    def before(cls, intercept: float, variances: Array) -> "Belief":
+        """Return the belief before anything is measured; the first variance is that of the intercept."""
+        weights = np.zeros(len(variances))
+        weights[0] = intercept
+        return cls(weights, np.diag(np.sqrt(variances)))
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each weight."""
+        return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A gradient to be measured at `at`: along which directions, clipped where, with how much noise expected."""
+
+    at: Array
+    directions: Array
+    radius: float
+    noise: Array  # covariance of what is measured, per unit: of the noise, of sampling and of a wrong geometry
+
+    def vectors(self, features: Array, targets: Array, family: Family) -> Array:
+        """Return the clipped gradient of each row."""
+        residual = targets - family.mean(features @ self.at)
+        vectors = features @ self.directions * residual[:, None]
+        length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(length, 1e-300))[:, None])
+
+    def expected(self, weights: Array, sample: Array, family: Family) -> tuple[Array, Array]:
+        """Return the mean clipped gradient over the sample where `weights` are true, and its slope in them."""
+        along = sample @ self.directions
+        length = np.sqrt(np.einsum("ij,ij->i", along, along))
+        t = self.radius / np.maximum(length, 1e-300)
+        value, slope = family.clipped(sample @ weights, sample @ self.at, t)
+        return along.T @ value / len(sample), (along * slope[:, None]).T @ sample / len(sample)
+
+
+def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:
+    """Return the directions of least expected loss: `signal` is (rows / noise scale)^2 at clipping threshold 1."""
+    gain, turn = eigh(belief.root.T @ curvature @ belief.root)
+    gain, turn = np.maximum(gain[::-1], 1e-15), turn[:, ::-1]
+    level = (signal + np.cumsum(1 / gain)) / np.arange(1, len(gain) + 1)
+    number = int(np.flatnonzero(level * gain > 1).max()) + 1
+    weight = (level[number - 1] * gain[:number] - 1) / (gain[:number] ** 2 * signal)
+    return np.asarray((belief.root @ turn[:, :number]) * np.sqrt(np.maximum(weight, 0.0)))
+
+
+def choose_measurement(
+    belief: Belief, sample: Array, family: Family, *, rows: int, scale: float, error: float
+) -> Measurement:
+    """Return the measurement after which the least loss is expected, for noise of `scale` at clipping threshold 1.
+
+    `error` is how wrong the geometry of the sample may be, as a part of what is measured.
+    """
+    eta = sample @ belief.weights
+    curvature = (sample * family.slope(eta)[:, None]).T @ sample / len(sample)
+    directions = directions_for(belief, curvature, (rows / (scale * _LONGEST)) ** 2)
+    along = sample @ directions
+    length = np.maximum(np.sqrt(np.einsum("ij,ij->i", along, along)), 1e-300)
+    typical = length * family.draw(eta, np.random.default_rng(0))  # proof: step 4: public numbers alone
+    loss_of = belief.root.T @ curvature @ belief.root
+    best: tuple[float, Measurement] | None = None
+    for radius in np.unique(np.quantile(typical, family.parts)):
+        if radius <= 0:
+            continue
+        _, slope = family.clipped(eta, eta, radius / length)
+        seen = (along * slope[:, None]).T @ sample / len(sample) @ belief.root
+        spread = (along * family.square(eta, radius / length)[:, None]).T @ along / len(sample)
+        known = seen @ seen.T
+        noise = spread / rows + error**2 * known
+        noise[np.diag_indices_from(noise)] += (scale * radius / rows) ** 2
+        half = solve_triangular(cholesky(known + noise, lower=True), seen, lower=True)
+        loss = float(np.trace(loss_of) - np.einsum("ij,jk,ik->", half, loss_of, half))
+        if best is None or loss < best[0]:
+            best = loss, Measurement(belief.weights, directions, float(radius), noise)
+    assert best is not None
+    return best[1]
+
+
+def update(belief: Belief, measured: Array, measurement: Measurement, sample: Array, family: Family) -> Belief:
+    """Return the belief after a measurement: the most probable weights, by Gauss-Newton with halved steps."""
+    half = cholesky(measurement.noise, lower=True)
+    place = np.zeros(belief.root.shape[1])  # weights = belief.weights + root @ place
+
+    def look(place: Array) -> tuple[float, Array, Array]:
+        value, slope = measurement.expected(belief.weights + belief.root @ place, sample, family)
+        miss = solve_triangular(half, measured - value, lower=True)
+        return float(miss @ miss + place @ place) / 2, miss, slope
+
+    badness, miss, slope = look(place)
+    for _ in range(_ROUNDS):
+        seen = solve_triangular(half, slope @ belief.root, lower=True)
+        precision = seen.T @ seen + np.eye(len(place))
+        step = np.linalg.solve(precision, seen.T @ miss - place)
+        size = 1.0
+        while True:
+            moved = look(place + size * step)
+            if moved[0] < badness or size < 1e-3:
+                break
+            size /= 2
+        if moved[0] >= badness:
+            break
+        gained, (badness, miss, slope) = badness - moved[0], moved
+        place = place + size * step
+        if gained < _ENOUGH:
+            break
+    seen = solve_triangular(half, slope @ belief.root, lower=True)
+    inverse = solve_triangular(cholesky(seen.T @ seen + np.eye(len(place)), lower=True), belief.root.T, lower=True)
+    return Belief(belief.weights + belief.root @ place, np.asarray(inverse.T))
+
+
+def evidence(belief: Belief, variances: Array, blocks: NDArray[np.int64], usual: float) -> Array:
+    """Return variances for each block of weights that make what was measured more probable: empirical Bayes.
+
+    The intercept keeps its own. A block is pulled a little towards the `usual` variance.
+    """
+    squares = (belief.weights**2 + belief.variances)[1:]
+    number = np.bincount(blocks)
+    level = (np.bincount(blocks, weights=squares) + usual) / (number + 1.0)
+    return np.concatenate([variances[:1], level[blocks]])

@@ -1,0 +1,123 @@
+"""Private least squares and Poisson regression, with the claim of `PrivateLogisticRegression`. PROOF.md says why."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import column_or_1d
+
+from quorate.checks import check_positive
+from quorate.errors import InvalidInput
+from quorate.features import AdditiveColumns
+from quorate.linear.families import Gaussian, Poisson
+from quorate.linear.model import LinearModel
+
+__all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
+
+Array = NDArray[np.float64]
+
+
+class _Regressor(RegressorMixin, LinearModel):
+    """What the two regressions share: a target that is clipped to declared bounds and scaled."""
+
+    def _numbers(self, y: Any) -> Array:
+        values = column_or_1d(y, warn=True)
+        if values.dtype.kind not in "fiub":
+            raise InvalidInput("y must be numbers")
+        return np.nan_to_num(values.astype(np.float64))  # what is no number counts as 0: nothing is said of it
+
+    def _keep(self, weights: Array, deviations: Array) -> None:
+        self.coef_, self.intercept_ = weights[1:], float(weights[0])
+        self.coef_deviations_, self.shift_ = deviations[1:], self.fitted_.shift
+        self.claim_ = self._claim()
+
+
+class PrivateLinearRegression(_Regressor):
+    """Least squares that may be published: a few noisy sums of private rows, all else from public ones.
+
+    `bounds` are the lowest and highest target that may occur: values beyond them are clipped. They are declared, and
+    must not be read from the private records. The other parameters are those of `PrivateLogisticRegression`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
+    >>> y = 3 * X[:, 0] + X[:, 1] ** 2 + rng.normal(size=20_000)
+    >>> model = PrivateLinearRegression(epsilon=1.0, bounds=(-10, 15)).fit(X, y, public=public)
+    >>> model.score(X, y) > 0.85
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        columns: AdditiveColumns | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.columns = columns
+
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
+    ) -> "PrivateLinearRegression":
+        """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
+        low, high = (float(bound) for bound in self.bounds)
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise InvalidInput(f"bounds must be finite numbers, the lower one first, not {self.bounds!r}")
+        targets = (np.clip(self._numbers(y), low, high) - low) / (high - low)
+        problem = {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
+        fitted = self._fit_rows(X, targets[:, None], groups, public, sample_weight, problem)
+        weights = fitted.weights[0] * (high - low)
+        weights[0] += low
+        self._keep(weights, fitted.deviations[0] * (high - low))
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected targets, within the bounds. Nothing is spent."""
+        return np.clip(self._predictor(X), *self.bounds)
+
+
+class PrivatePoissonRegression(_Regressor):
+    """Poisson regression that may be published: a few noisy sums of private rows, all else from public ones.
+
+    `largest` is the largest count that may occur: larger ones are clipped. It is declared, and must not be read from
+    the private records. The other parameters are those of `PrivateLogisticRegression`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, public = rng.uniform(size=(20_000, 2)), rng.uniform(size=(1000, 2))
+    >>> y = rng.poisson(np.exp(2 * X[:, 0]))
+    >>> model = PrivatePoissonRegression(epsilon=1.0, largest=20).fit(X, y, public=public)
+    >>> model.predict([[1.0, 0.5], [0.0, 0.5]]).round()
+    array([7., 1.])
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        largest: float = 10.0,
+        columns: AdditiveColumns | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.largest = largest
+        self.columns = columns
+
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
+    ) -> "PrivatePoissonRegression":
+        """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
+        largest = check_positive("largest", self.largest)
+        targets = np.clip(self._numbers(y), 0.0, largest) / largest
+        problem = {"family": Poisson(largest), "outputs": 1, "start": 0.5}
+        fitted = self._fit_rows(X, targets[:, None], groups, public, sample_weight, problem)
+        self._keep(fitted.weights[0], fitted.deviations[0])
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected counts. Nothing is spent."""
+        return np.asarray(Poisson(self.largest).mean(self._predictor(X)) * self.largest)

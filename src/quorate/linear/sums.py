@@ -1,0 +1,95 @@
+"""Sums of clipped vectors of private units, as whole numbers: all that ever leaves the private rows. PROOF.md.
+
+A unit (a row, or a person with all their rows) adds one vector of whole numbers whose squares add up to at most GRID^2.
+Replacing it moves the sum by at most 2 GRID in L2, whatever its values.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.ensemble.ballots import Ballots
+from quorate.mechanisms import NoisyVector
+from quorate.privacy import Budget
+from quorate.session import release_counts
+
+__all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "on_the_grid"]
+
+GRID = 2**14  # the length, in whole numbers, of the longest vector that a unit can add
+SQUARED_SENSITIVITY = 4 * GRID**2  # proof: step 2
+_BLOCK = 2**14  # rows encoded together
+
+Array = NDArray[np.float64]
+Vectors = Callable[[Array, Array], Array]
+
+
+def on_the_grid(vectors: Array, radius: float) -> NDArray[np.int64]:
+    """Return each vector clipped to `radius`, in units of radius / `grid_length`, rounded to whole numbers.
+
+    The squares of every row add up to at most GRID^2: a row for which arithmetic failed is left out. Proof: step 1.
+    """
+    length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    with np.errstate(all="ignore"):
+        scaled = vectors * (grid_length(vectors.shape[1]) / np.maximum(length, radius))[:, None]
+    rounded = np.rint(np.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0)).clip(-GRID, GRID).astype(np.int64)
+    rounded[np.einsum("ij,ij->i", rounded, rounded) > GRID**2] = 0  # proof: step 1
+    return rounded
+
+
+def grid_length(entries: int) -> float:
+    """Return the length that is rounded: a rounding moves a vector by at most half the root of its entries."""
+    return GRID - math.sqrt(entries) / 2 - 1
+
+
+class PrivateSums:
+    """The private rows behind one door: sums of clipped vectors leave it through a NoisyVector, and nothing else does.
+
+    `encode` makes numbers in [0, 1] of rows; `targets` has a column for each output; `units` says whose row each is.
+    """
+
+    def __init__(
+        self, encode: Callable[[NDArray[np.int64]], Array], targets: Array, units: NDArray[np.int64], number: int
+    ) -> None:
+        self._encode, self._targets = encode, targets
+        self.rows, self.rows_per_unit = len(targets), len(targets) / number
+        self._order = np.argsort(units, kind="stable")
+        self._starts = np.flatnonzero(np.diff(units[self._order], prepend=-1))
+
+    def release(
+        self, vectors: Vectors, *, entries: int, radius: float, budget: Budget, fraction: float
+    ) -> tuple[Array, float]:
+        """Return the sum over units of what `vectors` says of their rows, with noise, and the noise's scale.
+
+        `vectors` is a function of public values; of rows and targets it sees a few at a time. Each unit's sum is
+        clipped to `radius`. `fraction` is the part of what the budget has left that is spent.
+        """
+        noisy = _noisy(budget, fraction)
+        total = np.zeros(entries, dtype=np.int64)
+        for rows, firsts in self._blocks():
+            row_vectors = vectors(self._encode(rows), self._targets[rows])
+            total += on_the_grid(np.add.reduceat(row_vectors, firsts, axis=0), radius).sum(axis=0)  # proof: step 2
+        released = release_counts(Ballots(total), lambda whole: noisy.release([whole], budget=budget))
+        unit = radius / grid_length(entries)
+        return released[0] * unit, noisy.scales[0] * unit
+
+    def scale(self, budget: Budget, fraction: float) -> float:
+        """Return the noise's scale in the next release, for vectors clipped to radius 1."""
+        return _noisy(budget, fraction).scales[0] / GRID
+
+    def _blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the rows of a block of whole units, and where each unit begins among them."""
+        ends = np.append(self._starts[1:], len(self._order))
+        first = 0
+        while first < len(self._starts):
+            last = max(first + 1, int(np.searchsorted(ends, self._starts[first] + _BLOCK, side="right")))
+            begin = self._starts[first]
+            yield self._order[begin : ends[last - 1]], self._starts[first:last] - begin
+            first = last
+
+
+def _noisy(budget: Budget, fraction: float) -> NoisyVector:
+    return NoisyVector.for_budget(
+        budget, squared_sensitivities=(SQUARED_SENSITIVITY,), fraction=fraction
+    )  # proof: step 3
