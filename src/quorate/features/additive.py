@@ -13,7 +13,7 @@ from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.features.blocks import (
     Block,
-    Categories,
+    Ramps,
     block_from_document,
     categories_from_public,
     declared_block,
@@ -21,7 +21,7 @@ from quorate.features.blocks import (
 )
 from quorate.rows import as_frame, is_frame, is_number
 
-__all__ = ["AdditiveColumns"]
+__all__ = ["AdditiveColumns", "column_names", "column_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -70,6 +70,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             for name in names
         ]
         self.names_ = names
+        self.joined_ = _joined(self.blocks_, names, X)
         self.n_features_in_ = len(names)
         return self
 
@@ -95,8 +96,13 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         return np.array([name for block in self.blocks_ for name in block.names], dtype=object)
 
     def atoms(self) -> list[Matrix]:
-        """Return, for each block of columns, rows that its values become: what a column may look like on its own."""
-        return [block.atoms() for block in self.blocks_]
+        """Return rows that each block of columns may become by itself.
+
+        0/1 columns side by side, of which no public row has two, are one block: the categories of one column.
+        """
+        values = [self.blocks_[group[0]].atoms() for group in self.joined_]
+        pairs = zip(self.joined_, values, strict=True)
+        return [atoms if len(group) == 1 else np.eye(len(group) + 1)[:, 1:] for group, atoms in pairs]
 
     def document(self) -> dict[str, Any]:
         """Return what `transform` needs as plain values."""
@@ -111,6 +117,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         columns.blocks_ = [block_from_document(block) for block in document["blocks"]]
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
+        columns.joined_ = [[place] for place in range(len(columns.blocks_))]
         columns.n_features_in_ = len(columns.names_)
         return columns
 
@@ -133,8 +140,22 @@ def column_of(X: Any, name: Any) -> Any:
 def _from_public(name: str, values: Any, *, cuts: int, rare: int) -> Block:
     if hasattr(values, "dtype") and is_number(values.dtype):
         return ramps_from_public(name, np.asarray(values, dtype=np.float64), cuts=cuts, rare=rare)
-    return _texts(name, values, rare=rare)
-
-
-def _texts(name: str, values: Any, *, rare: int) -> Categories:
     return categories_from_public(name, values, rare=rare)
+
+
+def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
+    """Return which blocks go together: 0/1 columns side by side of which no public row has two."""
+    groups: list[list[int]] = []
+    filled = np.zeros(0)
+    for place, (block, name) in enumerate(zip(blocks, names, strict=True)):
+        if X is not None and isinstance(block, Ramps) and block.cuts == (0.0, 1.0) and not block.missing:
+            column = np.asarray(column_of(X, name), dtype=np.float64)
+            if filled.size and (filled + column).max() <= 1:
+                groups[-1].append(place)
+                filled = filled + column
+                continue
+            filled = column
+        else:
+            filled = np.zeros(0)
+        groups.append([place])
+    return groups

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 
-__all__ = ["Block", "Categories", "Ramps", "block_from_document", "ramps_from_public"]
+__all__ = [
+    "Block",
+    "Categories",
+    "Ramps",
+    "as_texts",
+    "block_from_document",
+    "categories_from_public",
+    "declared_block",
+    "ramps_from_public",
+]
 
 Matrix = NDArray[np.float64]
 
@@ -127,6 +136,8 @@ def categories_from_public(name: str, values: Any, *, rare: int) -> Categories:
 
 def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     """Return the block of a declared column: (low, high), a longer list of cuts, or a list of categories."""
+    if isinstance(declared, Ramps | Categories):
+        return declared
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
     if values and all(isinstance(value, str) for value in values):
         return Categories(name, tuple(values))

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns
 from quorate.linear.families import Bernoulli
-from quorate.linear.model import LinearModel
+from quorate.linear.model import LinearModel, refuse_weights
 from quorate.predictors.inputs import class_codes, declared_classes
 from quorate.privacy.claims import LABELS_READ
 
@@ -68,12 +68,13 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
     ) -> "PrivateLogisticRegression":
         """Fit on private rows, with the geometry of `public` rows, which need no labels. The whole budget is spent."""
+        refuse_weights(sample_weight)
         targets, conditions = self._targets(y)
-        outputs = targets.shape[1]
-        problem = {"family": Bernoulli(), "outputs": outputs, "start": 0.5}
-        fitted = self._fit_rows(X, targets, groups, public, sample_weight, problem)
+        fitted = self._fit_rows(
+            X, targets, groups=groups, public=public, family=Bernoulli(), outputs=targets.shape[1], start=0.5
+        )
         self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]
-        self.coef_deviations_, self.shift_ = fitted.deviations[:, 1:], fitted.shift
+        self.coef_deviations_ = fitted.deviations[:, 1:]
         self.claim_ = self._claim(*conditions)
         return self
 

@@ -27,7 +27,6 @@ _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand f
 _INTERCEPT = 9.0  # variance
 _ROUNDS_OF_EVIDENCE = 3
 _JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
-_OF_A_PERSON = 0.75  # a person of k rows adds up to more than sqrt(k) and less than k times a row
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,11 @@ def fit(problem: Problem, private: PrivateSums, public: Array | None, budget: Bu
     moved = None if public is None else shift(public, means, noise)
     usable = public is not None and moved is not None and moved <= _LARGEST_SHIFT
     points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise, generator)
-    centre = points.mean(axis=0)
     steps, error = (_PUBLIC_STEPS, 0.0) if usable else (_MADE_STEPS, _MADE_ERROR)
-    run = _Run(problem, private, family, _with_ones(points - centre), centre, budget)
+    run = _Run(problem, private, budget, family=family, points=points)
     beliefs = run.steps(intercepts, steps, error)
     weights = np.array([belief.weights for belief in beliefs])
-    weights[:, 0] -= weights[:, 1:] @ centre
+    weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
     return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
 
@@ -88,12 +86,8 @@ def _measure_means(
         return np.hstack([(features - centre) * about[:, None], off, off**2])
 
     radius = float(np.sqrt(longest**2 + extra))
-    radius *= private.rows_per_unit
     fraction = _MEANS if public is not None else 2 * _MEANS
-    total, noise = private.release(
-        vectors, entries=len(centre) + extra, radius=radius, budget=budget, fraction=fraction
-    )
-    mean, noise = total / private.rows, noise / private.rows
+    mean, noise = private.release(vectors, entries=len(centre) + extra, radius=radius, budget=budget, fraction=fraction)
     offs, squares = mean[len(centre) : -problem.outputs], mean[-problem.outputs :]
     family = problem.family
     if isinstance(family, Gaussian):
@@ -116,10 +110,11 @@ class _Run:
     """The steps of one fit. What it knows is released, public or made of these."""
 
     def __init__(
-        self, problem: Problem, private: PrivateSums, family: Family, sample: Array, centre: Array, budget: Budget
+        self, problem: Problem, private: PrivateSums, budget: Budget, *, family: Family, points: Array
     ) -> None:
-        self.problem, self.private, self.family, self.sample = problem, private, family, sample
-        self.centre, self.budget = centre, budget
+        self.problem, self.private, self.budget, self.family = problem, private, budget, family
+        self.centre = points.mean(axis=0)
+        self.sample = _with_ones(points - self.centre)
         self.whole = family.spread if isinstance(family, Gaussian) else 1.0
         self.directions: list[int] = []
         sizes = [values.shape[1] for values in problem.atoms]
@@ -148,11 +143,10 @@ class _Run:
     def _plans(self, beliefs: Sequence[Belief], fraction: float, error: float) -> list[Measurement]:
         """Return what is to be measured of each output."""
         self.radius = 1.0 if len(beliefs) == 1 else _JOINT * float(np.sqrt(len(beliefs)))
-        self.spread = self.private.rows_per_unit**_OF_A_PERSON
-        scale = self.private.scale(self.budget, fraction) * self.radius * self.spread
-        rows = self.private.rows
+        scale = self.private.scale(self.budget, fraction) * self.radius
+        units = self.private.units
         return [
-            choose_measurement(belief, self.sample, self.family, rows=rows, scale=scale, error=error)
+            choose_measurement(belief, self.sample, self.family, units=units, scale=scale, error=error)
             for belief in beliefs
         ]
 
@@ -169,9 +163,9 @@ class _Run:
             return parts[0] if len(parts) == 1 else np.hstack(parts)
 
         total, _ = self.private.release(
-            vectors, entries=sum(sizes), radius=self.radius * self.spread, budget=self.budget, fraction=fraction
+            vectors, entries=sum(sizes), radius=self.radius, budget=self.budget, fraction=fraction
         )
-        means = np.split(total / self.private.rows, np.cumsum(sizes)[:-1])
+        means = np.split(total, np.cumsum(sizes)[:-1])
         return [mean * plan.radius for mean, plan in zip(means, plans, strict=True)]
 
     def _next(self, belief: Belief, measured: Array, plan: Measurement) -> Belief:

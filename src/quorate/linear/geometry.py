@@ -14,7 +14,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from quorate.linear.families import Family
 
-__all__ = ["Belief", "Measurement", "choose_measurement", "evidence", "update"]
+__all__ = ["Belief", "Measurement", "choose_measurement", "directions_for", "evidence", "update"]
 
 Array = NDArray[np.float64]
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
@@ -67,7 +67,7 @@ class Measurement:
 
 
 def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:
-    """Return the directions of least expected loss: `signal` is (rows / noise scale)^2 at clipping threshold 1."""
+    """Return the directions of least expected loss: `signal` is (units / noise scale)^2 at clipping threshold 1."""
     gain, turn = eigh(belief.root.T @ curvature @ belief.root)
     gain, turn = np.maximum(gain[::-1], 1e-15), turn[:, ::-1]
     level = (signal + np.cumsum(1 / gain)) / np.arange(1, len(gain) + 1)
@@ -77,7 +77,7 @@ def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:
 
 
 def choose_measurement(
-    belief: Belief, sample: Array, family: Family, *, rows: int, scale: float, error: float
+    belief: Belief, sample: Array, family: Family, *, units: int, scale: float, error: float
 ) -> Measurement:
     """Return the measurement after which the least loss is expected, for noise of `scale` at clipping threshold 1.
 
@@ -85,7 +85,7 @@ def choose_measurement(
     """
     eta = sample @ belief.weights
     curvature = (sample * family.slope(eta)[:, None]).T @ sample / len(sample)
-    directions = directions_for(belief, curvature, (rows / (scale * _LONGEST)) ** 2)
+    directions = directions_for(belief, curvature, (units / (scale * _LONGEST)) ** 2)
     along = sample @ directions
     length = np.maximum(np.sqrt(np.einsum("ij,ij->i", along, along)), 1e-300)
     typical = length * family.draw(eta, np.random.default_rng(0))  # proof: step 4: public numbers alone
@@ -98,8 +98,8 @@ def choose_measurement(
         seen = (along * slope[:, None]).T @ sample / len(sample) @ belief.root
         spread = (along * family.square(eta, radius / length)[:, None]).T @ along / len(sample)
         known = seen @ seen.T
-        noise = spread / rows + error**2 * known
-        noise[np.diag_indices_from(noise)] += (scale * radius / rows) ** 2
+        noise = spread / units + error**2 * known
+        noise[np.diag_indices_from(noise)] += (scale * radius / units) ** 2
         half = solve_triangular(cholesky(known + noise, lower=True), seen, lower=True)
         loss = float(np.trace(loss_of) - np.einsum("ij,jk,ik->", half, loss_of, half))
         if best is None or loss < best[0]:

@@ -17,13 +17,19 @@ from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import take_rows
 
-__all__ = ["LinearModel"]
+__all__ = ["LinearModel", "refuse_weights"]
 
 Array = NDArray[np.float64]
 _NO_WEIGHTS = (
     "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "
-    "released sums. Use class_weight or groups, or repeat rows of one person under one name in groups"
+    "released sums. Where a person has several rows, name the person in groups"
 )
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse sample weights, with the reason."""
+    if sample_weight is not None:
+        raise InvalidInput(_NO_WEIGHTS)
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
@@ -33,13 +39,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     delta: float
     columns: Any
 
-    def _fit_rows(
-        self, X: Any, targets: Any, groups: Any, public: Any, sample_weight: Any, problem: dict[str, Any]
-    ) -> Fitted:
+    def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
-        if sample_weight is not None:
-            raise InvalidInput(_NO_WEIGHTS)
-        for name in ("coef_", "intercept_", "claim_", "columns_", "fitted_"):
+        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         columns = self._columns()
         if public is None and columns.declared is None:
@@ -59,8 +61,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         described = Problem(atoms=self.columns_.atoms(), **problem)
-        self.fitted_ = fit(described, private, None if known is None else encode(known), budget)  # proof: steps 3, 4
-        return self.fitted_
+        fitted = fit(described, private, None if known is None else encode(known), budget)  # proof: steps 3 and 4
+        self.shift_ = fitted.shift
+        return fitted
 
     def _columns(self) -> AdditiveColumns:
         if self.columns is None:
@@ -70,7 +73,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return clone(self.columns)
 
     def _claim(self, *conditions: str) -> str:
-        open_ = () if self.fitted_.shift is None else ("the public rows are not protected",)
+        open_ = () if self.shift_ is None else ("the public rows are not protected",)
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
 
     def checked(self, X: Any) -> Any:

@@ -11,7 +11,7 @@ from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns
 from quorate.linear.families import Gaussian, Poisson
-from quorate.linear.model import LinearModel
+from quorate.linear.model import LinearModel, refuse_weights
 
 __all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
 
@@ -29,7 +29,7 @@ class _Regressor(RegressorMixin, LinearModel):
 
     def _keep(self, weights: Array, deviations: Array) -> None:
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
-        self.coef_deviations_, self.shift_ = deviations[1:], self.fitted_.shift
+        self.coef_deviations_ = deviations[1:]
         self.claim_ = self._claim()
 
 
@@ -64,12 +64,13 @@ class PrivateLinearRegression(_Regressor):
         self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
     ) -> "PrivateLinearRegression":
         """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
+        refuse_weights(sample_weight)
         low, high = (float(bound) for bound in self.bounds)
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise InvalidInput(f"bounds must be finite numbers, the lower one first, not {self.bounds!r}")
         targets = (np.clip(self._numbers(y), low, high) - low) / (high - low)
         problem = {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
-        fitted = self._fit_rows(X, targets[:, None], groups, public, sample_weight, problem)
+        fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
         weights = fitted.weights[0] * (high - low)
         weights[0] += low
         self._keep(weights, fitted.deviations[0] * (high - low))
@@ -111,10 +112,11 @@ class PrivatePoissonRegression(_Regressor):
         self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
     ) -> "PrivatePoissonRegression":
         """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
+        refuse_weights(sample_weight)
         largest = check_positive("largest", self.largest)
         targets = np.clip(self._numbers(y), 0.0, largest) / largest
         problem = {"family": Poisson(largest), "outputs": 1, "start": 0.5}
-        fitted = self._fit_rows(X, targets[:, None], groups, public, sample_weight, problem)
+        fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
         self._keep(fitted.weights[0], fitted.deviations[0])
         return self
 

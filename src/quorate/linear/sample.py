@@ -50,7 +50,7 @@ def made_rows(
 
 
 def _tilted(values: Array, prior: Array, mean: Array, noise: float) -> Array:
-    """Return the weights nearest to `prior`, in relative entropy, that have about this mean: a convex dual, by Newton."""
+    """Return the weights nearest to `prior`, in relative entropy, that have about this mean: by Newton, in the dual."""
     centred, tilt = values - mean, np.zeros(values.shape[1])
     ridge = max(noise**2, 1e-6)
 

@@ -15,7 +15,7 @@ from quorate.mechanisms import NoisyVector
 from quorate.privacy import Budget
 from quorate.session import release_counts
 
-__all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "on_the_grid"]
+__all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "grid_length", "on_the_grid"]
 
 GRID = 2**14  # the length, in whole numbers, of the longest vector that a unit can add
 SQUARED_SENSITIVITY = 4 * GRID**2  # proof: step 2
@@ -53,26 +53,29 @@ class PrivateSums:
         self, encode: Callable[[NDArray[np.int64]], Array], targets: Array, units: NDArray[np.int64], number: int
     ) -> None:
         self._encode, self._targets = encode, targets
-        self.rows, self.rows_per_unit = len(targets), len(targets) / number
+        self.units = number
         self._order = np.argsort(units, kind="stable")
         self._starts = np.flatnonzero(np.diff(units[self._order], prepend=-1))
 
     def release(
         self, vectors: Vectors, *, entries: int, radius: float, budget: Budget, fraction: float
     ) -> tuple[Array, float]:
-        """Return the sum over units of what `vectors` says of their rows, with noise, and the noise's scale.
+        """Return the mean over units of what `vectors` says of their rows, with noise, and the noise's scale.
 
-        `vectors` is a function of public values; of rows and targets it sees a few at a time. Each unit's sum is
-        clipped to `radius`. `fraction` is the part of what the budget has left that is spent.
+        `vectors` depends on public values, and takes rows and targets a few at a time. The mean over a unit's rows is
+        clipped to `radius`. `fraction` is the part of what the budget has left that is spent. How many rows a person
+        has is not public: only the number of units divides.
         """
         noisy = _noisy(budget, fraction)
         total = np.zeros(entries, dtype=np.int64)
         for rows, firsts in self._blocks():
             row_vectors = vectors(self._encode(rows), self._targets[rows])
-            total += on_the_grid(np.add.reduceat(row_vectors, firsts, axis=0), radius).sum(axis=0)  # proof: step 2
+            counts = np.diff(firsts, append=len(rows))
+            means = np.add.reduceat(row_vectors, firsts, axis=0) / counts[:, None]
+            total += on_the_grid(means, radius).sum(axis=0)  # proof: step 2
         released = release_counts(Ballots(total), lambda whole: noisy.release([whole], budget=budget))
-        unit = radius / grid_length(entries)
-        return released[0] * unit, noisy.scales[0] * unit
+        step = radius / grid_length(entries) / self.units
+        return released[0] * step, noisy.scales[0] * step
 
     def scale(self, budget: Budget, fraction: float) -> float:
         """Return the noise's scale in the next release, for vectors clipped to radius 1."""
