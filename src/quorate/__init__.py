@@ -5,6 +5,8 @@
     StudentFirstClassifier      a published student answers; the ensemble is asked only whether it clearly disagrees
     AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
                                 answers by a class of hypotheses (`quorate.concepts`), also where no hypothesis is right
+    PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
+                                linear models with probabilities, from a few noisy sums; publishable
     SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
@@ -32,6 +34,7 @@ from quorate.privacy import Budget, Cost
 if TYPE_CHECKING:
     from quorate import audit
     from quorate.everlasting import EverlastingClassifier, plan_everlasting
+    from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
     from quorate.predictors import (
@@ -56,6 +59,9 @@ __all__ = [
     "NoQuorum",
     "OnlineRelease",
     "PrivateClassifier",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
     "PureClassifier",
     "QueryRelease",
     "QuorateError",
@@ -82,6 +88,9 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "EverlastingClassifier": "quorate.everlasting",
     "OnlineRelease": "quorate.release",
     "PrivateClassifier": "quorate.predictors",
+    "PrivateLinearRegression": "quorate.linear",
+    "PrivateLogisticRegression": "quorate.linear",
+    "PrivatePoissonRegression": "quorate.linear",
     "PureClassifier": "quorate.predictors",
     "QueryRelease": "quorate.release",
     "SemiPrivateClassifier": "quorate.students",

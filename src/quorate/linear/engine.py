@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.linear.families import Family, Gaussian
+from quorate.linear.calibration import calibration
+from quorate.linear.families import Bernoulli, Family, Gaussian
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, evidence, update
 from quorate.linear.sample import made_rows, shift
 from quorate.linear.sums import PrivateSums
@@ -23,6 +24,7 @@ _MEANS = 0.05  # of the budget, for the means; twice that where they are all tha
 _PUBLIC_STEPS = (0.2, 0.3, 0.5)  # parts of the rest, where public rows give the geometry
 _MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the geometry of the one before got wrong
 _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by
+_LAST = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
 _INTERCEPT = 9.0  # variance
 _ROUNDS_OF_EVIDENCE = 3
@@ -62,10 +64,15 @@ def fit(problem: Problem, private: PrivateSums, public: Array | None, budget: Bu
     points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise, generator)
     steps, error = (_PUBLIC_STEPS, 0.0) if usable else (_MADE_STEPS, _MADE_ERROR)
     run = _Run(problem, private, budget, family=family, points=points)
-    beliefs = run.steps(intercepts, steps, error)
+    last = not usable and problem.outputs == 1 and isinstance(family, Bernoulli)
+    beliefs = run.steps(intercepts, (*steps, _LAST * sum(steps)) if last else steps, error, len(steps))
     weights = np.array([belief.weights for belief in beliefs])
     weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
+    if last:
+        off, factor = calibration(lambda rows: weights[0, 0] + rows @ weights[0, 1:], private, budget, 1.0)
+        weights, deviations = weights * factor, deviations * factor
+        weights[:, 0] += off
     return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
 
 
@@ -120,16 +127,16 @@ class _Run:
         sizes = [values.shape[1] for values in problem.atoms]
         self.blocks = np.repeat(np.arange(len(sizes)), sizes)
 
-    def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float) -> list[Belief]:
-        """Return the belief about each output after all steps."""
+    def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
+        """Return the belief about each output after so many steps; shares beyond them are left for later."""
         variances = np.full(self.sample.shape[1], self.problem.variance)
         variances[0] = _INTERCEPT * self.problem.variance
         beliefs = [Belief.before(intercept, variances) for intercept in intercepts]
-        for number, share in enumerate(shares):
-            fraction = share / sum(shares[number:]) if number < len(shares) - 1 else 1.0
+        for place in range(number):
+            fraction = shares[place] / sum(shares[place:]) if place < len(shares) - 1 else 1.0
             plans = self._plans(beliefs, fraction, error)
             measured = self._measure(plans, fraction)
-            learn = self._first if number == 0 else self._next
+            learn = self._first if place == 0 else self._next
             beliefs = [learn(*each) for each in zip(beliefs, measured, plans, strict=True)]
             if isinstance(self.family, Gaussian):
                 self.family = Gaussian(self._left(beliefs))

@@ -70,12 +70,12 @@ class Bernoulli:
     def square(self, at: Array, t: Array) -> Array:
         """Return the mean square of the clipped residual: exact."""
         p = self.mean(at)
-        return p * np.minimum(1 - p, t) ** 2 + (1 - p) * np.minimum(p, t) ** 2
+        return np.asarray(p * np.minimum(1 - p, t) ** 2 + (1 - p) * np.minimum(p, t) ** 2)
 
     def draw(self, at: Array, generator: np.random.Generator) -> Array:
         """Return |y - p| with y drawn from p."""
         p = self.mean(at)
-        return np.where(generator.random(p.shape) < p, 1 - p, p)
+        return np.asarray(np.where(generator.random(p.shape) < p, 1 - p, p))
 
 
 class _Normal:
@@ -84,9 +84,11 @@ class _Normal:
     parts = (0.97, 0.99, 1.0)
 
     def mean(self, eta: Array) -> Array:
+        """Return the linear predictor itself."""
         return eta
 
     def slope(self, eta: Array) -> Array:
+        """Return ones."""
         return np.ones_like(eta)
 
     def _spread(self, at: Array) -> Array:

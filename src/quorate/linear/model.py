@@ -32,7 +32,7 @@ def refuse_weights(sample_weight: Any) -> None:
         raise InvalidInput(_NO_WEIGHTS)
 
 
-class LinearModel(BaseEstimator):  # type: ignore[misc]
+class LinearModel(BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
     epsilon: float
@@ -70,7 +70,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             return AdditiveColumns()
         if not isinstance(self.columns, AdditiveColumns):
             raise InvalidInput(f"columns must be an AdditiveColumns, not a {type(self.columns).__name__}")
-        return clone(self.columns)
+        columns: AdditiveColumns = clone(self.columns)
+        return columns
 
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)
@@ -94,7 +95,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class _MissingAllowed(BaseEstimator):  # type: ignore[misc]
+class _MissingAllowed(BaseEstimator):
     """Says that missing values may come: the columns have a place for them."""
 
     def __sklearn_tags__(self) -> Any:

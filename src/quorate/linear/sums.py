@@ -35,7 +35,7 @@ def on_the_grid(vectors: Array, radius: float) -> NDArray[np.int64]:
         scaled = vectors * (grid_length(vectors.shape[1]) / np.maximum(length, radius))[:, None]
     rounded = np.rint(np.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0)).clip(-GRID, GRID).astype(np.int64)
     rounded[np.einsum("ij,ij->i", rounded, rounded) > GRID**2] = 0  # proof: step 1
-    return rounded
+    return np.asarray(rounded)
 
 
 def grid_length(entries: int) -> float:
@@ -70,12 +70,15 @@ class PrivateSums:
         total = np.zeros(entries, dtype=np.int64)
         for rows, firsts in self._blocks():
             row_vectors = vectors(self._encode(rows), self._targets[rows])
-            counts = np.diff(firsts, append=len(rows))
-            means = np.add.reduceat(row_vectors, firsts, axis=0) / counts[:, None]
-            total += on_the_grid(means, radius).sum(axis=0)  # proof: step 2
+            total += self.contributions(row_vectors, firsts, radius).sum(axis=0)  # proof: step 2
         released = release_counts(Ballots(total), lambda whole: noisy.release([whole], budget=budget))
         step = radius / grid_length(entries) / self.units
-        return released[0] * step, noisy.scales[0] * step
+        return np.asarray(released[0] * step, dtype=np.float64), noisy.scales[0] * step
+
+    def contributions(self, vectors: Array, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
+        """Return what each unit adds: the mean over its rows, the first of which `firsts` names, on the grid."""
+        counts = np.diff(firsts, append=len(vectors))
+        return on_the_grid(np.add.reduceat(vectors, firsts, axis=0) / counts[:, None], radius)  # proof: steps 1 and 2
 
     def scale(self, budget: Budget, fraction: float) -> float:
         """Return the noise's scale in the next release, for vectors clipped to radius 1."""

@@ -62,7 +62,7 @@ _CONCEPTS = {  # by their settings
     "Stumps": ("features", "binary"),
     "Thresholds": ("both_directions",),
 }
-_IN_OTHER_FILES = ("estimator", "student", "concept", "classes")  # parameters that are no plain values
+_IN_OTHER_FILES = ("estimator", "student", "concept", "classes", "columns")  # parameters that are no plain values
 _TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays with an index over them
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.neighbors._ball_tree.BallTree",
@@ -198,10 +198,11 @@ def rows_document(classifier: Any) -> dict[str, Any]:
     """
     form = getattr(classifier, "form_", None)
     settings = getattr(classifier, "settings_", None) or classifier.get_params(deep=False)
+    classes = getattr(classifier, "classes_", None)  # a regression has none
     return {
         "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
-        "classes": {"values": classifier.classes_.tolist(), "type": classifier.classes_.dtype.str},
-        "classes_public": not getattr(classifier, "declared_", classifier.classes is not None),
+        "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
+        "classes_public": not getattr(classifier, "declared_", getattr(classifier, "classes", None) is not None),
         "unit": classifier.unit_,
         "features": classifier.n_features_in_,
         "form": None if form is None else form.described(),
@@ -219,8 +220,9 @@ def restore_rows(classifier: Any, manifest: dict[str, Any]) -> None:
     >>> made.n_features_in_
     3
     """
-    classifier.classes_, classifier.declared_ = array_from(manifest["classes"]), not manifest["classes_public"]
-    classifier.classes = classifier.classes_ if classifier.declared_ else None
+    if manifest["classes"] is not None:
+        classifier.classes_, classifier.declared_ = array_from(manifest["classes"]), not manifest["classes_public"]
+        classifier.classes = classifier.classes_ if classifier.declared_ else None
     classifier.unit_, classifier.n_features_in_ = manifest["unit"], int(manifest["features"])
     if manifest["feature_names"]:
         classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.errors import LedgerRefused
+from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.predictors.inputs import class_codes
 from quorate.privacy import Cost
@@ -113,6 +113,8 @@ class Model:
             inputs: Inputs = QueryInput(made)
             outputs: Outputs = ShareOutputs(made)
             session = PublishedAnswers(lambda X: X[:, 0])
+        elif not hasattr(made, "classes_") or getattr(made, "multilabel_", False):
+            raise InvalidInput(f"a {type(made).__name__} of this kind is not served yet: load it and call predict")
         else:
             inputs, outputs = inputs_of(made, schema), Outputs(made.classes_)
             session = PublishedAnswers(lambda X: class_codes(made.classes_, made.predict(X)))

@@ -14,6 +14,7 @@ from quorate.audit.planted.dealing import DEALING
 from quorate.audit.planted.exports import EXPORTS
 from quorate.audit.planted.folders import FOLDERS
 from quorate.audit.planted.guards import GUARDS
+from quorate.audit.planted.linear import LINEAR
 from quorate.audit.planted.lookups import LOOKUPS
 from quorate.audit.planted.neighbours import NEIGHBOURS
 from quorate.audit.planted.plans import PLANS
@@ -23,7 +24,7 @@ from quorate.audit.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
+_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR)
 _TEACHERS = (*DEALING, *BATCHES, *NEIGHBOURS)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 

@@ -5,6 +5,7 @@
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
     release        QueryRelease                                    published
+    linear         PrivateLogisticRegression and its two sisters   published
 
 A module has `KIND`, the name in the manifest; `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and
 `restore(folder, trusted=..., lease=...)`. Models that answer from a budget and are not listed cannot be saved yet.
@@ -27,6 +28,7 @@ _BY_KIND = {
     "student": "student",
     "published hypothesis": "hypothesis",
     "query release": "release",
+    "linear model": "linear",
 }
 _BY_TYPE = {
     "PrivateClassifier": "private",
@@ -35,6 +37,9 @@ _BY_TYPE = {
     "SemiPrivateClassifier": "hypothesis",
     "QueryReleaseClassifier": "hypothesis",
     "QueryRelease": "release",
+    "PrivateLogisticRegression": "linear",
+    "PrivateLinearRegression": "linear",
+    "PrivatePoissonRegression": "linear",
 }
 
 

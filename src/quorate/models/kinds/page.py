@@ -11,6 +11,7 @@ __all__ = ["publish_folder"]
 _WHAT = {
     "student": "A classifier trained on public points that private teachers have labelled.",
     "published hypothesis": "A hypothesis that was chosen privately.",
+    "linear model": "A linear model, fitted by noisy sums of private records.",
     "query release": "Answers to counting queries, released privately.",
 }
 

@@ -1,0 +1,66 @@
+"""A linear model in a folder: plain numbers that anyone may read.
+
+manifest.json     settings, classes, columns and guarantee
+weights.npz       the coefficients, the intercepts, and how much of each may be noise
+schema.json       how a table becomes numbers, where `quorate fit` made it
+GUARANTEE.md      what the guarantee says, in words
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from quorate import linear
+from quorate.errors import InvalidInput
+from quorate.features import AdditiveColumns
+from quorate.linear.model import LinearModel
+from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_document
+from quorate.models.folder import PublishedFolder
+from quorate.models.kinds.page import publish_folder
+
+__all__ = ["FOLDER", "KIND", "restore", "save"]
+
+KIND, FOLDER = "linear model", PublishedFolder
+_TYPES = linear.__all__
+
+
+def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+    """Write a fitted linear model into a new folder."""
+    check_is_fitted(model, "coef_")
+    name = type(model).__name__
+    if name not in _TYPES:
+        raise InvalidInput(f"a {name} cannot be saved; {', '.join(_TYPES)} can")
+    manifest = {
+        "type": name,
+        "claim": model.claim_,
+        **rows_document(model),
+        "columns": model.columns_.document(),
+        "shift": model.shift_,
+        "multilabel": getattr(model, "multilabel_", False),
+    }
+    weights = arrays_of(coef=model.coef_, intercept=model.intercept_, deviations=model.coef_deviations_)
+    facts = [f"{name}: {model.coef_.size} coefficients of {model.n_features_in_} columns."]
+    if hasattr(model, "classes_"):
+        facts.append(f"Classes: {', '.join(map(str, model.classes_.tolist()))}.")
+    return publish_folder(folder, KIND, manifest, {"weights.npz": weights}, extra=extra, facts=facts)
+
+
+def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> LinearModel:
+    """Return the model of a folder, as it was after `fit`. There is nothing to lease and no type to trust."""
+    manifest, arrays = folder.manifest, arrays_from(folder.contents["weights.npz"], limited=True)
+    if manifest["type"] not in _TYPES:
+        raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
+    model: Any = getattr(linear, manifest["type"])(**manifest["settings"])
+    restore_rows(model, manifest)
+    model.columns_ = AdditiveColumns.from_document(manifest["columns"])
+    model.coef_, model.coef_deviations_ = arrays["coef"], arrays["deviations"]
+    model.intercept_ = arrays["intercept"] if arrays["intercept"].ndim else float(arrays["intercept"])
+    model.claim_, model.shift_ = manifest["claim"], manifest["shift"]
+    if manifest["classes"] is not None:
+        model.multilabel_ = manifest["multilabel"]
+    if model.coef_.shape[-1] != len(model.columns_.get_feature_names_out()) or not np.isfinite(model.coef_).all():
+        raise InvalidInput("the weights of the model do not fit its columns; it is not loaded")
+    fitted: LinearModel = model
+    return fitted
