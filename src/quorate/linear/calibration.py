@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from quorate.linear.sums import PrivateSums
-from quorate.privacy import Budget
+from quorate.mechanisms import NoisyVectors
 
-__all__ = ["calibration"]
+__all__ = ["CALIBRATION_ENTRIES", "calibration"]
 
 Array = NDArray[np.float64]
 _EDGES = np.linspace(-6.0, 6.0, 25)
 _USUAL = 0.5  # the standard deviation of the shift and of the factor, before anything is known
 _CELLS = len(_EDGES) + 1
+CALIBRATION_ENTRIES = 2 * _CELLS
 
 
 def calibration(
-    score: Callable[[Array], Array], private: PrivateSums, budget: Budget, fraction: float
+    score: Callable[[Array], Array], private: PrivateSums, noisy: NoisyVectors, fraction: float
 ) -> tuple[float, float]:
     """Return the shift a and the factor b for which a + b * score are the log odds, as far as the noise shows."""
 
@@ -33,7 +34,7 @@ def calibration(
         table[np.arange(len(features)), cell + _CELLS * (targets[:, 0] > 0.5)] = 1.0
         return table
 
-    table, noise = private.release(vectors, entries=2 * _CELLS, radius=1.0, budget=budget, fraction=fraction)
+    table, noise = private.release(vectors, entries=CALIBRATION_ENTRIES, radius=1.0, noisy=noisy, fraction=fraction)
     share, ones = np.maximum(table[:_CELLS] + table[_CELLS:], 0.0), table[_CELLS:]
     middle = np.concatenate([[_EDGES[0]], (_EDGES[1:] + _EDGES[:-1]) / 2, [_EDGES[-1]]])
     columns = np.stack([np.ones(_CELLS), middle], axis=1)

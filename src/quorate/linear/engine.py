@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.linear.calibration import calibration
+from quorate.linear.calibration import CALIBRATION_ENTRIES, calibration
 from quorate.linear.families import Bernoulli, Family, Gaussian
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, evidence, update
 from quorate.linear.sample import made_rows, shift
 from quorate.linear.sums import PrivateSums
-from quorate.privacy import Budget
+from quorate.mechanisms import NoisyVectors
 
-__all__ = ["Fitted", "Problem", "fit"]
+__all__ = ["Fitted", "Problem", "entries_of", "fit"]
 
 Array = NDArray[np.float64]
 _MEANS = 0.05  # of the budget, for the means; twice that where they are all that is known of the columns
@@ -55,22 +55,28 @@ class Fitted:
     directions: list[int]
 
 
-def fit(problem: Problem, private: PrivateSums, public: Array | None, budget: Budget) -> Fitted:
-    """Return the fitted weights. All of the budget is spent."""
+def entries_of(problem: Problem) -> int:
+    """Return the largest number of entries that the releases of a fit may have together."""
+    width = 1 + sum(int(values.shape[1]) for values in problem.atoms)
+    return (len(_MADE_STEPS) + 1) * problem.outputs * (width + 2) + CALIBRATION_ENTRIES
+
+
+def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors) -> Fitted:
+    """Return the fitted weights. Everything that `noisy` can pay for is released."""
     generator = np.random.default_rng(0)  # of public choices: proof, step 4
-    means, noise, family, intercepts = _measure_means(problem, private, public, budget)
+    means, noise, family, intercepts = _measure_means(problem, private, public, noisy)
     moved = None if public is None else shift(public, means, noise)
     usable = public is not None and moved is not None and moved <= _LARGEST_SHIFT
     points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise, generator)
     steps, error = (_PUBLIC_STEPS, 0.0) if usable else (_MADE_STEPS, _MADE_ERROR)
-    run = _Run(problem, private, budget, family=family, points=points)
+    run = _Run(problem, private, noisy, family=family, points=points)
     last = not usable and problem.outputs == 1 and isinstance(family, Bernoulli)
     beliefs = run.steps(intercepts, (*steps, _LAST * sum(steps)) if last else steps, error, len(steps))
     weights = np.array([belief.weights for belief in beliefs])
     weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
     if last:
-        off, factor = calibration(lambda rows: weights[0, 0] + rows @ weights[0, 1:], private, budget, 1.0)
+        off, factor = calibration(lambda rows: weights[0, 0] + rows @ weights[0, 1:], private, noisy, 1.0)
         weights, deviations = weights * factor, deviations * factor
         weights[:, 0] += off
     return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
@@ -81,7 +87,7 @@ def _with_ones(rows: Array) -> Array:
 
 
 def _measure_means(
-    problem: Problem, private: PrivateSums, public: Array | None, budget: Budget
+    problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors
 ) -> tuple[Array, float, Family, list[float]]:
     """Return the means of the columns, their noise, the family and the intercept of each output."""
     centre, longest = _box(problem, public)
@@ -94,7 +100,7 @@ def _measure_means(
 
     radius = float(np.sqrt(longest**2 + extra))
     fraction = _MEANS if public is not None else 2 * _MEANS
-    mean, noise = private.release(vectors, entries=len(centre) + extra, radius=radius, budget=budget, fraction=fraction)
+    mean, noise = private.release(vectors, entries=len(centre) + extra, radius=radius, noisy=noisy, fraction=fraction)
     offs, squares = mean[len(centre) : -problem.outputs], mean[-problem.outputs :]
     family = problem.family
     if isinstance(family, Gaussian):
@@ -117,9 +123,9 @@ class _Run:
     """The steps of one fit. What it knows is released, public or made of these."""
 
     def __init__(
-        self, problem: Problem, private: PrivateSums, budget: Budget, *, family: Family, points: Array
+        self, problem: Problem, private: PrivateSums, noisy: NoisyVectors, *, family: Family, points: Array
     ) -> None:
-        self.problem, self.private, self.budget, self.family = problem, private, budget, family
+        self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
         self.centre = points.mean(axis=0)
         self.sample = _with_ones(points - self.centre)
         self.whole = family.spread if isinstance(family, Gaussian) else 1.0
@@ -150,7 +156,7 @@ class _Run:
     def _plans(self, beliefs: Sequence[Belief], fraction: float, error: float) -> list[Measurement]:
         """Return what is to be measured of each output."""
         self.radius = 1.0 if len(beliefs) == 1 else _JOINT * float(np.sqrt(len(beliefs)))
-        scale = self.private.scale(self.budget, fraction) * self.radius
+        scale = self.private.scale(self.noisy, fraction) * self.radius
         units = self.private.units
         return [
             choose_measurement(belief, self.sample, self.family, units=units, scale=scale, error=error)
@@ -170,7 +176,7 @@ class _Run:
             return parts[0] if len(parts) == 1 else np.hstack(parts)
 
         total, _ = self.private.release(
-            vectors, entries=sum(sizes), radius=self.radius, budget=self.budget, fraction=fraction
+            vectors, entries=sum(sizes), radius=self.radius, noisy=self.noisy, fraction=fraction
         )
         means = np.split(total, np.cumsum(sizes)[:-1])
         return [mean * plan.radius for mean, plan in zip(means, plans, strict=True)]

@@ -10,8 +10,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.ensemble.units import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns
-from quorate.linear.engine import Fitted, Problem, fit
+from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
+from quorate.mechanisms import NoisyVectors
 from quorate.predictors.inputs import check_records
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
@@ -59,9 +60,10 @@ class LinearModel(BaseEstimator):
         self.unit_ = "row" if groups is None else "person"
         encode = self.columns_.transform
         private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number)
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         described = Problem(atoms=self.columns_.atoms(), **problem)
-        fitted = fit(described, private, None if known is None else encode(known), budget)  # proof: steps 3 and 4
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
+        noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3
+        fitted = fit(described, private, None if known is None else encode(known), noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble.ballots import Ballots
-from quorate.mechanisms import NoisyVector
-from quorate.privacy import Budget
+from quorate.mechanisms import NoisyVectors
 from quorate.session import release_counts
 
 __all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "grid_length", "on_the_grid"]
@@ -58,31 +57,33 @@ class PrivateSums:
         self._starts = np.flatnonzero(np.diff(units[self._order], prepend=-1))
 
     def release(
-        self, vectors: Vectors, *, entries: int, radius: float, budget: Budget, fraction: float
+        self, vectors: Vectors, *, entries: int, radius: float, noisy: NoisyVectors, fraction: float
     ) -> tuple[Array, float]:
         """Return the mean over units of what `vectors` says of their rows, with noise, and the noise's scale.
 
         `vectors` depends on public values, and takes rows and targets a few at a time. The mean over a unit's rows is
-        clipped to `radius`. `fraction` is the part of what the budget has left that is spent. How many rows a person
+        clipped to `radius`. `fraction` is the part of what is left of `noisy` that is spent. How many rows a person
         has is not public: only the number of units divides.
         """
-        noisy = _noisy(budget, fraction)
         total = np.zeros(entries, dtype=np.int64)
         for rows, firsts in self._blocks():
             row_vectors = vectors(self._encode(rows), self._targets[rows])
             total += self.contributions(row_vectors, firsts, radius).sum(axis=0)  # proof: step 2
-        released = release_counts(Ballots(total), lambda whole: noisy.release([whole], budget=budget))
+        released, scale = release_counts(  # proof: step 3
+            Ballots(total),
+            lambda whole: noisy.release(whole, squared_sensitivity=SQUARED_SENSITIVITY, fraction=fraction),
+        )
         step = radius / grid_length(entries) / self.units
-        return np.asarray(released[0] * step, dtype=np.float64), noisy.scales[0] * step
+        return np.asarray(released * step, dtype=np.float64), scale * step
 
     def contributions(self, vectors: Array, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
         """Return what each unit adds: the mean over its rows, the first of which `firsts` names, on the grid."""
         counts = np.diff(firsts, append=len(vectors))
         return on_the_grid(np.add.reduceat(vectors, firsts, axis=0) / counts[:, None], radius)  # proof: steps 1 and 2
 
-    def scale(self, budget: Budget, fraction: float) -> float:
+    def scale(self, noisy: NoisyVectors, fraction: float) -> float:
         """Return the noise's scale in the next release, for vectors clipped to radius 1."""
-        return _noisy(budget, fraction).scales[0] / GRID
+        return noisy.scale(squared_sensitivity=SQUARED_SENSITIVITY, fraction=fraction) / GRID
 
     def _blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the rows of a block of whole units, and where each unit begins among them."""
@@ -93,9 +94,3 @@ class PrivateSums:
             begin = self._starts[first]
             yield self._order[begin : ends[last - 1]], self._starts[first:last] - begin
             first = last
-
-
-def _noisy(budget: Budget, fraction: float) -> NoisyVector:
-    return NoisyVector.for_budget(
-        budget, squared_sensitivities=(SQUARED_SENSITIVITY,), fraction=fraction
-    )  # proof: step 3

@@ -9,7 +9,7 @@ from quorate.mechanisms.dissent import Dissent
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.noisy_sum import NoisySum
-from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.relabel import Relabel, Relabelled
 from quorate.mechanisms.sharp_majority import SharpMajority
@@ -28,6 +28,7 @@ __all__ = [
     "NoisyMax",
     "NoisySum",
     "NoisyVector",
+    "NoisyVectors",
     "Quorum",
     "Relabel",
     "Relabelled",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from quorate.audit.planted.bug import Caught, PlantedBug
 from quorate.audit.replay import entropy_tape
 from quorate.linear.sums import GRID, PrivateSums, grid_length, on_the_grid
+from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
 
 __all__ = ["LINEAR"]
@@ -60,9 +61,9 @@ def _replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
         units = np.repeat(np.arange(_UNITS), [*[2] * (_UNITS - 1), 40])
         private = sums(partial(_rows, table), np.zeros((len(table), 1)), units, _UNITS)
         with entropy_tape(seed):
-            budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
+            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=_COLUMNS)
             mean, _ = private.release(
-                lambda features, _: features, entries=_COLUMNS, radius=1.0, budget=budget, fraction=0.5
+                lambda features, _: features, entries=_COLUMNS, radius=1.0, noisy=noisy, fraction=0.5
             )
         released.append(mean * _UNITS * grid_length(_COLUMNS))
     moved = float(np.linalg.norm(released[0] - released[1]))

@@ -1,5 +1,6 @@
-"""NoisyVector: vectors of whole numbers with discrete Gaussian noise."""
+"""NoisyVector: vectors of whole numbers with discrete Gaussian noise, all at once or one after another."""
 
+from quorate.mechanisms.noisy_vector.adaptive import NoisyVectors
 from quorate.mechanisms.noisy_vector.mechanism import NoisyVector
 
-__all__ = ["NoisyVector"]
+__all__ = ["NoisyVector", "NoisyVectors"]

@@ -29,7 +29,7 @@ from quorate.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity,
 from quorate.privacy.budget import SLACK_QUANTA
 from quorate.rounding import float_down
 
-__all__ = ["NoisyVector"]
+__all__ = ["NoisyVector", "largest_whole_epsilon", "rest_of_delta"]
 
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
 _LARGEST_WHOLE = 4096.0  # epsilon up to which the whole of a budget is a number of quanta that a float holds exactly
@@ -114,7 +114,7 @@ class NoisyVector:
         if fraction == 1.0 and budget.spent() == Cost(0.0) and budget.epsilon <= _LARGEST_WHOLE:
             return cls.calibrate(
                 epsilon=budget.epsilon,
-                delta=_rest(budget),
+                delta=rest_of_delta(budget),
                 squared_sensitivities=squares,
                 shares=shares,
             )
@@ -193,7 +193,7 @@ class NoisyVector:
         cost = self.release_cost(budget.order)
         if budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1:
             entries = sum(self.squared_sensitivities)
-            if discrete_delta(budget.epsilon, self._length(), entries=entries) <= _rest(budget):
+            if discrete_delta(budget.epsilon, self._length(), entries=entries) <= rest_of_delta(budget):
                 cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
         budget.spend(cost)
 
@@ -203,9 +203,14 @@ def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, each: float)
     return [max(math.sqrt(order * square / share / (2 * each)) * (1 + 2.0**-30), 1e-6) for square, share in pairs]
 
 
-def _rest(budget: Budget) -> float:
+def rest_of_delta(budget: Budget) -> float:
     """Return the part of delta that the budget has not set aside for tail events, rounded down."""
     return float_down(Fraction(budget.delta) - Fraction(budget.quanta()[1], SLACK_QUANTA))
+
+
+def largest_whole_epsilon() -> float:
+    """Return the epsilon up to which the whole of a budget is a number of quanta that a float holds exactly."""
+    return _LARGEST_WHOLE
 
 
 def _squares(given: Sequence[int]) -> tuple[int, ...]:

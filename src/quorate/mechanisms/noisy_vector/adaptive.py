@@ -1,0 +1,71 @@
+"""NoisyVectors: several vectors, each chosen from those released before, calibrated as if they were one.
+
+Claim (replace-one units; a unit moves each vector, given what was released before, by whole numbers whose squares add
+up to at most the `squared_sensitivity` said for it): all releases together are (epsilon, delta)-differentially private
+for the epsilon and delta of the budget, however the vectors and their shares are chosen. Proof: PROOF.md, step 6.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_count, check_positive
+from quorate.errors import BudgetSpent, Infeasible, InvalidInput
+from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, largest_length
+from quorate.mechanisms.noisy_vector.mechanism import NoisyVector, largest_whole_epsilon, rest_of_delta
+from quorate.privacy import Budget, Cost
+
+__all__ = ["NoisyVectors"]
+
+_SHARES = 2**40  # shares are counted in whole numbers
+_UP = 1 + 2.0**-40
+
+
+class NoisyVectors:
+    """Releases that are chosen one after another and pay with the whole of a budget that nothing was spent from.
+
+    `entries` is the largest number of entries that all releases together may have.
+
+    >>> noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=4)
+    >>> first, scale = noisy.release(np.array([250, 730]), squared_sensitivity=2, fraction=0.5)
+    >>> second, same = noisy.release(np.array([int(first[0]), 5]), squared_sensitivity=2, fraction=1.0)
+    >>> round(scale / same, 6)
+    1.0
+    """
+
+    def __init__(self, budget: Budget, *, entries: int) -> None:
+        self.entries = check_count("entries", entries)
+        if budget.order == math.inf or budget.epsilon > largest_whole_epsilon():
+            raise InvalidInput("NoisyVectors take a budget with delta above 0 and a smaller epsilon")
+        self._length = largest_length(epsilon=budget.epsilon, delta=rest_of_delta(budget), entries=self.entries)
+        if self._length <= 0:
+            raise Infeasible("this epsilon and delta allow no release of so many entries; raise epsilon")
+        budget.spend(Cost(budget.capacity().renyi))  # all of it, or refused: proof: step 6
+        self._left = _SHARES
+
+    def scale(self, *, squared_sensitivity: int, fraction: float) -> float:
+        """Return the scale of the next release, if it takes this fraction of what is left."""
+        share = self._share(fraction)
+        if share < 1:
+            raise BudgetSpent("nothing is left for another release")
+        needed = squared_sensitivity * _SHARES / (share * self._length**2) + ROUNDING_VARIANCE
+        return math.sqrt(needed) * _UP
+
+    def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
+        """Return a vector of whole numbers with noise on every entry, and the noise's scale."""
+        scale = self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
+        size = int(np.size(part))
+        if size > self.entries:
+            raise InvalidInput(f"{size} entries are to be released, and {self.entries} are left")
+        noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale,))
+        self.entries -= size
+        self._left -= self._share(fraction)  # charged before the draw
+        return noisy.release([part])[0], scale
+
+    def _share(self, fraction: float) -> int:
+        """Return the share of the next release in whole numbers, rounded down."""
+        if check_positive("fraction", fraction) > 1:
+            raise InvalidInput(f"fraction must be at most 1, not {fraction:g}")
+        return self._left if fraction == 1 else int(self._left * fraction)

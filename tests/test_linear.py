@@ -1,0 +1,355 @@
+"""Linear models: what a unit can move, what is released, and what comes out."""
+
+import pickle
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import roc_auc_score
+
+from quorate import InvalidInput, load, save
+from quorate.audit.replay import entropy_tape
+from quorate.features import AdditiveColumns
+from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
+from quorate.linear.calibration import calibration
+from quorate.linear.families import Bernoulli, Gaussian, Poisson
+from quorate.linear.geometry import Belief, choose_measurement, directions_for, update
+from quorate.linear.sample import made_rows, shift
+from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
+from quorate.mechanisms import NoisyVectors
+from quorate.privacy import Budget
+
+FAMILIES = [Bernoulli(), Gaussian(0.3), Poisson(5.0)]
+
+
+def table(rows, seed=0, columns=3):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(rows, columns))
+    y = generator.random(rows) < 1 / (1 + np.exp(-2 * X[:, 0] - abs(X[:, 1]) + 1))
+    return X, y.astype(int)
+
+
+def sums(X, units=None, number=None):
+    units = np.arange(len(X)) if units is None else np.asarray(units)
+    return PrivateSums(lambda rows: X[rows], np.zeros((len(X), 1)), units, number or len(np.unique(units)))
+
+
+def noise():
+    return NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=1000)
+
+
+def released(private, seed, radius=1.0, entries=3):
+    """The whole numbers that left, less the noise of the tape, which is the same for all."""
+    with entropy_tape(seed):
+        mean, _ = private.release(
+            lambda features, _: features,
+            entries=entries,
+            radius=radius,
+            noisy=noise(),
+            fraction=0.5,
+        )
+    return mean * private.units * grid_length(entries) / radius
+
+
+@given(
+    arrays(np.float64, (4, 5), elements=st.floats(width=64)),
+    st.floats(min_value=1e-9, max_value=1e9, allow_nan=False),
+)
+def test_whatever_a_row_holds_its_vector_is_within_the_grid(vectors, radius):
+    whole = on_the_grid(vectors, radius)
+    assert whole.dtype == np.int64
+    assert (whole.astype(object) ** 2).sum(axis=1).max() <= GRID**2
+
+
+def test_a_vector_that_is_not_clipped_keeps_its_length_and_direction():
+    [one] = on_the_grid(np.array([[0.3, -0.4]]), 1.0)
+    assert np.allclose(one / grid_length(2), [0.3, -0.4], atol=1 / GRID)
+    [long] = on_the_grid(np.array([[30.0, -40.0]]), 1.0)
+    assert np.allclose(long / grid_length(2), [0.6, -0.8], atol=1 / GRID)
+
+
+@given(
+    arrays(np.float64, (6, 3), elements=st.floats(-5, 5)),
+    arrays(np.float64, (3,), elements=st.floats(width=64)),
+    st.integers(0, 5),
+)
+def test_one_row_moves_a_sum_by_no_more_than_its_noise_is_for(X, other, place):
+    neighbour = X.copy()
+    neighbour[place] = other
+    moved = released(sums(X), 1) - released(sums(neighbour), 1)
+    assert np.sum(moved**2) <= SQUARED_SENSITIVITY * (1 + 1e-9)
+
+
+@given(arrays(np.float64, (7, 3), elements=st.floats(-5, 5)), st.integers(1, 30))
+def test_one_person_moves_a_sum_by_no_more_however_many_rows_there_are(X, rows):
+    units = [0, 0, 1, 1, 2, 2, 3]
+    other = np.vstack([X[:6], np.full((rows, 3), -4.0)])
+    moved = released(sums(X, units), 1) - released(sums(other, [*units[:6], *[3] * rows]), 1)
+    assert np.sum(moved**2) <= SQUARED_SENSITIVITY * (1 + 1e-9)
+
+
+def test_sums_do_not_depend_on_blocks_or_on_the_order_of_rows(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    units = np.random.default_rng(1).integers(12, size=50)
+    whole = released(sums(X, units), 3)
+    order = np.random.default_rng(2).permutation(50)
+    assert np.allclose(whole, released(sums(X[order], units[order]), 3))
+    monkeypatch.setattr("quorate.linear.sums._BLOCK", 7)
+    assert np.allclose(whole, released(sums(X, units), 3))
+
+
+def test_replaying_a_fit_on_neighbours_draws_as_much_and_moves_the_first_sum_by_one_unit():
+    X, y = table(400)
+    other, labels = X.copy(), y.copy()
+    other[7], labels[7] = 50.0, 1 - y[7]
+    seen = []
+    for rows, targets in ((X, y), (other, labels)):
+        with entropy_tape(5) as drawn:
+            model = PrivateLogisticRegression(classes=[0, 1]).fit(rows, targets, public=X[:100])
+        seen.append((list(drawn), model.claim_, model.columns_.document()))
+    assert seen[0][0][0] == seen[1][0][0]  # the first release has as many entries
+    assert seen[0][1:] == seen[1][1:]  # the claim and the columns know nothing of private rows
+
+
+def test_a_measured_gradient_moves_by_no_more_than_its_noise_is_for():
+    X, y = table(300)
+    sample = np.hstack([np.ones((300, 1)), X])
+    plan = choose_measurement(Belief.before(0.0, np.ones(4)), sample, Bernoulli(), units=300, scale=0.05, error=0.0)
+    whole = []
+    for row in (np.full(4, 1e6), np.full(4, -1e6)):
+        rows = sample.copy()
+        rows[0] = row
+        private = PrivateSums(lambda places, rows=rows: rows[places], y[:, None].astype(float), np.arange(300), 300)
+        with entropy_tape(2):
+            mean, _ = private.release(
+                lambda features, targets: plan.vectors(features, targets[:, 0], Bernoulli()),
+                entries=plan.directions.shape[1],
+                radius=plan.radius,
+                noisy=noise(),
+                fraction=0.5,
+            )
+        whole.append(mean * 300 * grid_length(plan.directions.shape[1]) / plan.radius)
+    assert np.sum((whole[0] - whole[1]) ** 2) <= SQUARED_SENSITIVITY * (1 + 1e-9)
+
+
+def test_a_fit_spends_the_budget_and_no_more(monkeypatch):
+    budgets = []
+    init = Budget.__init__
+
+    def kept(self, *arguments, **options):
+        init(self, *arguments, **options)
+        budgets.append(self)
+
+    monkeypatch.setattr(Budget, "__init__", kept)
+    X, y = table(500)
+    PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X[:100])
+    [budget] = budgets
+    assert (budget.epsilon, budget.delta) == (1.0, 1e-6)
+    assert budget.remaining().renyi == 0
+
+
+def test_a_fitted_model_holds_no_private_row():
+    X, y = table(500)
+    model = PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X[:100] + 0.01)
+    content = pickle.dumps(model)
+    assert not any(X[row].tobytes() in content for row in range(500))
+    assert all(not isinstance(value, PrivateSums | Budget) for value in vars(model).values())
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_the_mean_of_a_clipped_residual_is_what_draws_say(family):
+    generator = np.random.default_rng(0)
+    eta, at, t = np.full(200_000, 0.4), np.full(200_000, -0.3), np.full(200_000, 0.25)
+    if isinstance(family, Bernoulli):
+        y = (generator.random(200_000) < family.mean(eta)).astype(float)
+    else:
+        y = family.mean(eta) + generator.normal(size=200_000) * family._spread(at)
+    value, slope = family.clipped(eta, at, t)
+    drawn = np.clip(y - family.mean(at), -t, t)
+    assert abs(drawn.mean() - value[0]) < 6 * drawn.std() / np.sqrt(200_000)
+    step = 1e-5
+    high, low = (family.clipped(eta + way * step, at, t)[0][0] for way in (1, -1))
+    assert slope[0] == pytest.approx((high - low) / (2 * step), rel=1e-4)
+
+
+def test_directions_that_the_sample_does_not_show_are_not_measured():
+    curvature = np.diag([1.0, 0.5, 0.0])
+    directions = directions_for(Belief.before(0.0, np.ones(3)), curvature, 1e6)
+    assert directions.shape == (3, 2)
+    assert np.abs(directions[2]).max() < 1e-6
+
+
+def test_more_noise_leaves_fewer_directions():
+    curvature = np.diag(10.0 ** -np.arange(8.0))
+    belief = Belief.before(0.0, np.ones(8))
+    numbers = [directions_for(belief, curvature, signal).shape[1] for signal in (1.0, 1e3, 1e6, 1e9)]
+    assert numbers == sorted(numbers)
+    assert numbers[0] < numbers[-1]
+
+
+def test_a_measurement_without_noise_finds_the_weights():
+    X, _ = table(20_000, seed=3)
+    sample = np.hstack([np.ones((20_000, 1)), X])
+    truth = np.array([-0.5, 1.0, 0.5, -0.25])
+    family, belief = Bernoulli(), Belief.before(0.0, np.ones(4))
+    plan = choose_measurement(belief, sample, family, units=20_000, scale=1e-3, error=0.0)
+    measured, _ = plan.expected(truth, sample, family)
+    assert np.allclose(update(belief, measured, plan, sample, family).weights, truth, atol=0.02)
+
+
+def test_made_rows_have_the_means_that_were_released():
+    atoms = [np.eye(3), np.array([[0.0], [0.5], [1.0]])]
+    means = np.array([0.7, 0.2, 0.1, 0.3])
+    rows = made_rows(atoms, None, means, 1e-4, np.random.default_rng(0))
+    assert np.allclose(rows.mean(axis=0), means, atol=0.03)
+    assert set(rows[:, :3].sum(axis=1)) == {1.0}
+
+
+def test_shift_is_none_within_noise_and_seen_beyond_it():
+    public = (np.random.default_rng(0).random((2000, 4)) < 0.3).astype(float)
+    means = public.mean(axis=0)
+    assert shift(public, means + 0.01, 0.005) == 0.0
+    assert shift(public, means + np.array([0, 0, 0, 0.5]), 0.005) > 0.8
+
+
+def test_calibration_finds_scores_that_are_too_large():
+    generator = np.random.default_rng(0)
+    score = generator.normal(size=50_000) * 4
+    y = (generator.random(50_000) < 1 / (1 + np.exp(-0.5 - 0.5 * score))).astype(float)
+    private = PrivateSums(lambda rows: score[rows, None], y[:, None], np.arange(50_000), 50_000)
+    off, factor = calibration(lambda rows: rows[:, 0], private, noise(), 0.5)
+    assert off == pytest.approx(0.5, abs=0.15)
+    assert factor == pytest.approx(0.5, abs=0.15)
+
+
+def test_two_classes_reach_what_is_there_to_reach():
+    X, y = table(30_000)
+    rest, labels = table(5000, seed=1)
+    model = PrivateLogisticRegression(epsilon=1.0, classes=[0, 1]).fit(X, y, public=rest)
+    true = 2 * rest[:, 0] + abs(rest[:, 1])
+    assert roc_auc_score(labels, model.decision_function(rest)) > roc_auc_score(labels, true) - 0.01
+    p = model.predict_proba(rest)
+    assert np.allclose(p.sum(axis=1), 1)
+    assert abs(p[:, 1].mean() - labels.mean()) < 0.05
+    assert np.array_equal(model.predict(rest), (model.decision_function(rest) > 0).astype(int))
+    assert "(1, 1e-06)-differentially private under replacement of one row" in model.claim_
+
+
+def test_public_rows_that_miss_a_group_are_noticed_and_left_aside():
+    X, y = table(30_000)
+    public = X[X[:, 0] < -0.3][:3000]
+    rest, labels = table(5000, seed=1)
+    model = PrivateLogisticRegression(epsilon=1.0, classes=[0, 1]).fit(X, y, public=public)
+    assert model.shift_ > 0.25
+    best = roc_auc_score(labels, 2 * rest[:, 0] + abs(rest[:, 1]))
+    assert roc_auc_score(labels, model.decision_function(rest)) > best - 0.04
+
+
+def test_without_public_rows_bounds_are_declared():
+    X, y = table(30_000)
+    rest, labels = table(5000, seed=1)
+    with pytest.raises(InvalidInput, match="without public rows the columns must be declared"):
+        PrivateLogisticRegression().fit(X, y)
+    columns = AdditiveColumns(declared=[(-3, 3)] * 3)
+    model = PrivateLogisticRegression(columns=columns, classes=[0, 1]).fit(X, y)
+    assert model.shift_ is None
+    assert "public" not in model.claim_
+    assert roc_auc_score(labels, model.decision_function(rest)) > 0.85
+
+
+def test_many_classes():
+    generator = np.random.default_rng(0)
+    centres = np.array([[0, 2], [2, -1], [-2, -1]])
+    codes = generator.integers(3, size=30_000)
+    X = centres[codes] + generator.normal(size=(30_000, 2))
+    names = np.array(["a", "b", "c"])
+    model = PrivateLogisticRegression(classes=names).fit(X, names[codes], public=X[:1000])
+    assert model.score(X, names[codes]) > 0.88
+    assert model.coef_.shape[0] == 3
+    assert np.allclose(model.predict_proba(X[:9]).sum(axis=1), 1)
+
+
+def test_several_labels_at_once():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(30_000, 2))
+    Y = (X + generator.normal(size=X.shape) / 2 > 0).astype(int)
+    model = PrivateLogisticRegression().fit(X, Y, public=X[:1000])
+    assert (model.predict(X) == Y).mean() > 0.8
+    assert model.predict_proba(X[:5]).shape == (5, 2)
+    with pytest.raises(InvalidInput, match="zeros and ones"):
+        PrivateLogisticRegression().fit(X, 2 * Y, public=X[:1000])
+
+
+def test_a_person_with_many_rows_is_one_unit():
+    X, y = table(30_000)
+    people = np.arange(30_000) // 3
+    model = PrivateLogisticRegression(classes=[0, 1]).fit(X, y, groups=people, public=X[:1000])
+    assert model.unit_ == "person"
+    assert "all rows of one person" in model.claim_
+    assert model.score(X, y) > 0.75
+
+
+def test_frames_with_texts_and_gaps():
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": generator.normal(40, 10, 20_000), "sex": generator.choice(["f", "m"], 20_000)})
+    y = np.where((frame.age > 40) ^ (frame.sex == "m"), "yes", "no")
+    frame.loc[::50, "age"] = np.nan
+    one = frame.assign(both=frame.sex + np.where(frame.age > 40, "+", "-"))
+    model = PrivateLogisticRegression(classes=["no", "yes"]).fit(one, y, public=one[:2000])
+    assert model.score(one, y) > 0.95
+    assert "age is missing" in model.columns_.get_feature_names_out()
+
+
+def test_least_squares():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(30_000, 2))
+    y = 3 * X[:, 0] + X[:, 1] ** 2 + generator.normal(size=30_000)
+    model = PrivateLinearRegression(bounds=(-10, 15)).fit(X, y, public=X[:1000])
+    assert model.score(X, y) > 0.85
+    with pytest.raises(InvalidInput, match="the lower one first"):
+        PrivateLinearRegression(bounds=(1, 0)).fit(X, y, public=X)
+
+
+def test_counts():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(size=(30_000, 2))
+    y = generator.poisson(np.exp(2 * X[:, 0]))
+    model = PrivatePoissonRegression(largest=20).fit(X, y, public=X[:1000])
+    expected = np.exp(2 * X[:, 0])
+    assert np.corrcoef(model.predict(X), expected)[0, 1] > 0.98
+    assert abs(model.predict(X).mean() - y.mean()) < 0.3
+
+
+def test_weights_of_rows_are_refused_with_the_reason():
+    X, y = table(50)
+    with pytest.raises(InvalidInput, match="how much one of them can move"):
+        PrivateLogisticRegression().fit(X, y, public=X, sample_weight=np.ones(50))
+
+
+@pytest.mark.parametrize("make", [
+    lambda X, y: PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X[:200]),
+    lambda X, y: PrivateLogisticRegression().fit(X, np.stack([y, 1 - y], axis=1), public=X[:200]),
+    lambda X, y: PrivateLinearRegression(bounds=(0, 1)).fit(X, y, public=X[:200]),
+    lambda X, y: PrivatePoissonRegression(largest=3).fit(X, y, public=X[:200]),
+])  # fmt: skip
+def test_a_model_comes_back_from_its_folder_as_it_was(make, tmp_path):
+    X, y = table(2000)
+    model = make(X, y)
+    folder = save(model, tmp_path / "model")
+    again = load(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["GUARANTEE.md", "manifest.json", "weights.npz"]
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert np.array_equal(again.coef_deviations_, model.coef_deviations_)
+    assert (again.claim_, again.shift_) == (model.claim_, model.shift_)
+    assert again.get_params()["epsilon"] == model.epsilon
+
+
+def test_a_folder_with_weights_of_other_columns_is_refused(tmp_path):
+    X, y = table(2000)
+    model = PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X[:200])
+    model.coef_ = model.coef_[:, 1:]
+    with pytest.raises(InvalidInput, match="do not fit its columns"):
+        load(save(model, tmp_path / "model"))
