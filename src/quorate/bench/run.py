@@ -15,6 +15,7 @@ from quorate.bench.cover import cover_figures
 from quorate.bench.everlasting import everlasting_figures
 from quorate.bench.figures import Bar, Figure
 from quorate.bench.learners import learner_figures
+from quorate.bench.linear import linear_figures
 from quorate.bench.mechanisms import mechanism_figures
 from quorate.bench.overhead import overhead_figures
 from quorate.bench.peers import peer_figures
@@ -28,6 +29,7 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     "mechanisms": (mechanism_figures,),
     "classifier": (learner_figures, overhead_figures, auto_figures, student_figures),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
+    "models": (linear_figures,),
     "service": (service_figures,),
     "everlasting": (everlasting_figures,),
     "release": (adult_figures, cover_figures, front_figures, peer_figures),

@@ -5,6 +5,7 @@ from quorate.bench.bars.classifier import CLASSIFIER
 from quorate.bench.bars.concepts import CONCEPTS
 from quorate.bench.bars.everlasting import EVERLASTING
 from quorate.bench.bars.mechanisms import MECHANISMS
+from quorate.bench.bars.models import MODELS
 from quorate.bench.bars.release import RELEASE
 from quorate.bench.bars.service import SERVICE
 from quorate.bench.figures import Bar
@@ -17,6 +18,7 @@ BARS: dict[str, dict[str, Bar | None]] = {
     "concepts": CONCEPTS,
     "everlasting": EVERLASTING,
     "mechanisms": MECHANISMS,
+    "models": MODELS,
     "release": RELEASE,
     "service": SERVICE,
 }

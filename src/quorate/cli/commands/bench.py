@@ -6,7 +6,7 @@ __all__ = ["bench"]
 
 
 def bench(
-    name: Literal["mechanisms", "classifier", "concepts", "service", "everlasting", "release", "audit"],
+    name: Literal["mechanisms", "classifier", "concepts", "models", "service", "everlasting", "release", "audit"],
     *,
     quick: bool = False,
     json: bool = False,

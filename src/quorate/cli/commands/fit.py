@@ -63,6 +63,20 @@ def _subsample(
     return run_fit(tables, budget, teachers, output)
 
 
+@fit.command(name="linear")
+def _linear(tables: Tables, *, budget: Budget = Budget(), output: Output) -> int:
+    """Fit a logistic regression with probabilities. It may be published.
+
+    The public table (--public) gives columns and geometry and needs no labels; without one, --schema must say how large
+    every number may be.
+
+    Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
+    """
+    from quorate.cli.fit_linear import run_fit_linear
+
+    return run_fit_linear(tables, budget, output)
+
+
 @fit.command(name="everlasting")
 def _everlasting(
     tables: Tables, *, budget: PhasesBudget = PhasesBudget(), phases: Phases = Phases(), output: Output
