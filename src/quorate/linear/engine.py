@@ -20,7 +20,7 @@ from quorate.mechanisms import NoisyVectors
 __all__ = ["Fitted", "Problem", "entries_of", "fit"]
 
 Array = NDArray[np.float64]
-_MEANS = 0.05  # of the budget, for the means; twice that where they are all that is known of the columns
+_MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
 _PUBLIC_STEPS = (0.2, 0.3, 0.5)  # parts of the rest, where public rows give the geometry
 _MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the geometry of the one before got wrong
 _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by
@@ -99,7 +99,7 @@ def _measure_means(
         return np.hstack([(features - centre) * about[:, None], off, off**2])
 
     radius = float(np.sqrt(longest**2 + extra))
-    fraction = _MEANS if public is not None else 2 * _MEANS
+    fraction = _ONLY_MEANS if public is None else _MEANS
     mean, noise = private.release(vectors, entries=len(centre) + extra, radius=radius, noisy=noisy, fraction=fraction)
     offs, squares = mean[len(centre) : -problem.outputs], mean[-problem.outputs :]
     family = problem.family
@@ -135,15 +135,17 @@ class _Run:
 
     def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
         """Return the belief about each output after so many steps; shares beyond them are left for later."""
-        variances = np.full(self.sample.shape[1], self.problem.variance)
-        variances[0] = _INTERCEPT * self.problem.variance
-        beliefs = [Belief.before(intercept, variances) for intercept in intercepts]
+        beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
+        history: list[list[tuple[Array, Measurement]]] = [[] for _ in intercepts]
         for place in range(number):
             fraction = shares[place] / sum(shares[place:]) if place < len(shares) - 1 else 1.0
             plans = self._plans(beliefs, fraction, error)
-            measured = self._measure(plans, fraction)
-            learn = self._first if place == 0 else self._next
-            beliefs = [learn(*each) for each in zip(beliefs, measured, plans, strict=True)]
+            for seen, measured, plan in zip(history, self._measure(plans, fraction), plans, strict=True):
+                seen.append((measured, plan))
+            if place and error:
+                beliefs = [self._learn(belief, seen[-1:]) for belief, seen in zip(beliefs, history, strict=True)]
+            else:
+                beliefs = [self._with_evidence(*each) for each in zip(intercepts, history, strict=True)]
             if isinstance(self.family, Gaussian):
                 self.family = Gaussian(self._left(beliefs))
         return beliefs
@@ -181,14 +183,22 @@ class _Run:
         means = np.split(total, np.cumsum(sizes)[:-1])
         return [mean * plan.radius for mean, plan in zip(means, plans, strict=True)]
 
-    def _next(self, belief: Belief, measured: Array, plan: Measurement) -> Belief:
-        return update(belief, measured, plan, self.sample, self.family)
+    def _learn(self, belief: Belief, seen: Sequence[tuple[Array, Measurement]]) -> Belief:
+        """Return the belief after these measurements, one after another."""
+        for measured, plan in seen:
+            belief = update(belief, measured, plan, self.sample, self.family)
+        return belief
 
-    def _first(self, belief: Belief, measured: Array, plan: Measurement) -> Belief:
-        """Return the belief after the first step, with the variances of the blocks that it makes most probable."""
-        intercept, variances = float(belief.weights[0]), belief.variances
+    def _with_evidence(self, intercept: float, seen: Sequence[tuple[Array, Measurement]]) -> Belief:
+        """Return the belief after all measurements, with the variances of the blocks that they make most probable."""
+        variances = self._usual()
         for _ in range(_ROUNDS_OF_EVIDENCE):
-            learned = self._next(belief, measured, plan)
+            learned = self._learn(Belief.before(intercept, variances), seen)
             variances = evidence(learned, variances, self.blocks, self.problem.variance)
-            belief = Belief.before(intercept, variances)
-        return self._next(belief, measured, plan)
+        return self._learn(Belief.before(intercept, variances), seen)
+
+    def _usual(self) -> Array:
+        """Return the variance of each weight before anything is measured."""
+        variances = np.full(self.sample.shape[1], self.problem.variance)
+        variances[0] = _INTERCEPT * self.problem.variance
+        return variances
