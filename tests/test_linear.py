@@ -203,7 +203,7 @@ def test_a_measurement_without_noise_finds_the_weights():
 def test_made_rows_have_the_means_that_were_released():
     atoms = [np.eye(3), np.array([[0.0], [0.5], [1.0]])]
     means = np.array([0.7, 0.2, 0.1, 0.3])
-    rows = made_rows(atoms, None, means, 1e-4, np.random.default_rng(0))
+    rows = made_rows(atoms, None, means, 1e-4)
     assert np.allclose(rows.mean(axis=0), means, atol=0.03)
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
 

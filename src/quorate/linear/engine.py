@@ -63,11 +63,10 @@ def entries_of(problem: Problem) -> int:
 
 def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
-    generator = np.random.default_rng(0)  # of public choices: proof, step 4
     means, noise, family, intercepts = _measure_means(problem, private, public, noisy)
     moved = None if public is None else shift(public, means, noise)
     usable = public is not None and moved is not None and moved <= _LARGEST_SHIFT
-    points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise, generator)
+    points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise)
     steps, error = (_PUBLIC_STEPS, 0.0) if usable else (_MADE_STEPS, _MADE_ERROR)
     run = _Run(problem, private, noisy, family=family, points=points)
     last = not usable and problem.outputs == 1 and isinstance(family, Bernoulli)

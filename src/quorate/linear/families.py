@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit, logit, ndtr, ndtri
 
 __all__ = ["Bernoulli", "Family", "Gaussian", "Poisson"]
 
@@ -39,8 +39,8 @@ class Family(Protocol):
     def square(self, at: Array, t: Array) -> Array:
         """Return about the mean square of the residual from `at`, clipped to t, where `at` is true."""
 
-    def draw(self, at: Array, generator: np.random.Generator) -> Array:
-        """Return the sizes of typical residuals, to choose a clipping threshold from."""
+    def typical(self, at: Array, even: Array) -> Array:
+        """Return the sizes of residuals at these evenly spread levels in [0, 1], to choose a clipping threshold from."""
 
 
 class Bernoulli:
@@ -72,10 +72,10 @@ class Bernoulli:
         p = self.mean(at)
         return np.asarray(p * np.minimum(1 - p, t) ** 2 + (1 - p) * np.minimum(p, t) ** 2)
 
-    def draw(self, at: Array, generator: np.random.Generator) -> Array:
-        """Return |y - p| with y drawn from p."""
+    def typical(self, at: Array, even: Array) -> Array:
+        """Return |y - p|, with y = 1 at the levels below p."""
         p = self.mean(at)
-        return np.asarray(np.where(generator.random(p.shape) < p, 1 - p, p))
+        return np.asarray(np.where(even < p, 1 - p, p))
 
 
 class _Normal:
@@ -107,9 +107,9 @@ class _Normal:
         """Return about the mean square of the clipped residual."""
         return np.asarray(np.minimum(self._spread(at), t) ** 2)
 
-    def draw(self, at: Array, generator: np.random.Generator) -> Array:
+    def typical(self, at: Array, even: Array) -> Array:
         """Return the sizes of normal residuals."""
-        return np.abs(generator.normal(size=at.shape)) * self._spread(at)
+        return np.asarray(np.abs(ndtri(np.clip(even, 1e-9, 1 - 1e-9))) * self._spread(at))
 
 
 class Gaussian(_Normal):

@@ -88,7 +88,7 @@ def choose_measurement(
     directions = directions_for(belief, curvature, (units / (scale * _LONGEST)) ** 2)
     along = sample @ directions
     length = np.maximum(np.sqrt(np.einsum("ij,ij->i", along, along)), 1e-300)
-    typical = length * family.draw(eta, np.random.default_rng(0))  # proof: step 4: public numbers alone
+    typical = length * family.typical(eta, np.random.default_rng(0).random(len(eta)))  # proof: step 4: nothing private
     loss_of = belief.root.T @ curvature @ belief.root
     best: tuple[float, Measurement] | None = None
     for radius in np.unique(np.quantile(typical, family.parts)):

@@ -29,10 +29,9 @@ def shift(public: Array, means: Array, noise: float) -> float:
     return float(np.max(beyond / np.sqrt(spread + noise**2 + 1e-12)))
 
 
-def made_rows(
-    atoms: Sequence[Array], public: Array | None, means: Array, noise: float, generator: np.random.Generator
-) -> Array:
+def made_rows(atoms: Sequence[Array], public: Array | None, means: Array, noise: float) -> Array:
     """Return rows with independent blocks of columns, whose means are as near to those released as the noise allows."""
+    generator = np.random.default_rng(0)  # it hides nothing: proof, step 4
     made, first = [], 0
     for values in atoms:
         last = first + values.shape[1]
