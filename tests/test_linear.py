@@ -1,5 +1,6 @@
 """Linear models: what a unit can move, what is released, and what comes out."""
 
+import json
 import pickle
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from quorate import InvalidInput, load, save
 from quorate.audit.replay import entropy_tape
+from quorate.cli import main
 from quorate.features import AdditiveColumns
 from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.linear.calibration import calibration
@@ -353,3 +355,32 @@ def test_a_folder_with_weights_of_other_columns_is_refused(tmp_path):
     model.coef_ = model.coef_[:, 1:]
     with pytest.raises(InvalidInput, match="do not fit its columns"):
         load(save(model, tmp_path / "model"))
+
+
+@pytest.fixture
+def tables(tmp_path):
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": generator.normal(40, 10, 6000), "sex": generator.choice(["f", "m"], 6000)})
+    frame["ill"] = np.where(frame.age + 10 * (frame.sex == "m") > 45, "yes", "no")
+    frame.to_csv(tmp_path / "private.csv", index=False)
+    frame[:1000].drop(columns="ill").to_csv(tmp_path / "public.csv", index=False)
+    return tmp_path
+
+
+def test_from_tables_to_answers_on_the_command_line(tables, capsys):
+    given = ["fit", "linear", f"{tables}/private.csv", "--label", "ill", "--classes", "no,yes", "--epsilon", "2"]
+    assert main([*given, "--public", f"{tables}/public.csv", "--out", f"{tables}/model", "--json"]) == 0
+    assert "(2, 1e-06)-differentially private" in json.loads(capsys.readouterr().out)["claim"]
+    model = load(tables / "model")
+    assert model.predict(np.array([[-2.0, 1, 0], [2.0, 0, 1]])).tolist() == ["no", "yes"]
+
+
+def test_the_command_line_without_public_rows_wants_a_schema_with_bounds(tables, capsys):
+    given = ["fit", "linear", f"{tables}/private.csv", "--label", "ill", "--classes", "no,yes", "--epsilon", "2"]
+    columns = {"age": {"kind": "number", "low": 0, "high": 80}, "sex": {"kind": "category", "categories": ["f", "m"]}}
+    (tables / "schema.json").write_text(json.dumps({"columns": columns}))
+    assert main([*given, "--schema", f"{tables}/schema.json", "--out", f"{tables}/model", "--json"]) == 0
+    columns["age"] = {"kind": "number"}
+    (tables / "open.json").write_text(json.dumps({"columns": columns}))
+    assert main([*given, "--schema", f"{tables}/open.json", "--out", f"{tables}/other"]) == 1
+    assert "how large 'age' may be" in capsys.readouterr().err

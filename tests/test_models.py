@@ -15,6 +15,7 @@ from quorate import (
     EverlastingClassifier,
     InvalidInput,
     PrivateClassifier,
+    PrivateLogisticRegression,
     QueryRelease,
     SemiPrivateClassifier,
     StableClassifier,
@@ -73,6 +74,11 @@ KINDS = {
     "semi-private": ("published hypothesis", PublishedFolder, hypothesis),
     "query release classifier": (
         "published hypothesis", PublishedFolder, lambda: hypothesis(QueryReleaseClassifier, delta=1e-6)
+    ),
+    "linear": (
+        "linear model",
+        PublishedFolder,
+        lambda: PrivateLogisticRegression(epsilon=4.0, classes=["no", "yes"]).fit(X, Y, public=PUBLIC),
     ),
     "release": ("query release", PublishedFolder, lambda: QueryRelease(Boxes(1), epsilon=4.0).fit(X, PUBLIC)),
 }  # fmt: skip

@@ -40,7 +40,7 @@ class Family(Protocol):
         """Return about the mean square of the residual from `at`, clipped to t, where `at` is true."""
 
     def typical(self, at: Array, even: Array) -> Array:
-        """Return the sizes of residuals at these evenly spread levels in [0, 1], to choose a clipping threshold from."""
+        """Return the sizes of residuals at these even levels in [0, 1], to choose a clipping threshold from."""
 
 
 class Bernoulli:
