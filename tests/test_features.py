@@ -71,7 +71,7 @@ def test_0_1_columns_that_exclude_each_other_are_one_block():
 
 def test_declared_columns_need_no_rows():
     columns = AdditiveColumns(cuts=2, declared={"age": (0, 100), "gain": [0, 1, 5000], "sex": ["f", "m"]}).fit(None)
-    assert columns.transform(FRAME).shape == (200, 2 + 2 + 3)
+    assert columns.transform(FRAME).shape == (200, 1 + 2 + 1 + 2 + 3)
     with pytest.raises(InvalidInput, match="declare column 'age'"):
         AdditiveColumns(declared={"age": 5}).fit(None)
 

@@ -47,9 +47,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     >>> public = pandas.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "f"]})
     >>> columns = AdditiveColumns(cuts=2, rare=1).fit(public)
     >>> columns.get_feature_names_out().tolist()
-    ['age from 5', 'age from 20', 'age from 30', 'age from 50', 'sex=f', 'sex=m', 'sex is another']
-    >>> columns.transform(pandas.DataFrame({"age": [25], "sex": ["x"]}))
-    array([[1. , 0.5, 0. , 0. , 0. , 0. , 1. ]])
+    ['age', 'age from 5', 'age from 20', 'age from 30', 'age from 50', 'sex=f', 'sex=m', 'sex is another']
+    >>> columns.transform(pandas.DataFrame({"age": [25], "sex": ["x"]})).round(2)
+    array([[0.16, 1.  , 0.5 , 0.  , 0.  , 0.  , 0.  , 1.  ]])
     """
 
     def __init__(self, *, cuts: int = 8, rare: int = 20, declared: Any = None) -> None:
@@ -103,6 +103,15 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         values = [self.blocks_[group[0]].atoms() for group in self.joined_]
         pairs = zip(self.joined_, values, strict=True)
         return [atoms if len(group) == 1 else np.eye(len(group) + 1)[:, 1:] for group, atoms in pairs]
+
+    def families(self) -> NDArray[np.int64]:
+        """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
+        together: list[int] = []
+        for group, atoms in zip(self.joined_, self.atoms(), strict=True):
+            block, number = self.blocks_[group[0]], max(together, default=0) + 1
+            line = isinstance(block, Ramps) and block.line is not None
+            together += [0] * line + [number] * (atoms.shape[1] - line)
+        return np.array(together, dtype=np.int64)
 
     def document(self) -> dict[str, Any]:
         """Return what `transform` needs as plain values."""

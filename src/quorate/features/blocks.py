@@ -24,28 +24,36 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.float64]
+_ENDS = (0.005, 0.995)  # the public quantiles between which a straight line rises
 
 
 @dataclass(frozen=True)
 class Ramps:
-    """A column of numbers: between two neighbouring cuts one number rises from 0 to 1. A missing value has its own."""
+    """A column of numbers: between two neighbouring cuts one number rises from 0 to 1. A missing value has its own.
+
+    With a `line`, one more number rises all the way from its first end to its second: where the noise is too large to
+    see a curve, a straight line is left.
+    """
 
     name: str
     cuts: tuple[float, ...]
     missing: bool = False
+    line: tuple[float, float] | None = None
 
     @property
     def names(self) -> list[str]:
         """The names of the numbers it becomes."""
         rising = [f"{self.name} from {cut:.6g}" for cut in self.cuts[:-1]]
-        return [*rising, *([f"{self.name} is missing"] if self.missing else [])]
+        return [*([self.name] if self.line else []), *rising, *([f"{self.name} is missing"] if self.missing else [])]
 
     def encode(self, values: Any) -> Matrix:
         """Return one row a value. A missing value has 0 in every ramp."""
         given = np.asarray(values, dtype=np.float64)
-        cuts = np.array(self.cuts)
+        low, high = np.array(self.cuts[:-1]), np.array(self.cuts[1:])
+        if self.line:
+            low, high = np.append(self.line[0], low), np.append(self.line[1], high)
         with np.errstate(invalid="ignore"):
-            ramps = np.clip((given[:, None] - cuts[:-1]) / np.diff(cuts), 0.0, 1.0)
+            ramps = np.clip((given[:, None] - low) / (high - low), 0.0, 1.0)
         absent = np.isnan(given)
         ramps[absent] = 0.0
         return np.hstack([ramps, absent[:, None].astype(np.float64)]) if self.missing else ramps
@@ -107,7 +115,7 @@ def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ram
         low, high = float(distinct[0]), float(distinct[-1])
         return Ramps(name, (low, high if high > low else low + 1.0), missing)
     if cuts == 1:  # a straight line, clipped where public values become few
-        low, high = np.quantile(known, (0.005, 0.995))
+        low, high = np.quantile(known, _ENDS)
         return Ramps(
             name, (float(low), float(high)) if low < high else (float(distinct[0]), float(distinct[-1])), missing
         )
@@ -122,9 +130,11 @@ def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ram
         parts = min(cuts // 2, others.size // (2 * rare))
         if shared.size and parts:
             chosen.append(np.quantile(others, np.linspace(0.0, 1.0, parts + 1), method="lower"))
+    low, high = (float(value) for value in np.quantile(known, _ENDS))
+    line = (low, high) if low < high else (float(distinct[0]), float(distinct[-1]))
     half = (distinct[-1] - distinct[0]) / 2
     chosen.append(np.array([distinct[0] - half, distinct[-1] + half]))
-    return Ramps(name, tuple(np.unique(np.concatenate(chosen)).tolist()), missing)
+    return Ramps(name, tuple(np.unique(np.concatenate(chosen)).tolist()), missing, line)
 
 
 def categories_from_public(name: str, values: Any, *, rare: int) -> Categories:
@@ -147,15 +157,17 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
         numbers = np.empty(0)
     if numbers.size < 2 or not np.isfinite(numbers).all():
         raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
+    line = (float(numbers[0]), float(numbers[-1]))
     if numbers.size == 2:
         numbers = np.linspace(numbers[0], numbers[1], cuts + 1)
-    return Ramps(name, tuple(numbers.tolist()))
+    return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
 
 
 def block_from_document(document: dict[str, Any]) -> Block:
     """Return the block that a document describes."""
     if set(document) == {"name", "values"}:
         return Categories(str(document["name"]), tuple(map(str, document["values"])))
-    if set(document) != {"name", "cuts", "missing"}:
+    if set(document) != {"name", "cuts", "missing", "line"}:
         raise InvalidInput("a block of columns is described that this version does not know")
-    return Ramps(str(document["name"]), tuple(map(float, document["cuts"])), bool(document["missing"]))
+    line = None if document["line"] is None else (float(document["line"][0]), float(document["line"][1]))
+    return Ramps(str(document["name"]), tuple(map(float, document["cuts"])), bool(document["missing"]), line)

@@ -27,7 +27,7 @@ _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wr
 _LAST = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
 _INTERCEPT = 9.0  # variance
-_ROUNDS_OF_EVIDENCE = 3
+_ROUNDS_OF_EVIDENCE = 5
 _JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
 
 
@@ -38,6 +38,7 @@ class Problem:
     family: Family
     outputs: int
     atoms: Sequence[Array]
+    together: NDArray[np.int64]  # which columns are shrunk together
     start: float  # a mean of the targets, until they are measured
     variance: float = 1.0  # of a weight, before anything is known
 
@@ -129,8 +130,6 @@ class _Run:
         self.sample = _with_ones(points - self.centre)
         self.whole = family.spread if isinstance(family, Gaussian) else 1.0
         self.directions: list[int] = []
-        sizes = [values.shape[1] for values in problem.atoms]
-        self.blocks = np.repeat(np.arange(len(sizes)), sizes)
 
     def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
         """Return the belief about each output after so many steps; shares beyond them are left for later."""
@@ -193,7 +192,7 @@ class _Run:
         variances = self._usual()
         for _ in range(_ROUNDS_OF_EVIDENCE):
             learned = self._learn(Belief.before(intercept, variances), seen)
-            variances = evidence(learned, variances, self.blocks, self.problem.variance)
+            variances = evidence(learned, variances, self.problem.together, self.problem.variance)
         return self._learn(Belief.before(intercept, variances), seen)
 
     def _usual(self) -> Array:

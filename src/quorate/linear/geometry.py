@@ -140,12 +140,17 @@ def update(belief: Belief, measured: Array, measurement: Measurement, sample: Ar
     return Belief(belief.weights + belief.root @ place, np.asarray(inverse.T))
 
 
-def evidence(belief: Belief, variances: Array, blocks: NDArray[np.int64], usual: float) -> Array:
-    """Return variances for each block of weights that make what was measured more probable: empirical Bayes.
+def evidence(belief: Belief, variances: Array, together: NDArray[np.int64], usual: float) -> Array:
+    """Return variances for the weights that are shrunk together that make what was measured more probable.
 
-    The intercept keeps its own. A block is pulled a little towards the `usual` variance.
+    Empirical Bayes by MacKay's fixed point: squares divided by the number of weights that were really measured. Every
+    number of `together` but 0 is pulled a little towards what they have in common, and that towards the `usual` one.
+    The intercept keeps its own.
     """
-    squares = (belief.weights**2 + belief.variances)[1:]
-    number = np.bincount(blocks)
-    level = (np.bincount(blocks, weights=squares) + usual) / (number + 1.0)
-    return np.concatenate([variances[:1], level[blocks]])
+    size = int(together.max()) + 1
+    measured = np.clip(1 - belief.variances[1:] / variances[1:], 0.0, 1.0)
+    squares = np.bincount(together, weights=belief.weights[1:] ** 2, minlength=size)
+    number = np.bincount(together, weights=measured, minlength=size)
+    common = (squares[1:].sum() + usual) / (number[1:].sum() + 1)
+    level = (squares + np.where(np.arange(size) == 0, usual, common)) / (number + 1)
+    return np.concatenate([variances[:1], level[together]])

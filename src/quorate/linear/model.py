@@ -60,7 +60,7 @@ class LinearModel(BaseEstimator):
         self.unit_ = "row" if groups is None else "person"
         encode = self.columns_.transform
         private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number)
-        described = Problem(atoms=self.columns_.atoms(), **problem)
+        described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3
         fitted = fit(described, private, None if known is None else encode(known), noisy)  # proof: step 4
