@@ -57,13 +57,17 @@ class Measurement:
         length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(length, 1e-300))[:, None])
 
-    def expected(self, weights: Array, sample: Array, family: Family) -> tuple[Array, Array]:
-        """Return the mean clipped gradient over the sample where `weights` are true, and its slope in them."""
+    def along(self, sample: Array) -> tuple[Array, Array]:
+        """Return the sample along the directions, and the largest residual of each row that is not clipped."""
         along = sample @ self.directions
         length = np.sqrt(np.einsum("ij,ij->i", along, along))
-        t = self.radius / np.maximum(length, 1e-300)
-        value, slope = family.clipped(sample @ weights, sample @ self.at, t)
-        return along.T @ value / len(sample), (along * slope[:, None]).T @ sample / len(sample)
+        return along, self.radius / np.maximum(length, 1e-300)
+
+    def expected(self, weights: Array, sample: Array, family: Family) -> Array:
+        """Return the mean clipped gradient over the sample where `weights` are true."""
+        along, t = self.along(sample)
+        value, _ = family.clipped(sample @ weights, sample @ self.at, t)
+        return np.asarray(along.T @ value / len(sample))
 
 
 def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:
@@ -111,31 +115,33 @@ def choose_measurement(
 def update(belief: Belief, measured: Array, measurement: Measurement, sample: Array, family: Family) -> Belief:
     """Return the belief after a measurement: the most probable weights, by Gauss-Newton with halved steps."""
     half = cholesky(measurement.noise, lower=True)
-    place = np.zeros(belief.root.shape[1])  # weights = belief.weights + root @ place
+    along, t = measurement.along(sample)
+    whitened = solve_triangular(half, along.T, lower=True) / len(sample)
+    turned, start, at = sample @ belief.root, sample @ belief.weights, sample @ measurement.at
+    target = solve_triangular(half, measured, lower=True)
+    place = np.zeros(turned.shape[1])  # weights = belief.weights + root @ place
 
     def look(place: Array) -> tuple[float, Array, Array]:
-        value, slope = measurement.expected(belief.weights + belief.root @ place, sample, family)
-        miss = solve_triangular(half, measured - value, lower=True)
+        value, slope = family.clipped(start + turned @ place, at, t)
+        miss = target - whitened @ value
         return float(miss @ miss + place @ place) / 2, miss, slope
 
     badness, miss, slope = look(place)
     for _ in range(_ROUNDS):
-        seen = solve_triangular(half, slope @ belief.root, lower=True)
-        precision = seen.T @ seen + np.eye(len(place))
-        step = np.linalg.solve(precision, seen.T @ miss - place)
+        seen = (whitened * slope) @ turned
+        step = np.linalg.solve(seen.T @ seen + np.eye(len(place)), seen.T @ miss - place)
         size = 1.0
-        while True:
-            moved = look(place + size * step)
-            if moved[0] < badness or size < 1e-3:
-                break
+        moved = look(place + step)
+        while moved[0] >= badness and size > 1e-3:
             size /= 2
+            moved = look(place + size * step)
         if moved[0] >= badness:
             break
         gained, (badness, miss, slope) = badness - moved[0], moved
         place = place + size * step
         if gained < _ENOUGH:
             break
-    seen = solve_triangular(half, slope @ belief.root, lower=True)
+    seen = (whitened * slope) @ turned
     inverse = solve_triangular(cholesky(seen.T @ seen + np.eye(len(place)), lower=True), belief.root.T, lower=True)
     return Belief(belief.weights + belief.root @ place, np.asarray(inverse.T))
 
