@@ -59,7 +59,7 @@ class LinearModel(BaseEstimator):
             raise InvalidInput(f"{len(self.columns_.names_)} columns are declared, and X has {self.n_features_in_}")
         self.unit_ = "row" if groups is None else "person"
         encode = self.columns_.transform
-        private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number)
+        private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number, one_each=groups is None)
         described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3

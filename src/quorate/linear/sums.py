@@ -29,10 +29,10 @@ def on_the_grid(vectors: Array, radius: float) -> NDArray[np.int64]:
 
     The squares of every row add up to at most GRID^2: a row for which arithmetic failed is left out. Proof: step 1.
     """
-    length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     with np.errstate(all="ignore"):
-        scaled = vectors * (grid_length(vectors.shape[1]) / np.maximum(length, radius))[:, None]
-    rounded = np.rint(np.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0)).clip(-GRID, GRID).astype(np.int64)
+        length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        scaled = np.rint(vectors * (grid_length(vectors.shape[1]) / np.maximum(length, radius))[:, None])
+    rounded = np.fmax(np.fmin(scaled, GRID), -GRID).astype(np.int64)  # what is no number becomes GRID
     rounded[np.einsum("ij,ij->i", rounded, rounded) > GRID**2] = 0  # proof: step 1
     return np.asarray(rounded)
 
@@ -46,13 +46,20 @@ class PrivateSums:
     """The private rows behind one door: sums of clipped vectors leave it through a NoisyVector, and nothing else does.
 
     `encode` makes numbers in [0, 1] of rows; `targets` has a column for each output; `units` says whose row each is.
+    With `one_each`, where no groups were given, every row is a unit.
     """
 
     def __init__(
-        self, encode: Callable[[NDArray[np.int64]], Array], targets: Array, units: NDArray[np.int64], number: int
+        self,
+        encode: Callable[[NDArray[np.int64]], Array],
+        targets: Array,
+        units: NDArray[np.int64],
+        number: int,
+        *,
+        one_each: bool = False,
     ) -> None:
         self._encode, self._targets = encode, targets
-        self.units = number
+        self.units, self._one_each = number, one_each
         self._order = np.argsort(units, kind="stable")
         self._starts = np.flatnonzero(np.diff(units[self._order], prepend=-1))
 
@@ -78,8 +85,9 @@ class PrivateSums:
 
     def contributions(self, vectors: Array, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
         """Return what each unit adds: the mean over its rows, the first of which `firsts` names, on the grid."""
-        counts = np.diff(firsts, append=len(vectors))
-        return on_the_grid(np.add.reduceat(vectors, firsts, axis=0) / counts[:, None], radius)  # proof: steps 1 and 2
+        if not self._one_each:  # proof: steps 1 and 2
+            vectors = np.add.reduceat(vectors, firsts, axis=0) / np.diff(firsts, append=len(vectors))[:, None]
+        return on_the_grid(vectors, radius)
 
     def scale(self, noisy: NoisyVectors, fraction: float) -> float:
         """Return the noise's scale in the next release, for vectors clipped to radius 1."""
