@@ -13,9 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -41,21 +39,24 @@ _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(models: Sequence[Model], settings: Settings, *, log: Log | None = None) -> Starlette:
     """Return the application that serves these models. Its `state.service` holds them."""
     service = Service(models, settings, log=Log() if log is None else log)
-    app = Starlette(
-        routes=[Route(route.path, service.endpoint(route), methods=[route.method]) for route in ROUTES],
-        middleware=[Middleware(RequestMiddleware, service=service)],
-        exception_handlers={HTTPException: _on_http_error, Refused: _on_refusal, QuorateError: _on_error},
-        lifespan=service.lifespan,
-    )
+    routes = [Route(route.path, _Endpoint(service, route), methods=[route.method]) for route in ROUTES]
+    app = _Application(routes=routes, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.service = service
     return app
+
+
+class _Application(Starlette):
+    """Starlette with one middleware, which answers every exception: Starlette's own two would have nothing to do."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return RequestMiddleware(self.router, self.state.service)
 
 
 class RequestMiddleware:
@@ -79,16 +80,24 @@ class RequestMiddleware:
 
         try:
             writes = scope["method"] not in ("GET", "HEAD")
-            check_site(Headers(scope=scope), keys=self._service.settings.keys, writes=writes)
+            check_site(context.headers, keys=self._service.settings.keys, writes=writes)
             await self._app(scope, receive, start)
         except Exception as error:
-            refused = error if isinstance(error, Refused) else Refused("internal")
-            if refused is not error:  # whatever it is, its text stays here
-                self._service.log.failure(error, route=_path_of(scope))
             if context.status:  # the response has started: the server ends the connection
                 raise
-            await refusal_response(Request(scope), refused)(scope, receive, start)
+            await self._refusal(scope, context, error)(scope, receive, start)
         self._service.note(_path_of(scope), context)
+
+    def _refusal(self, scope: Scope, context: Context, error: Exception) -> Response:
+        if isinstance(error, HTTPException):  # of Starlette: no route, or none by this method
+            refused = Refused("not_found" if error.status_code == 404 else "method_not_allowed")
+        elif isinstance(error, Refused | QuorateError):  # a ledger that cannot be read, for example
+            refused = error if isinstance(error, Refused) else Refused.by(error)
+        else:  # whatever it is, its text stays here
+            self._service.log.failure(error, route=_path_of(scope))
+            refused = Refused("internal")
+        context.code = refused.code
+        return refusal_response(refused)
 
 
 def _path_of(scope: Scope) -> str:
@@ -97,20 +106,19 @@ def _path_of(scope: Scope) -> str:
     return "" if route is None else str(route.path)
 
 
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    """Answer what Starlette raises: no route, or not by this method."""
-    status = getattr(error, "status_code", 500)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(status, "internal")
-    return refusal_response(request, Refused(code))
+class _Endpoint:
+    """What answers a route, as an ASGI application: lets the caller in, then asks the handler of that name."""
 
+    def __init__(self, service: "Service", route: RouteInfo) -> None:
+        self._service, self._scope = service, route.scope
+        self._handler: Handler = service.handler(route.endpoint)
 
-async def _on_refusal(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return refusal_response(request, error)
-
-
-async def _on_error(request: Request, error: Exception) -> Response:
-    return refusal_response(request, Refused.by(error))  # a ledger that cannot be read, for example
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        if self._scope is not None:
+            await self._service.let_in(request, self._scope)
+        response = await self._handler(request)
+        await response(scope, receive, send)
 
 
 class Service:
@@ -127,24 +135,16 @@ class Service:
         self._document = openapi_document(settings)
         self._recurring: list[asyncio.Task[None]] = []
 
-    def endpoint(self, route: RouteInfo) -> Endpoint:
-        """Return what answers a route: its endpoint, behind its scope."""
-        endpoints: dict[str, Endpoint] = {"infer": self.asking.infer, "feed": self.asking.feed}
-        answer = endpoints.get(route.endpoint) or getattr(self, f"_{route.endpoint}")
-        if route.scope is None:
-            return answer
-        scope = route.scope
+    def handler(self, name: str) -> Handler:
+        """Return what answers the routes of this name."""
+        asking: dict[str, Handler] = {"infer": self.asking.infer, "feed": self.asking.feed}
+        handler: Handler = asking.get(name) or getattr(self, f"_{name}")
+        return handler
 
-        async def let_in_and_answer(request: Request) -> Response:
-            await self._let_in(request, scope)
-            return await answer(request)
-
-        return let_in_and_answer
-
-    async def _let_in(self, request: Request, scope: str) -> None:
+    async def let_in(self, request: Request, scope: str) -> None:
         """Find out who calls, and refuse who may not. Without a key, a model that is not there looks like any other."""
         context, name = context_of(request), request.path_params.get("name", "")
-        token = token_of(request.headers.get("authorization")) if self.settings.keys else None
+        token = token_of(context.headers.get(b"authorization")) if self.settings.keys else None
         context.model = model = self.models.get(name)
         if model is not None:
             caller = await self.access.caller(name, token)
@@ -180,7 +180,7 @@ class Service:
         if code and context.model is not None and context.status != 401 and (known or not self.settings.keys):
             context.model.note(context.caller.id, code)
 
-    # Endpoints, by the names in the table of routes.
+    # Handlers, by the names in the table of routes.
 
     async def _live(self, request: Request) -> Response:
         return json_response({"live": True})

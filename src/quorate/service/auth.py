@@ -92,30 +92,31 @@ class Access:
         return found
 
 
-def token_of(authorization: str | None) -> str | None:
+def token_of(authorization: bytes | None) -> str | None:
     """Return the key in the value of an Authorization header, or None."""
     if authorization is None:
         return None
-    scheme, _, value = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip() if value.isascii() else None
-    if scheme.lower() == "basic":
-        with contextlib.suppress(ValueError):  # no base64, or no UTF-8 in it
+    scheme, _, value = authorization.partition(b" ")
+    with contextlib.suppress(ValueError):  # no ASCII, no base64, or no UTF-8 in it
+        if scheme.lower() == b"bearer":
+            return value.strip().decode("ascii")
+        if scheme.lower() == b"basic":
             return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
     return None
 
 
-def check_site(headers: Mapping[str, str], *, keys: bool, writes: bool) -> None:
+def check_site(headers: Mapping[bytes, bytes], *, keys: bool, writes: bool) -> None:
     """Refuse what a page of another site makes a browser send."""
-    host = headers.get("host", "")
+    host = headers.get(b"host", b"")
     if not keys and host:  # a name that somebody else points to loopback would make their page ours
-        bare = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
+        name = host.decode("latin-1")
+        bare = name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
         if not is_loopback(bare):
             raise Refused("cross_site")
     if not writes:
         return
-    origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != host:
         raise Refused("cross_site")
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
         raise Refused("cross_site")

@@ -7,9 +7,9 @@ body leaves by the same clock as an answer. The response is a function of the re
 sent again with the same bytes gets the same bytes back.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
@@ -48,12 +48,11 @@ class Infer:
         return await self._ask(http, Feed)
 
     async def _ask(self, http: HTTPRequest, kind: type[Request]) -> Response:
-        headers = http.headers
-        if headers.get("content-encoding", "identity").lower() != "identity":
-            raise Refused("unsupported_encoding")
-        header_length, key = _header_length(headers), _idempotency_key(headers)
-        body = await read_body(http, limit=self.settings.body_limit, seconds=self.settings.body_seconds)
         context = context_of(http)
+        if context.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Refused("unsupported_encoding")
+        header_length, key = _header_length(context.headers), _idempotency_key(context.headers)
+        body = await read_body(http, limit=self.settings.body_limit, seconds=self.settings.body_seconds)
         context.departure = self.pace.departure()  # before anything of the body is read: see `quorate.service.http`
         async with context.departure:
             model = context.named_model
@@ -90,15 +89,15 @@ class Infer:
         self._metrics.rows(model.name, "refused", refused)
 
 
-def _header_length(headers: Headers) -> int | None:
-    value = headers.get("inference-header-content-length")
+def _header_length(headers: Mapping[bytes, bytes]) -> int | None:
+    value = headers.get(b"inference-header-content-length")
     if value is None:
         return None
-    if not (value.isascii() and value.isdigit()) or len(value) > 12:
+    if not value.isdigit() or len(value) > 12:
         raise Refused("bad_request", "Inference-Header-Content-Length must be a number of bytes")
     return int(value)
 
 
-def _idempotency_key(headers: Headers) -> str:
-    value = headers.get("idempotency-key")
-    return "" if value is None else check_id(value)
+def _idempotency_key(headers: Mapping[bytes, bytes]) -> str:
+    value = headers.get(b"idempotency-key")
+    return "" if value is None else check_id(value.decode("latin-1"))

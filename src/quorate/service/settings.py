@@ -108,7 +108,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address."""
-    if host.lower() == "localhost":
+    if host.lower() in ("localhost", "127.0.0.1", "::1"):
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
