@@ -4,13 +4,17 @@ import importlib
 import importlib.resources
 import inspect
 import pkgutil
+import subprocess
+import sys
 import types
 
 import pytest
 
 import quorate
 
-MODULES = ["quorate", *(info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate."))]
+DEPRECATED = {"quorate.audit"}  # importing it warns
+FOUND = {info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate.")}
+MODULES = ["quorate", *sorted(FOUND - DEPRECATED)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -61,7 +65,7 @@ def test_examples_show_something(name):
 
 
 def test_no_public_signature_takes_a_seed():
-    serving = [m for m in MODULES if not m.startswith(("quorate.simulation", "quorate.audit"))]
+    serving = [m for m in MODULES if not m.startswith(("quorate.simulation", "quorate.auditing"))]
     for name in serving:
         module = importlib.import_module(name)
         for public in module.__all__:
@@ -83,3 +87,18 @@ def test_the_wheel_carries_proofs_and_types():
     for part in ("predictors", "students", "everlasting", "ledger", "release"):
         assert (folder / part / "PROOF.md").is_file()
     assert (folder / "privacy" / "PROOF.md").is_file()
+
+
+def test_audit_is_a_function_and_its_old_package_still_imports():
+    assert isinstance(quorate.audit, types.FunctionType)
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import quorate\n"
+        "from quorate.audit import epsilon_lower_bound; import quorate.audit\n"
+        "from quorate.auditing import audit, epsilon_lower_bound as same\n"
+        "assert quorate.audit is audit and same is epsilon_lower_bound"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    warned = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import quorate.audit"], check=False, capture_output=True, text=True
+    )
+    assert "DeprecationWarning: quorate.audit is a function; import from quorate.auditing" in warned.stderr

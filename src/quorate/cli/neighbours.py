@@ -18,7 +18,7 @@ def run_neighbours(cells: str = "*", *, quick: bool = False, list_cells: bool = 
     {"cells": [{"cell": "classifier/float64/stump/row", "status": "sound", "said": []}]}
     0
     """
-    from quorate.audit.matrix import matrix_cells, run_cell
+    from quorate.auditing.matrix import matrix_cells, run_cell
 
     chosen = matrix_cells(cells, quick=quick)
     if list_cells:

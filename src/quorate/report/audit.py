@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.audit import Verdict
+from quorate.auditing import Verdict
 from quorate.report.rendering import render, write_page
 from quorate.report.words import percent
 
