@@ -3,7 +3,9 @@
 import importlib
 import importlib.resources
 import inspect
+import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 import types
@@ -14,6 +16,8 @@ import quorate
 
 DEPRECATED = {"quorate.audit"}  # importing it warns
 FOUND = {info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate.")}
+PAGE = (pathlib.Path(__file__).parent.parent / "docs" / "api.md").read_text()
+API = re.findall(r"^- `(quorate[\w.]*)\.(\w+)`: \S", PAGE, re.MULTILINE)
 MODULES = ["quorate", *sorted(FOUND - DEPRECATED)]
 
 
@@ -49,11 +53,18 @@ def test_public_names_have_a_docstring(name):
                 assert plain.__doc__, f"{name}.{public}.{member}"
 
 
-@pytest.mark.parametrize("name", quorate.__all__)
-def test_what_the_package_exports_has_an_example(name):
-    value = getattr(quorate, name)
-    if isinstance(value, type | types.FunctionType) and not (isinstance(value, type) and issubclass(value, Exception)):
-        assert ">>>" in value.__doc__, f"quorate.{name} has no example"
+@pytest.mark.parametrize(("module", "name"), API)
+def test_the_api_page_is_true(module, name):
+    exported = importlib.import_module(module)
+    value = getattr(exported, name)
+    assert name in exported.__all__
+    if not (isinstance(value, type) and issubclass(value, Exception)):
+        assert ">>>" in value.__doc__, f"{module}.{name} has no example"
+
+
+def test_the_api_page_lists_what_the_package_exports():
+    assert len(API) == len(set(API))
+    assert {name for module, name in API if module == "quorate"} == set(quorate.__all__)
 
 
 @pytest.mark.parametrize("name", MODULES)
