@@ -25,12 +25,7 @@ def run_audit(
     as_json: bool = False,
     repeat: int = 0,
 ) -> int:
-    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed.
-
-    >>> run_audit(["noisy_count"], plays=2000, as_json=True)
-    {"verdicts": [{"name": "noisy_count", "target": "NoisyCount", ...
-    0
-    """
+    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed."""
     from quorate.auditing import audit
     from quorate.auditing.targets import REPLAYS, TARGETS, make_target, run_replay
 

@@ -17,15 +17,7 @@ __all__ = ["read_votes", "run_plan"]
 
 
 def read_votes(path: Path) -> NDArray[np.int64]:
-    r"""Return the counts in a .npy or .csv file, one row a public point and one column a class.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "votes.csv").write_text("90,10\n20,80\n")
-    ...     read_votes(Path(folder, "votes.csv"))
-    array([[90, 10],
-           [20, 80]])
-    """
+    r"""Return the counts in a .npy or .csv file, one row a public point and one column a class."""
     if path.suffix not in (".npy", ".csv"):
         raise InvalidInput(f"votes must be a .npy or a .csv file of whole numbers, not {path.name!r}")
     try:
@@ -52,12 +44,7 @@ def run_plan(
     on_no_quorum: Literal["abstain", "random"] = "abstain",
     as_json: bool = False,
 ) -> int:
-    """Plan, print, and return 1 where the plan is not feasible.
-
-    >>> run_plan(epsilon=1.0, delta=0.0, queries=10, teachers=500, as_json=True)
-    {"aggregator": "sharp_majority", "teachers": 500, ...
-    0
-    """
+    """Plan, print, and return 1 where the plan is not feasible."""
     made = plan(
         epsilon=epsilon,
         delta=delta,

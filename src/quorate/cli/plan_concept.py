@@ -25,12 +25,7 @@ def run_plan_concept(
     public: int = 0,
     as_json: bool = False,
 ) -> int:
-    """Plan, print, and return 1 where no method is sure to keep alpha.
-
-    >>> run_plan_concept("thresholds", records=10**6, public=5000, as_json=True)
-    {"records": 1000000, "vc_dimension": 2, ... "best": "semi-private", "feasible": true, ...
-    0
-    """
+    """Plan, print, and return 1 where no method is sure to keep alpha."""
     if records is None:
         raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
     made = plan_concept(
