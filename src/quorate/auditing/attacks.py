@@ -34,9 +34,6 @@ class Attack:
     """What is asked, in words and as a tree, and what enumeration says about it.
 
     `expected` is about the lower bound that the plays will show; `exact` is the epsilon that this tree needs at delta.
-
-    >>> Attack("one query", Query((3, 0), (2, 1)), expected=0.4, exact=0.5).name
-    'one query'
     """
 
     name: str
@@ -46,33 +43,17 @@ class Attack:
 
 
 def exact_epsilon(outcomes: Outcomes, delta: float) -> float:
-    """Return the smallest epsilon for which the pair is (epsilon, delta)-close in both directions.
-
-    >>> outcomes = Outcomes([(0,), (1,)], np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([0.5, 0.5]))
-    >>> round(exact_epsilon(outcomes, 0.0), 6) == round(np.log(5), 6)
-    np.True_
-    """
+    """Return the smallest epsilon for which the pair is (epsilon, delta)-close in both directions."""
     return max(outcomes.epsilon(delta), turned(outcomes).epsilon(delta))
 
 
 def turned(outcomes: Outcomes) -> Outcomes:
-    """Return the same pair of laws with the two data sets exchanged; what the claim leaves out is not.
-
-    >>> turned(Outcomes([(0,)], np.array([0.25]), np.array([0.25]), np.array([0.5]))).whole
-    array([0.5])
-    """
+    """Return the same pair of laws with the two data sets exchanged; what the claim leaves out is not."""
     return Outcomes(outcomes.histories, outcomes.neighbour, outcomes.neighbour, outcomes.whole)
 
 
 def attacks_on(release: Release, *, queries: int, epsilon: float) -> Iterator[Attack]:
-    """Give candidates of up to this many queries; `epsilon` is the claim, near which the worst trees are looked for.
-
-    >>> from quorate.auditing import release_of
-    >>> from quorate.mechanisms import SoftMajority
-    >>> release = release_of(SoftMajority(teachers=9, epsilon=1.0), classes=2)
-    >>> sorted({attack.name for attack in attacks_on(release, queries=1, epsilon=1.0)})
-    ['one query', 'worst tree of 1 query']
-    """
+    """Give candidates of up to this many queries; `epsilon` is the claim, near which the worst trees are looked for."""
     pairs = _pairs(release)
     for pair in pairs:
         yield Attack("one query", Query(*pair))
@@ -91,16 +72,7 @@ def attacks_on(release: Release, *, queries: int, epsilon: float) -> Iterator[At
 def best_attack(
     release: Release, candidates: Sequence[Attack], *, delta: float, confidence: float, plays: int
 ) -> tuple[Attack, float]:
-    """Return the candidate that will show most, and the largest exact epsilon at delta of any of them.
-
-    >>> from quorate.auditing import release_of
-    >>> from quorate.mechanisms import SoftMajority
-    >>> release = release_of(SoftMajority(teachers=9, epsilon=1.0), classes=2)
-    >>> candidates = list(attacks_on(release, queries=1, epsilon=1.0))
-    >>> attack, exact = best_attack(release, candidates, delta=0.0, confidence=0.99, plays=10**6)
-    >>> 0.9 < attack.expected < attack.exact <= exact < 1.0
-    True
-    """
+    """Return the candidate that will show most, and the largest exact epsilon at delta of any of them."""
     best, worst = Attack("none", candidates[0].query, expected=-1.0), 0.0
     for attack in candidates:
         outcomes = enumerate_outcomes(release, attack.query)

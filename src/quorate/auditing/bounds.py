@@ -39,11 +39,7 @@ Orders = Callable[[Integers, Integers], Iterator[Integers]]
 
 @dataclass(frozen=True)
 class Bound:
-    """With this confidence, no claim at this delta with a smaller epsilon is true.
-
-    >>> Bound(epsilon=0.9, delta=0.0, confidence=0.95, plays=1000, event="outcome = 1, in the first world").epsilon
-    0.9
-    """
+    """With this confidence, no claim at this delta with a smaller epsilon is true."""
 
     epsilon: float
     delta: float
@@ -53,22 +49,14 @@ class Bound:
 
 
 def proportion_at_least(successes: Integers | Floats | int, trials: int, *, error: float) -> Floats:
-    """Return what the probability is at least, wrong with probability at most `error` (Clopper and Pearson 1934).
-
-    >>> float(proportion_at_least(10, 10, error=0.05).round(3)), float(proportion_at_least(0, 10, error=0.05))
-    (0.741, 0.0)
-    """
+    """Return what the probability is at least, wrong with probability at most `error` (Clopper and Pearson 1934)."""
     seen = np.asarray(successes, dtype=np.float64)
     found = betaincinv(np.maximum(seen, 1), np.maximum(trials - seen + 1, 1), error)
     return np.where(seen > 0, found * (1 - 1e-9), 0.0)  # rounded down
 
 
 def proportion_at_most(successes: Integers | Floats | int, trials: int, *, error: float) -> Floats:
-    """Return what the probability is at most, wrong with probability at most `error` (Clopper and Pearson 1934).
-
-    >>> float(proportion_at_most(0, 10, error=0.05).round(3)), float(proportion_at_most(10, 10, error=0.05))
-    (0.259, 1.0)
-    """
+    """Return what the probability is at most, wrong with probability at most `error` (Clopper and Pearson 1934)."""
     seen = np.asarray(successes, dtype=np.float64)
     found = 1 - betaincinv(np.maximum(trials - seen, 1), np.minimum(seen + 1, trials), error)
     return np.where(seen < trials, np.minimum(1.0, found * (1 + 1e-9) + 1e-15), 1.0)  # rounded up
@@ -96,11 +84,6 @@ def score_lower_bound(first: object, second: object, *, delta: float, confidence
 
     The events are those that the score is at least, or at most, some number. Whoever made the score must not have seen
     these plays.
-
-    >>> noise = np.random.default_rng(0)
-    >>> worlds = noise.laplace(1, 1, 40_000), noise.laplace(0, 1, 40_000)
-    >>> 0.8 < score_lower_bound(*worlds, delta=0.0, confidence=1 - 1e-9).epsilon < 1.0
-    True
     """
     ones, others = (_scores(name, values) for name, values in (("first", first), ("second", second)))
     few = min(ones.size, others.size) // 10  # these say where the steps lie, and have no other part
@@ -116,12 +99,7 @@ def score_lower_bound(first: object, second: object, *, delta: float, confidence
 
 
 def expected_lower_bound(first: Floats, second: Floats, *, delta: float, confidence: float, plays: int) -> float:
-    """Return about what `epsilon_lower_bound` would find for outcomes with these probabilities: to plan an attack by.
-
-    >>> laws = np.array([0.6, 0.4]), np.array([0.1, 0.9])
-    >>> round(expected_lower_bound(*laws, delta=0.0, confidence=0.99, plays=20_000), 1)
-    1.7
-    """
+    """Return roughly what `epsilon_lower_bound` would find for outcomes with these probabilities, to plan an attack."""
     best = 0.0
     for ones, others in ((first, second), (second, first)):
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -32,10 +32,6 @@ def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
     """Return the probability of each candidate of a tally, its weight falling by e**-rate with each mistake.
 
     Candidates of one level are alike; one that stands in the tally more than once has the sum.
-
-    >>> tally = Thresholds().dichotomies([1.0]).tally([1.0] * 3, [1, 1, 0])
-    >>> [round(share, 3) for share in choice_law(tally, 0.5).values()]
-    [0.622, 0.378]
     """
     weights: dict[Hypothesis, float] = {}
     least = int(np.flatnonzero(tally.counts)[0])  # taken off all, so that not all weights are below the smallest number
@@ -59,9 +55,6 @@ def audit_choice(
     """Choose between "all 0" and "all 1" on records of which one changes its label, and return the verdict.
 
     Every choice is drawn by the real code, one at a time, so that plays end at a hundred thousand.
-
-    >>> audit_choice(ExponentialChoice(epsilon=1.0, sensitivity=1), plays=500).violated
-    False
     """
     plays = min(plays, _MOST_CHOICES)
     rate, records = float(target.rate), max(_RECORDS, target.sensitivity)
@@ -96,9 +89,6 @@ def audit_relabel(
     The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both. All
     other rows lie at one point, so that they get one label; the majority costs little and sees which. The changed row
     is on either side of them: there it decides how many hypotheses give them a label, and what these weigh.
-
-    >>> audit_relabel(Relabel(concept=Thresholds(), kappa=1.0), plays=300).violated
-    False
     """
     plays, noise = min(plays, _MOST_RELABELLED), PlayNoise(seed)
     inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)

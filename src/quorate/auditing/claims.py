@@ -50,10 +50,6 @@ class RenyiClaim:
     """E_Q[(P/Q)**order exp(-(order - 1) charged)] <= exp((order - 1) limit), P without the tail event.
 
     With nothing charged as it happens, this says that the divergence is at most `limit`.
-
-    >>> claim = RenyiClaim(order=2.0, limit=0.5)
-    >>> claim.measure(float(claim.terms(np.array([0.5]), np.array([0.25]), 0, 1).sum()))
-    0.0
     """
 
     order: float
@@ -64,21 +60,13 @@ class RenyiClaim:
     measures: ClassVar[tuple[Measure, Measure]] = ("covered", "neighbour")
 
     def terms(self, first: Floats, second: Floats, no_quorums: Counts | int, answers: Counts | int) -> Floats:
-        """Return the moment of each history, less what it was charged.
-
-        >>> RenyiClaim(order=2.0, limit=1.0, per_answer=math.log(2)).terms(np.ones(1), np.ones(1), 0, 3)
-        array([0.125])
-        """
+        """Return the moment of each history, less what it was charged."""
         paid = no_quorums if self.no_quorums_paid is None else np.minimum(no_quorums, self.no_quorums_paid)
         charged = np.asarray(self.per_no_quorum * paid + self.per_answer * answers, dtype=np.float64)
         return moments(first, second, self.order, charged + self._shift)
 
     def measure(self, total: float) -> float:
-        """Return the divergence.
-
-        >>> RenyiClaim(order=3.0, limit=1.0).measure(math.exp(2.0))
-        1.0
-        """
+        """Return the divergence."""
         return self._shift + math.log(total) / (self.order - 1) if total > 0 else -math.inf
 
     @property
@@ -89,58 +77,34 @@ class RenyiClaim:
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaClaim:
-    """(epsilon, limit)-DP, tail event and all.
-
-    >>> DeltaClaim(epsilon=0.0, limit=0.1).terms(np.array([0.75, 0.25]), np.array([0.5, 0.5]), 0, 1)
-    array([0.25, 0.  ])
-    """
+    """(epsilon, limit)-DP, tail event and all."""
 
     epsilon: float
     limit: float
     measures: ClassVar[tuple[Measure, Measure]] = ("whole", "neighbour")
 
     def terms(self, first: Floats, second: Floats, no_quorums: Counts | int, answers: Counts | int) -> Floats:
-        """Return how far each history's probability exceeds e**epsilon times the neighbour's.
-
-        >>> DeltaClaim(epsilon=math.log(2), limit=0.1).terms(np.array([0.75]), np.array([0.25]), 0, 1).round(9)
-        array([0.25])
-        """
+        """Return how far each history's probability exceeds e**epsilon times the neighbour's."""
         return np.maximum(first - math.exp(self.epsilon) * second, 0.0)
 
     def measure(self, total: float) -> float:
-        """Return delta.
-
-        >>> DeltaClaim(epsilon=1.0, limit=0.1).measure(0.25)
-        0.25
-        """
+        """Return delta."""
         return total
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlackClaim:
-    """The tail event that a Renyi claim leaves out has at most this probability.
-
-    >>> SlackClaim(limit=0.25).terms(np.array([0.75]), np.array([0.5]), 0, 1)
-    array([0.25])
-    """
+    """The tail event that a Renyi claim leaves out has at most this probability."""
 
     limit: float
     measures: ClassVar[tuple[Measure, Measure]] = ("whole", "covered")
 
     def terms(self, first: Floats, second: Floats, no_quorums: Counts | int, answers: Counts | int) -> Floats:
-        """Return what the tail event takes from each history.
-
-        >>> SlackClaim(limit=0.25).terms(np.array([0.75]), np.array([0.75]), 0, 1)
-        array([0.])
-        """
+        """Return what the tail event takes from each history."""
         return first - second
 
     def measure(self, total: float) -> float:
-        """Return the probability of the tail event.
-
-        >>> SlackClaim(limit=0.25).measure(0.2)
-        0.2
-        """
+        """Return the probability of the tail event."""
         return total
 
 
@@ -149,12 +113,7 @@ Claim = RenyiClaim | DeltaClaim | SlackClaim
 
 @dataclass(frozen=True)
 class Finding:
-    """The worst interaction found for a claim, and the number that the claim bounds there.
-
-    >>> finding = Finding(DeltaClaim(epsilon=1.0, limit=0.1), 0.05, Query((2, 0), (1, 1)))
-    >>> finding.violated, finding.share
-    (False, 0.5)
-    """
+    """The worst interaction found for a claim, and the number that the claim bounds there."""
 
     claim: Claim
     measured: float
@@ -162,20 +121,12 @@ class Finding:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is broken, by more than rounding can explain.
-
-        >>> Finding(DeltaClaim(epsilon=1.0, limit=0.1), 0.11, Query((2, 0), (1, 1))).violated
-        True
-        """
+        """Whether the claim is broken, by more than rounding can explain."""
         return self.measured > self.claim.limit + 1e-10 + 1e-9 * abs(self.claim.limit)
 
     @property
     def share(self) -> float:
-        """The measured number as a share of the limit: 1 where the claim is tight, above 1 where it is false.
-
-        >>> Finding(DeltaClaim(epsilon=1.0, limit=0.5), 0.25, Query((2, 0), (1, 1))).share
-        0.5
-        """
+        """The measured number as a share of the limit: 1 where the claim is tight, above 1 where it is false."""
         return float(np.divide(self.measured, self.claim.limit))
 
 
@@ -215,13 +166,7 @@ def claims_of(
 
 
 def measured(claim: Claim, outcomes: Outcomes) -> float:
-    """Return the number that the claim bounds, for one interaction.
-
-    >>> from quorate.auditing import Query, enumerate_outcomes, release_of
-    >>> release = release_of(SoftMajority(teachers=2, epsilon=2.0), classes=2)
-    >>> round(measured(RenyiClaim(order=2.0, limit=1.0), enumerate_outcomes(release, Query((2, 0), (1, 1)))), 3)
-    0.457
-    """
+    """Return the number that the claim bounds, for one interaction."""
     laws = {"whole": outcomes.whole, "covered": outcomes.covered, "neighbour": outcomes.neighbour}
     first, second = (laws[name] for name in claim.measures)
     return claim.measure(float(claim.terms(first, second, outcomes.no_quorums, outcomes.answers).sum()))

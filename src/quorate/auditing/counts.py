@@ -17,11 +17,7 @@ __all__ = ["NoisyCount", "audit_count"]
 
 @dataclass(frozen=True)
 class NoisyCount:
-    """A count of records with noise of P(x) proportional to exp(-epsilon |x|): epsilon-DP, and no less.
-
-    >>> NoisyCount(epsilon=1.0).played(5, plays=3, noise=PlayNoise(0)).shape
-    (3,)
-    """
+    """A count of records with noise of P(x) proportional to exp(-epsilon |x|): epsilon-DP, and no less."""
 
     epsilon: float
 
@@ -29,11 +25,7 @@ class NoisyCount:
         check_positive("epsilon", self.epsilon)
 
     def played(self, count: int, *, plays: int, noise: PlayNoise) -> np.ndarray:
-        """Return what is released about this count in so many plays.
-
-        >>> NoisyCount(epsilon=500.0).played(5, plays=2, noise=PlayNoise(0))
-        array([5, 5])
-        """
+        """Return what is released about this count in so many plays."""
         return count + noise.laplace(1 / self.epsilon, plays)
 
 
@@ -46,12 +38,7 @@ def audit_count(
     attacks: Attacks = "auto",
     seed: int = 0,
 ) -> Verdict:
-    """Count a record or not, and return the verdict.
-
-    >>> verdict = audit_count(NoisyCount(epsilon=1.0), plays=20_000)
-    >>> verdict.violated, verdict.ratio > 0.85
-    (False, True)
-    """
+    """Count a record or not, and return the verdict."""
     noise = PlayNoise(seed)
     first, second = (target.played(count, plays=plays, noise=noise) for count in (0, 1))
     found = attempts_at([(target.epsilon, 0.0)], first, second, attack="a count of 0 or of 1", confidence=confidence)

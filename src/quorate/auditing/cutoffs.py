@@ -17,11 +17,7 @@ _MOST = 200_000  # plays: each opens a real run of its own
 
 
 def closing_law(cutoff: NoisyCutoff, no_quorum: Sequence[bool]) -> np.ndarray:
-    """Return the probability that so many of these arrivals are let in, from the definition of the cutoff.
-
-    >>> closing_law(NoisyCutoff(epsilon=1.0, allowed=1, spread=1), [True]).round(3)
-    array([0.282, 0.718])
-    """
+    """Return the probability that so many of these arrivals are let in, from the definition of the cutoff."""
     ratio = cutoff.ratio / 2**64
     steps = np.arange(cutoff.spread + 1)
     limits = cutoff.allowed + steps
@@ -44,11 +40,7 @@ def audit_cutoff(
     attacks: Attacks = "auto",
     seed: int = 0,
 ) -> Verdict:
-    """Change one arrival's outcome, look when the phase closes, and return the verdict.
-
-    >>> audit_cutoff(NoisyCutoff(epsilon=1.0, allowed=2, spread=6), plays=500).violated
-    False
-    """
+    """Change one arrival's outcome, look when the phase closes, and return the verdict."""
     plays, noise = min(plays, _MOST), PlayNoise(seed)
     longest = min(3 * target.most, 60)
     candidates = []

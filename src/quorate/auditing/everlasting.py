@@ -37,22 +37,14 @@ _TINY = 1e-13
 
 
 def majority(labels: Sequence[int]) -> int:
-    """Return the label of most seats of a teacher, 0 among equals and without any.
-
-    >>> majority([1, 1, 0]), majority([NO_QUORUM])
-    (1, 0)
-    """
+    """Return the label of most seats of a teacher, 0 among equals and without any."""
     told = [label for label in labels if label >= 0]
     return int(2 * sum(told) > len(told))
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How the phases are run: all False is as it should be.
-
-    >>> Rules(redraws=True).redraws
-    True
-    """
+    """How the phases are run: all False is as it should be."""
 
     redraws: bool = False  # the threshold noise, after each no-quorum
     bare_cutoff: bool = False  # no noise at all
@@ -99,11 +91,6 @@ class EverlastingGame:
 
     In the game with a `record` challenged, the votes of a phase-1 query may differ by one between the worlds; with a
     `query`, once two queries are named instead of one, and the outcome is not shown.
-
-    >>> game = EverlastingGame(small_quorum(3, no_quorums=4), NoisyCutoff(epsilon=1.0, allowed=1, spread=3), seats=3)
-    >>> claim = game.claim("query", delta=0.2)
-    >>> game.worst("query", epsilon=claim, queries=[], script=[(3, 3), (3, 0), (0, 0)]) <= 0.2
-    True
     """
 
     def __init__(
@@ -204,11 +191,6 @@ class EverlastingGame:
         """Return the epsilon at this delta: of the Quorum for a record, and with the cutoff's for a query.
 
         A query that is challenged in the last phase of all (`later` = 0) pays for the cutoff alone.
-
-        >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)
-        >>> game = EverlastingGame(small_quorum(3, no_quorums=4), cutoff, seats=3)
-        >>> game.claim("query", delta=0.2) - game.claim("record", delta=0.2 - game.cutoff.delta)
-        1.0
         """
         if challenge == "record":
             return self.quorum.epsilon(delta=delta)
@@ -224,12 +206,6 @@ class EverlastingGame:
 
         A `script` leaves no choice in phase 1: votes of each query in the two worlds, the challenged being the first
         whose votes differ.
-
-        >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)
-        >>> game = EverlastingGame(small_quorum(3, no_quorums=4, price=12.0), cutoff, seats=3, later=0)
-        >>> bare, script = game.with_rules(Rules(bare_cutoff=True)), [(3, 1), (3, 3), (3, 3)]
-        >>> [one.worst("query", epsilon=1.0, queries=[], script=script) > cutoff.delta for one in (game, bare)]
-        [False, True]
         """
         factor = math.exp(check_positive("epsilon", epsilon))
         if script is not None and len(script) != self.seats:
@@ -239,13 +215,7 @@ class EverlastingGame:
         return max(self._best((start, start), turn, factor, menu, place=0, named=False) for turn in ((0, 1), (1, 0)))
 
     def exact_epsilon(self, challenge: Challenge, *, delta: float, queries: Sequence[int]) -> float:
-        """Return the epsilon that the worst way to ask needs at this delta, to two digits and rounded down.
-
-        >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)
-        >>> game = EverlastingGame(small_quorum(3, no_quorums=4), cutoff, seats=3, later=0)
-        >>> game.exact_epsilon("query", delta=cutoff.delta, queries=[3, 1]) <= cutoff.epsilon
-        True
-        """
+        """Return the epsilon that the worst way to ask needs at this delta, to two digits and rounded down."""
         low, high = 0.0, 2 * self.claim(challenge, delta=delta)
         while high - low > 0.01:
             middle = (low + high) / 2
@@ -298,24 +268,14 @@ class EverlastingGame:
         return best
 
     def with_rules(self, rules: Rules) -> "EverlastingGame":
-        """Return the same game under other rules.
-
-        >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=1, spread=3)
-        >>> game = EverlastingGame(small_quorum(3, no_quorums=4), cutoff, seats=3)
-        >>> game.with_rules(Rules(raw_labels=True)).rules.raw_labels
-        True
-        """
+        """Return the same game under other rules."""
         return EverlastingGame(
             self.quorum, self.cutoff, seats=self.seats, later=self.later, rule=self.rule, rules=rules
         )
 
 
 def seated(seats: tuple[int, ...], outcome: int, *, raw: int, rules: Rules) -> tuple[int, ...]:
-    """Return the labels of all seats after one more arrival; `raw` is the label that most ballots name.
-
-    >>> seated((1,), NO_QUORUM, raw=0, rules=Rules()), seated((1,), NO_QUORUM, raw=0, rules=Rules(shifting_seats=True))
-    ((1, -1), (1,))
-    """
+    """Return the labels of all seats after one more arrival; `raw` is the label that most ballots name."""
     if outcome == NO_QUORUM and rules.raw_labels:
         return (*seats, raw)
     if outcome < 0 and rules.shifting_seats:
@@ -340,11 +300,7 @@ def small_quorum(
     price: float = 2.0,
     levels: int = 3,
 ) -> Quorum:
-    """Return a Quorum for so few teachers that all of its outcomes can be gone through; it costs what it costs.
-
-    >>> small_quorum(3, no_quorums=4).answer_probability(1) > 0.5
-    True
-    """
+    """Return a Quorum for so few teachers that all of its outcomes can be gone through; it costs what it costs."""
     order = 3.0
     table = build_table(order=order, price=price)[:levels]
     return Quorum(

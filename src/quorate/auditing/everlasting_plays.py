@@ -39,13 +39,7 @@ _AFTER = 400  # clear queries after the challenge
 
 
 def no_quorum_plays(quorum: Quorum, distances: Sequence[int], *, queries: int, plays: int, seed: int) -> Integers:
-    """Return how many of equal queries find no quorum, for each of the distances: one row a play.
-
-    >>> quorum = Quorum.calibrate(epsilon=8.0, delta=1e-3, teachers=400, no_quorums=20)
-    >>> no_quorum_plays(quorum, [0, 1], queries=9, plays=2, seed=1)
-    array([[9, 9],
-           [9, 9]])
-    """
+    """Return how many of equal queries find no quorum, for each of the distances: one row a play."""
     noise = SeededNoise(seed)
     threshold = noise.gaussian(quorum.threshold_scale, plays)
     table = np.array([float(level) for level in quorum.table]) / _ONE
@@ -59,10 +53,6 @@ def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, 
     """Return how many clear queries are answered after `before` ties and a challenge that counts `hidden`.
 
     It is -1 where the phase closes earlier, and `after` where it does not close.
-
-    >>> cutoff = NoisyCutoff(epsilon=1.0, allowed=3, spread=3)
-    >>> bool((closing_plays(cutoff, before=6, hidden=0, after=5, plays=100, seed=1) == -1).all())
-    True
     """
     random = SeededNoise(seed)._generator
     ratio = cutoff.ratio / _ONE
@@ -83,12 +73,7 @@ def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, 
 
 
 def label_plays(quorum: Quorum, votes: int, *, plays: int, seed: int) -> Integers:
-    """Return what one query with so many votes for class 1 is answered, in as many runs.
-
-    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-    >>> label_plays(quorum, 400, plays=3, seed=1)
-    array([1, 1, 1])
-    """
+    """Return what one query with so many votes for class 1 is answered, in as many runs."""
     missed = no_quorum_plays(quorum, [_distance(votes, quorum.teachers)], queries=1, plays=plays, seed=seed)[:, 0]
     return np.where(missed == 1, NO_QUORUM, int(2 * votes > quorum.teachers))
 
@@ -136,12 +121,6 @@ def audit_terms(
     """Attack what the terms claim: for a record, for a query, and for a point of the pool where there is one.
 
     The three attempts share the error that `confidence` leaves.
-
-    >>> from quorate.everlasting.terms import votes_terms
-    >>> terms = votes_terms(teachers=2000, arrivals=4000, no_quorums=20, training=Guarantee(8.0, 1e-5),
-    ...                     queries=Guarantee(8.0, 1e-5), refresh="queries")
-    >>> all(one.lower_bound <= one.claim[0] for one in audit_terms(terms, plays=4000))
-    True
     """
     if plays < 1000:
         raise InvalidInput(f"plays must be at least 1000, not {plays!r}")

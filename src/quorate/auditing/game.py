@@ -23,13 +23,6 @@ class Game:
 
     `pairs` lists the neighbouring votes that differ in law; `first` and `second` hold a matrix for each, of outcomes by
     values of the hidden noise, whose laws are `first_law` and `second_law`; `outcomes` names the rows of each matrix.
-
-    >>> from quorate.auditing import RenyiClaim, release_of
-    >>> from quorate.mechanisms import SoftMajority
-    >>> game = Game(release_of(SoftMajority(teachers=9, epsilon=1.0), classes=2), ("whole", "neighbour"))
-    >>> finding = game.exhaust(RenyiClaim(order=2.0, limit=2 * 2.0 / 8), queries=2)
-    >>> finding.violated, round(finding.share, 2)
-    (False, 0.91)
     """
 
     def __init__(
@@ -65,14 +58,7 @@ class Game:
             self.first[number, : len(order)], self.second[number, : len(order)] = here, there
 
     def exhaust(self, claim: Claim, *, queries: int) -> Finding:
-        """Return the worst of all trees with this many queries.
-
-        >>> from quorate.auditing import DeltaClaim, release_of
-        >>> from quorate.mechanisms import SoftMajority
-        >>> game = Game(release_of(SoftMajority(teachers=9, epsilon=1.0), classes=2), ("whole", "neighbour"))
-        >>> game.exhaust(DeltaClaim(epsilon=2.0, limit=0.0), queries=2).violated
-        False
-        """
+        """Return the worst of all trees with this many queries."""
         start = self.first_law[np.newaxis], self.second_law[np.newaxis]
         value, query = self._best_tree(claim, *start, met=0, asked=0, left=queries)
         return Finding(claim, claim.measure(value), query)
@@ -124,14 +110,7 @@ class Game:
         return total
 
     def states(self, queries: int) -> int:
-        """Return how many pairs of laws `exhaust` would compare, over all nodes of all trees.
-
-        >>> from quorate.auditing import release_of
-        >>> from quorate.mechanisms import SoftMajority
-        >>> release = release_of(SoftMajority(teachers=2, epsilon=1.0), classes=2)
-        >>> Game(release, ("whole", "neighbour")).states(1)
-        8
-        """
+        """Return how many pairs of laws `exhaust` would compare, over all nodes of all trees."""
         answers = sum(len(order) - 1 for order in self.outcomes)
         missed = int(self.first[:, 0].any(axis=1).sum())
         reached, ended = {0: 1}, 0

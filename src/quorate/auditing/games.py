@@ -28,12 +28,6 @@ def attempts_at(
     """Return an attempt at each claim that says something, from the same plays: each has a share of the error.
 
     `law` is the pair of exact laws of what was seen, where it is known.
-
-    >>> coin = np.random.default_rng(0)
-    >>> worlds = coin.random(20_000) < 0.6, coin.random(20_000) < 0.1
-    >>> [attempt] = attempts_at([(2.0, 0.0)], *worlds, attack="a coin", confidence=1 - 1e-9)
-    >>> 1.5 < attempt.lower_bound < 1.8, attempt.claim
-    (True, (2.0, 0.0))
     """
     telling = [(epsilon, delta) for epsilon, delta in claims if 0 < epsilon < np.inf]
     error = (1 - confidence) / max(1, len(telling))
@@ -46,10 +40,6 @@ def attempts_at(
 
 
 def laws_of(first: Any, second: Any) -> Outcomes:
-    """Return two laws over the same outcomes, numbered from 0, for enumeration to compare.
-
-    >>> round(laws_of([0.5, 0.5], [0.25, 0.75]).epsilon(0.0), 6) == round(np.log(2), 6)
-    np.True_
-    """
+    """Return two laws over the same outcomes, numbered from 0, for enumeration to compare."""
     ones, others = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     return Outcomes([(outcome,) for outcome in range(ones.size)], ones, ones, others)

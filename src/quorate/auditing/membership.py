@@ -36,43 +36,26 @@ _LEAST_SPREAD = 0.05  # of a confidence: shadows that all agree are not evidence
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """Scores of trials in which the target was a member and of trials in which it was not.
-
-    >>> roc = Roc(members=np.array([2.0, 1.0, 0.0]), others=np.array([0.0, 0.0, -1.0]))
-    >>> round(roc.area, 3), roc.hits(false_alarms=0.1)
-    (0.889, 0.6666666666666666)
-    """
+    """Scores of trials in which the target was a member and of trials in which it was not."""
 
     members: Floats
     others: Floats
 
     @property
     def area(self) -> float:
-        """The area under the curve: 0.5 where the scores tell nothing, 1 where they tell all.
-
-        >>> Roc(members=np.array([1.0, 2.0]), others=np.array([0.0, 0.5])).area
-        1.0
-        """
+        """The area under the curve: 0.5 where the scores tell nothing, 1 where they tell all."""
         ranks = np.searchsorted(np.sort(self.others), self.members, side="left")
         ties = np.searchsorted(np.sort(self.others), self.members, side="right") - ranks
         return float((ranks + ties / 2).mean() / self.others.size)
 
     def hits(self, *, false_alarms: float) -> float:
-        """Return the share of members found at this share of false alarms: the true-positive rate.
-
-        >>> Roc(members=np.array([1.0, 2.0]), others=np.arange(1000.0) / 1000).hits(false_alarms=0.001)
-        1.0
-        """
+        """Return the share of members found at this share of false alarms: the true-positive rate."""
         allowed = math.floor(check_rate("false_alarms", false_alarms) * self.others.size)
         cut = np.sort(self.others)[::-1][min(allowed, self.others.size - 1)]
         return float((self.members > cut).mean())
 
     def curve(self) -> tuple[Floats, Floats]:
-        """Return the shares of false alarms and of hits, for every threshold.
-
-        >>> Roc(members=np.array([1.0]), others=np.array([0.0])).curve()
-        (array([0., 0., 1.]), array([0., 1., 1.]))
-        """
+        """Return the shares of false alarms and of hits, for every threshold."""
         cuts = np.unique(np.concatenate([self.members, self.others]))[::-1]
         shares = [1 - np.searchsorted(np.sort(x), cuts, side="left") / x.size for x in (self.others, self.members)]
         return np.concatenate([[0.0], shares[0]]), np.concatenate([[0.0], shares[1]])
@@ -83,10 +66,6 @@ class Roc:
         The threshold is chosen on one half of the trials and counted on the other. Trials are counted as independent.
         Where nothing leaks they are, by the coins that were tossed; where something does, those of one model hang
         together a little.
-
-        >>> spread = np.random.default_rng(0).normal(size=4000)
-        >>> Roc(spread[:2000], spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9) <= 0
-        True
         """
         if min(self.members.size, self.others.size) < 8:
             raise InvalidInput("at least 8 trials of either kind are needed")
@@ -102,12 +81,7 @@ class Roc:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Records that are attacked, the ones that take their places, and the rest of the data, which stays.
-
-    >>> made = make_targets(records=100, targets=10, features=3, seed=0)
-    >>> made.X.shape, made.others.shape, made.rest.shape
-    ((10, 3), (10, 3), (90, 3))
-    """
+    """Records that are attacked, the ones that take their places, and the rest of the data, which stays."""
 
     X: Floats
     y: Integers
@@ -118,12 +92,7 @@ class Targets:
     poison: int = 0  # wrongly labelled copies of each target that the attacker has put into the data
 
     def data(self, members: Mask) -> tuple[Floats, Integers]:
-        """Return a training set in which these targets are members and the others are replaced.
-
-        >>> made = make_targets(records=100, targets=10, features=3, poison=2, seed=0)
-        >>> made.data(np.ones(10, dtype=bool))[0].shape
-        (120, 3)
-        """
+        """Return a training set in which these targets are members and the others are replaced."""
         X = np.where(members[:, np.newaxis], self.X, self.others)
         y = np.where(members, self.y, self.other_labels)
         copies, wrong = np.repeat(self.X, self.poison, axis=0), np.repeat(1 - self.y, self.poison)
@@ -134,9 +103,6 @@ def make_targets(*, records: int, targets: int, features: int, poison: int = 0, 
     """Return records of two classes around two centres; the targets have labels that nobody would guess.
 
     A record of the usual label leaves few traces. One with an unusual label is remembered, where anything is.
-
-    >>> make_targets(records=50, targets=5, features=2, seed=0).y.shape
-    (5,)
     """
     records, targets = check_count("records", records), check_count("targets", targets)
     if targets > records:
@@ -153,11 +119,6 @@ def confidences(answers: Any, labels: Integers) -> Floats:
     """Return how confident answers are in these labels, as log odds where they are probabilities, cut at -10 and 10.
 
     Answers are probabilities (a matrix, one column a class) or labels (numbers, -1 where there is no quorum).
-
-    >>> confidences(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([0, 1]))
-    array([ 0., 10.])
-    >>> confidences(np.array([1, 0, -1]), np.array([1, 1, 1]))
-    array([ 1., -1.,  0.])
     """
     given = np.asarray(answers)
     if given.ndim == 1:
@@ -169,12 +130,7 @@ def confidences(answers: Any, labels: Integers) -> Floats:
 
 
 def scores_of(confidence: Floats, member: Mask) -> Roc:
-    """Return the likelihood-ratio scores: one row a model, one column a target; each half is scored by the other.
-
-    >>> member = np.random.default_rng(0).random((40, 6)) < 0.5
-    >>> scores_of(np.where(member, 3.0, 0.0) + np.random.default_rng(1).normal(size=(40, 6)), member).area > 0.9
-    True
-    """
+    """Return the likelihood-ratio scores: one row a model, one column a target; each half is scored by the other."""
     law = _log_share if np.isin(confidence, (-1.0, 0.0, 1.0)).all() else _log_density
     scores = np.zeros(confidence.shape)
     halves = slice(0, len(member) // 2), slice(len(member) // 2, None)
@@ -206,13 +162,6 @@ def attack_membership(train: Train, targets: Targets, *, models: int = 32, seed:
     """Train so many models and return how well members are told from others by what the models answer about them.
 
     `train` takes records and labels and returns what answers queries: probabilities, or labels.
-
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> def train(X, y):
-    ...     return KNeighborsClassifier(1).fit(X, y).predict_proba
-    >>> targets = make_targets(records=100, targets=20, features=5, seed=0)
-    >>> attack_membership(train, targets, models=40).area > 0.8
-    True
     """
     generator = np.random.default_rng(seed)
     member = generator.random((check_count("models", models, least=4), len(targets.y))) < 0.5

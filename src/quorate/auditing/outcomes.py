@@ -19,11 +19,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """The codes of two worlds' plays; `table` holds the row that each code stands for, in increasing order.
-
-    >>> encode([3, 5, 3], [5, 5, 9]).first
-    array([0, 1, 0])
-    """
+    """The codes of two worlds' plays; `table` holds the row that each code stands for, in increasing order."""
 
     first: Integers
     second: Integers
@@ -31,12 +27,7 @@ class Codes:
     name: str = "outcome"
 
     def orders(self, ones: Integers, others: Integers) -> Iterator[Integers]:
-        """Give ranks of the codes, learnt on these plays: those likely in the first world and not in the second first.
-
-        >>> codes = encode([0, 0, 1], [1, 1, 0])
-        >>> [rank.tolist() for rank in codes.orders(codes.first, codes.second)][-1]
-        [0, 1]
-        """
+        """Give ranks of the codes, learnt on these plays: those likely in the first world and not in the second first."""
         if self.table.shape[1] == 1:
             yield from self.natural_orders(ones, others)
         else:
@@ -45,12 +36,7 @@ class Codes:
             yield _ranks(_ratios(ones, others, len(self.table)))
 
     def natural_orders(self, ones: Integers, others: Integers) -> Iterator[Integers]:
-        """Give the increasing and the decreasing order: of use where outcomes are numbers.
-
-        >>> codes = encode([0, 0, 1], [1, 1, 0])
-        >>> [rank.tolist() for rank in codes.natural_orders(codes.first, codes.second)]
-        [[0, 1], [1, 0]]
-        """
+        """Give the increasing and the decreasing order: of use where outcomes are numbers."""
         up = np.arange(len(self.table))
         yield up
         yield up[::-1].copy()
@@ -64,11 +50,7 @@ class Codes:
         return total
 
     def say(self, members: NDArray[np.bool_]) -> str:
-        """Return the event in words.
-
-        >>> encode([0, 1, 2], [3, 4, 5]).say(np.array([True, True, False, False, False, False]))
-        'outcome <= 1'
-        """
+        """Return the event in words."""
         inside = np.flatnonzero(members)
         rows = [_text(row) for row in self.table[inside[:_SHOWN]]]
         if inside.size == 1:
@@ -83,12 +65,7 @@ class Codes:
 
 
 def encode(first: object, second: object) -> Codes:
-    """Return the codes of what was seen in both worlds: whole numbers of shape (plays,) or (plays, k).
-
-    >>> codes = encode([[0, 1], [2, 0]], [[2, 0], [2, 0]])
-    >>> codes.first, codes.table.tolist()
-    (array([0, 1]), [[0, 1], [2, 0]])
-    """
+    """Return the codes of what was seen in both worlds: whole numbers of shape (plays,) or (plays, k)."""
     ones, others = (_rows(name, values) for name, values in (("first", first), ("second", second)))
     if ones.shape[1] != others.shape[1]:
         raise InvalidInput(f"both worlds must show as much a play, not {ones.shape[1]} and {others.shape[1]} numbers")

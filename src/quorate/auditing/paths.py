@@ -20,22 +20,14 @@ _TINY = 1e-12
 
 
 class Path:
-    """One path through the draws; sources of noise that belong to it share its forks.
-
-    >>> law_of(lambda path: path.fork([("heads", 0.5), ("tails", 0.5)]))
-    {'heads': 0.5, 'tails': 0.5}
-    """
+    """One path through the draws; sources of noise that belong to it share its forks."""
 
     def __init__(self, ways: Sequence[int]) -> None:
         self.ways, self.weight = ways, 1.0
         self.forks: list[int] = []
 
     def fork(self, ways: Sequence[tuple[Any, float]]) -> Any:
-        """Go one of these ways: each is a value and its probability.
-
-        >>> Path([1]).fork([(10, 0.5), (20, 0.5)])
-        20
-        """
+        """Go one of these ways: each is a value and its probability."""
         place = len(self.forks)
         way = self.ways[place] if place < len(self.ways) else 0
         self.forks.append(len(ways))
@@ -43,20 +35,12 @@ class Path:
         return ways[way][0]
 
     def source(self, levels: Sequence[int]) -> "PathNoise":
-        """Return noise whose words matter only by which of these levels they lie below.
-
-        >>> law_of(lambda path: int(path.source([2**62]).words(1)[0]))
-        {0: 0.25, 4611686018427387904: 0.75}
-        """
+        """Return noise whose words matter only by which of these levels they lie below."""
         return PathNoise(self, levels)
 
 
 class PathNoise:
-    """Noise of one path: words, and the discrete Gaussian.
-
-    >>> law_of(lambda path: int(path.source([]).gaussian(0.01, 1)[0]))
-    {0: 1.0}
-    """
+    """Noise of one path: words, and the discrete Gaussian."""
 
     def __init__(self, path: Path, levels: Sequence[int]) -> None:
         bounds = sorted({0, _ONE, *levels})
@@ -65,20 +49,11 @@ class PathNoise:
         self._ways = [way for way in self._ways if way[1] > _TINY]
 
     def words(self, size: int) -> NDArray[np.uint64]:
-        """Return the lowest word of a level for each draw.
-
-        >>> law_of(lambda path: path.source([2**63]).words(2).tolist() == [0, 0])
-        {True: 0.25, False: 0.75}
-        """
+        """Return the lowest word of a level for each draw."""
         return np.array([self._path.fork(self._ways) for _ in range(size)], dtype=np.uint64)
 
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Return draws of the discrete Gaussian law.
-
-        >>> law = law_of(lambda path: int(path.source([]).gaussian(1.0, 1)[0]))
-        >>> round(law[0] / law[1], 6) == round(math.exp(0.5), 6)
-        True
-        """
+        """Return draws of the discrete Gaussian law."""
         reach = math.ceil(9 * scale)
         law = {x: math.exp(-(x**2) / (2 * scale**2)) for x in range(-reach, reach + 1)}
         total = math.fsum(law.values())
@@ -87,11 +62,7 @@ class PathNoise:
 
 
 def law_of(play: Callable[[Path], Hashable]) -> dict[Hashable, float]:
-    """Return the law of what a play shows, by playing it along every path.
-
-    >>> law_of(lambda path: path.fork([(0, 0.5), (1, 0.5)]) + path.fork([(0, 0.5), (1, 0.5)]))
-    {0: 0.25, 1: 0.5, 2: 0.25}
-    """
+    """Return the law of what a play shows, by playing it along every path."""
     law: dict[Hashable, float] = defaultdict(float)
     ways: list[int] = []
     while True:
@@ -107,11 +78,7 @@ def law_of(play: Callable[[Path], Hashable]) -> dict[Hashable, float]:
 
 
 def excess(one: Mapping[Any, float], other: Mapping[Any, float], epsilon: float) -> float:
-    """Return the smallest delta at which neither law passes e^epsilon times the other plus delta.
-
-    >>> excess({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, math.log(2))
-    0.25
-    """
+    """Return the smallest delta at which neither law passes e^epsilon times the other plus delta."""
 
     def beyond(first: Mapping[Any, float], second: Mapping[Any, float]) -> float:
         return math.fsum(max(0.0, weight - math.exp(epsilon) * second.get(view, 0.0)) for view, weight in first.items())

@@ -29,11 +29,7 @@ Integers = NDArray[np.int64]
 
 
 class PlayNoise(SeededNoise):
-    """Seeded noise for code that draws one value at a time, a million times: draws are made in blocks.
-
-    >>> PlayNoise(7).laplace(20.0, 1).size, PlayNoise(7).choice([0, 100], 1.0)
-    (1, 1)
-    """
+    """Seeded noise for code that draws one value at a time, a million times: draws are made in blocks."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -42,35 +38,19 @@ class PlayNoise(SeededNoise):
         self._weighed: tuple[Sequence[int], float, list[float]] = ((), 0.0, [])  # the scores asked about last
 
     def laplace(self, scale: float, size: int) -> Integers:
-        """Return draws of the discrete Laplace law.
-
-        >>> PlayNoise(7).laplace(0.01, 2)
-        array([0, 0])
-        """
+        """Return draws of the discrete Laplace law."""
         return self._few("laplace", scale, size) if size < 64 else super().laplace(scale, size)
 
     def gaussian(self, scale: float, size: int) -> Integers:
-        """Return draws of the discrete Gaussian law.
-
-        >>> PlayNoise(7).gaussian(0.01, 2)
-        array([0, 0])
-        """
+        """Return draws of the discrete Gaussian law."""
         return self._few("gaussian", scale, size) if size < 64 else super().gaussian(scale, size)
 
     def words(self, size: int) -> NDArray[np.uint64]:
-        """Return uniform 64-bit words.
-
-        >>> PlayNoise(7).words(2).dtype
-        dtype('uint64')
-        """
+        """Return uniform 64-bit words."""
         return self._few("words", 0.0, size) if size < 64 else super().words(size)
 
     def choice(self, scores: Sequence[int], scale: float) -> int:
-        """Return index i with probability proportional to exp(scores[i] / scale), by inversion.
-
-        >>> PlayNoise(7).choice([0, 0, 1000], 1.0)
-        2
-        """
+        """Return index i with probability proportional to exp(scores[i] / scale), by inversion."""
         before, at, sums = self._weighed
         if scores != before or scale != at:
             values = np.asarray(scores) / scale
@@ -96,12 +76,6 @@ def play(
 
     With `neighbour` the votes are those of the neighbouring data set. A query that is reached on several ways may be
     one object in `then`; all plays that stand there are answered together.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> play(SoftMajority(teachers=9, epsilon=9.0), Query((9, 0), (8, 1)), plays=3, neighbour=False, noise=PlayNoise(1))
-    array([[0],
-           [0],
-           [0]])
     """
     if isinstance(mechanism, ThresholdMechanism):
         return _Runs(mechanism, plays, noise).play(query, neighbour)

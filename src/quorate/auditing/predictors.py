@@ -38,10 +38,6 @@ def audit_classifier(
 
     Each teacher gets one record, whose label it then votes for, whatever it is asked; in the second world one record
     has another label. The claim is that of the classifier, for all answers together.
-
-    >>> made = PrivateClassifier(epsilon=2.0, teachers=60, queries=1, aggregator="soft_majority", classes=[0, 1])
-    >>> audit_classifier(made, plays=2000).violated
-    False
     """
     teachers = target.teachers_ if hasattr(target, "teachers_") else target.teachers
     if teachers == "auto":

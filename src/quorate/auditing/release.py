@@ -36,12 +36,7 @@ def audit_release(
     attacks: Attacks = "auto",
     seed: int = 0,
 ) -> Verdict:
-    """Fit copies of the release on records of which one is replaced, ask them thresholds, and return the verdict.
-
-    >>> made = QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain")
-    >>> audit_release(made, plays=12).violated
-    False
-    """
+    """Fit copies of the release on records of which one is replaced, ask them thresholds, and return the verdict."""
     if not isinstance(target.subject, Thresholds):
         raise InvalidInput(f"the game is about a release of Thresholds(), not of {type(target.subject).__name__}")
     plays = min(plays, _MOST)

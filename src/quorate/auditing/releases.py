@@ -40,10 +40,6 @@ class Release:
     `outcomes(votes)` has a row for each label, then one for no quorum (so that `NO_QUORUM`, which is -1, finds it), and
     a column for each value of the hidden noise. `law` holds the probabilities of those values. `covered_law` and
     `covered` are the same with the tail event of the claim left out. Mechanisms without hidden noise have one column.
-
-    >>> release = release_of(SoftMajority(teachers=3, epsilon=2.0), classes=2)
-    >>> release.outcomes((1, 2)).round(3).ravel()
-    array([0.269, 0.731, 0.   ])
     """
 
     teachers: int
@@ -56,42 +52,25 @@ class Release:
     redraws: bool = False  # whether a no-quorum redraws the hidden noise
 
     def covered_outcomes(self, votes: Votes) -> Floats:
-        """Return `outcomes(votes)` without the tail event of the claim.
-
-        >>> release_of(SoftMajority(teachers=3, epsilon=2.0), classes=2).covered_outcomes((3, 0)).sum().round(9)
-        np.float64(1.0)
-        """
+        """Return `outcomes(votes)` without the tail event of the claim."""
         return self.outcomes(votes) if self.covered is None else self.covered(votes)
 
     def given(self, column: int) -> "Release":
-        """Return the release with its hidden noise known to be the one of this column.
-
-        >>> release = release_of(SoftMajority(teachers=3, epsilon=2.0), classes=2)
-        >>> release.given(0).law
-        array([1.])
-        """
+        """Return the release with its hidden noise known to be the one of this column."""
         known = np.zeros(self.law.size)
         known[column] = 1.0
         return replace(self, law=known, covered_law=known)
 
 
 def all_votes(teachers: int, classes: int) -> list[Votes]:
-    """Return every way in which the ballots may fall.
-
-    >>> all_votes(2, 2)
-    [(0, 2), (1, 1), (2, 0)]
-    """
+    """Return every way in which the ballots may fall."""
     if classes == 1:
         return [(teachers,)]
     return [(first, *rest) for first in range(teachers + 1) for rest in all_votes(teachers - first, classes - 1)]
 
 
 def neighbours(votes: Votes) -> list[Votes]:
-    """Return the votes themselves and all votes with one ballot moved.
-
-    >>> neighbours((1, 1))
-    [(1, 1), (0, 2), (2, 0)]
-    """
+    """Return the votes themselves and all votes with one ballot moved."""
     moved = [votes]
     for source, target in itertools.permutations(range(len(votes)), 2):
         if votes[source]:
@@ -103,21 +82,13 @@ def neighbours(votes: Votes) -> list[Votes]:
 
 
 def ballots_to_change(votes: Votes) -> int:
-    """Return the distance of the stability test: max(0, ceil(gap / 2) - 1).
-
-    >>> ballots_to_change((7, 2)), ballots_to_change((5, 5))
-    (2, 0)
-    """
+    """Return the distance of the stability test: max(0, ceil(gap / 2) - 1)."""
     second, first = sorted(votes)[-2:]
     return max(0, math.ceil((first - second) / 2) - 1)
 
 
 def gaussian(scale: float, reach: int) -> Floats:
-    """Return P(x) for x = -reach .. reach, where P(x) is proportional to exp(-x**2 / (2 scale**2)) on all integers.
-
-    >>> gaussian(1.0, 1).round(4)
-    array([0.242 , 0.3989, 0.242 ])
-    """
+    """Return P(x) for x = -reach .. reach, where P(x) is proportional to exp(-x**2 / (2 scale**2)) on all integers."""
     far = max(reach, math.ceil(40 * scale) + 2)
     points = np.arange(-far, far + 1)
     weights = np.exp(-((points / scale) ** 2) / 2)
@@ -126,11 +97,7 @@ def gaussian(scale: float, reach: int) -> Floats:
 
 
 def laplace(scale: float, reach: int) -> Floats:
-    """Return P(x) for x = -reach .. reach, where P(x) is proportional to exp(-abs(x) / scale) on all integers.
-
-    >>> laplace(1.0, 1).round(4)
-    array([0.17  , 0.4621, 0.17  ])
-    """
+    """Return P(x) for x = -reach .. reach, where P(x) is proportional to exp(-abs(x) / scale) on all integers."""
     return np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale) * math.tanh(1 / (2 * scale))
 
 

@@ -38,14 +38,6 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
     """Take the system's randomness and all noise of this process from a seed, and give the list of what was drawn.
 
     For audits alone: while it lasts, nothing that this process answers protects anybody.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> soft = SoftMajority(teachers=2, epsilon=0.1)
-    >>> def twenty():
-    ...     with entropy_tape(7):
-    ...         return soft.answers([[1, 1]] * 20).labels.tolist()
-    >>> twenty() == twenty()
-    True
     """
     noise, drawn = PlayNoise(seed), list[Draw]()
     generator = np.random.default_rng([seed, 1])
@@ -87,14 +79,7 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
 
 @contextmanager
 def off_the_tape() -> Iterator[None]:
-    """Give what runs within it the system's own randomness: where an estimator asks for some, for names of its tasks.
-
-    >>> with entropy_tape(7) as drawn:
-    ...     with off_the_tape():
-    ...         size = len(os.urandom(4))
-    >>> size, drawn
-    (4, [])
-    """
+    """Give what runs within it the system's own randomness: where an estimator asks for some, for names of its tasks."""
     _aside.append(None)
     try:
         yield
@@ -104,11 +89,7 @@ def off_the_tape() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Replay:
-    """What differed between two data sets on one tape; `forbidden` says in words what must not have.
-
-    >>> Replay(teachers_changed=1, ballots_changed=3, answers_changed=0, forbidden=()).sound
-    True
-    """
+    """What differed between two data sets on one tape; `forbidden` says in words what must not have."""
 
     teachers_changed: int
     ballots_changed: int
@@ -117,11 +98,7 @@ class Replay:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing differed that must not.
-
-        >>> Replay(2, 5, 0, ("the ballots of 2 teachers differ",)).sound
-        False
-        """
+        """Whether nothing differed that must not."""
         return not self.forbidden
 
 
@@ -224,13 +201,7 @@ def _told(error: Exception) -> str:
 
 
 def fitted_ensemble(made: Any) -> Any:
-    """Return the teachers of a fitted predictor: its session's, or those of its phase.
-
-    >>> fitted_ensemble(object())
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
-    """
+    """Return the teachers of a fitted predictor: its session's, or those of its phase."""
     holders = [getattr(made, name, None) for name in ("session_", "answers_", "_phase")]
     for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
         ensemble = getattr(holder, "ensemble", None)

@@ -24,10 +24,6 @@ def sum_outcomes(mechanism: NoisySum, *, changes: Sequence[int]) -> Outcomes:
     Every value out to 38 scales beyond both sums is enumerated, past which a probability is below the smallest double.
     A later sum may depend on what the earlier ones released, but its noise does not: a fixed list of changes, each as
     large as it may be, is the worst case.
-
-    >>> outcomes = sum_outcomes(NoisySum(sensitivity=2, scale=4.0), changes=[2])
-    >>> round(outcomes.renyi(3.0), 9) == round(3.0 * 2**2 / (2 * 4.0**2), 9)
-    True
     """
     reach = math.ceil(38 * mechanism.scale) + max(abs(change) for change in changes) + 1
     values = np.arange(-reach, reach + 1)
@@ -57,11 +53,7 @@ def audit_sum(
     seed: int = 0,
     deltas: Sequence[float] = DELTAS,
 ) -> Verdict:
-    """Release a sum that one unit moves by all that it may, and return the verdict.
-
-    >>> audit_sum(NoisySum(sensitivity=2, scale=2.0), plays=4000).violated
-    False
-    """
+    """Release a sum that one unit moves by all that it may, and return the verdict."""
     noise = PlayNoise(seed)
     first, second = (np.array(target._releases([total] * plays, None, noise)) for total in (0, target.sensitivity))
     claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
@@ -86,9 +78,6 @@ def audit_vector(
 
     What is seen is kept as one number, the sum of all entries, each over its squared scale: it tells the two worlds
     apart as well as all entries do.
-
-    >>> audit_vector(NoisyVector(squared_sensitivities=(2,), scales=(2.0,)), plays=4000).violated
-    False
     """
     noise = PlayNoise(seed)
     first, second = (_scores(target, plays, moved, noise) for moved in (0, 1))
@@ -113,12 +102,7 @@ def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np
 
 
 def vector_law(target: NoisyVector) -> Outcomes | None:
-    """Return the laws of the sum of all entries that a unit moves, where there is one vector and they are few.
-
-    >>> law = vector_law(NoisyVector(squared_sensitivities=(2,), scales=(2.0,)))
-    >>> 1.4 < law.epsilon(1e-2) < NoisyVector(squared_sensitivities=(2,), scales=(2.0,)).epsilon(delta=1e-2)
-    True
-    """
+    """Return the laws of the sum of all entries that a unit moves, where there is one vector and they are few."""
     if len(target.scales) > 1 or target.squared_sensitivities[0] > 8:
         return None
     (entries,), (scale,) = target.squared_sensitivities, target.scales

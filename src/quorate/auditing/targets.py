@@ -73,11 +73,7 @@ TARGETS: dict[str, Callable[[], Any]] = {
 
 
 def make_target(name: str) -> Any:
-    """Return the instance of this name.
-
-    >>> make_target("soft_majority")
-    SoftMajority(teachers=20, epsilon_per_query=1.0)
-    """
+    """Return the instance of this name."""
     if name not in TARGETS:
         raise InvalidInput(f"no target is called {name!r}; there are {', '.join(TARGETS)}")
     return TARGETS[name]()
@@ -91,11 +87,7 @@ REPLAYS: dict[str, Callable[[], Any]] = {
 
 
 def run_replay(name: str, *, seed: int = 0) -> Replay:
-    """Replay the predictor of this name on made-up records of which one is replaced.
-
-    >>> run_replay("classifier_noisy_max").sound
-    True
-    """
+    """Replay the predictor of this name on made-up records of which one is replaced."""
     if name not in REPLAYS:
         raise InvalidInput(f"no replay is called {name!r}; there are {', '.join(REPLAYS)}")
     made = REPLAYS[name]()

@@ -23,11 +23,7 @@ Ask = Callable[[Any], object]
 
 
 def area_under_curve(first: Floats, second: Floats) -> float:
-    """Return the probability that one of the first is below one of the second, ties counted half.
-
-    >>> area_under_curve(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
-    0.875
-    """
+    """Return the probability that one of the first is below one of the second, ties counted half."""
     _, inverse, counts = np.unique(np.concatenate([first, second]), return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     above = ranks[first.size :].sum() - second.size * (second.size + 1) / 2
@@ -36,31 +32,18 @@ def area_under_curve(first: Floats, second: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """Seconds that answers to two kinds of queries took.
-
-    >>> timing = Timing(np.arange(100.0), np.arange(100.0))
-    >>> timing.area, timing.tells(confidence=0.999)
-    (0.5, False)
-    """
+    """Seconds that answers to two kinds of queries took."""
 
     first: Floats
     second: Floats
 
     @property
     def area(self) -> float:
-        """The area under the curve: from 0.5, where the times tell nothing, to 0 or 1, where they tell all.
-
-        >>> Timing(np.zeros(5), np.ones(5)).area
-        1.0
-        """
+        """The area under the curve: from 0.5, where the times tell nothing, to 0 or 1, where they tell all."""
         return area_under_curve(self.first, self.second)
 
     def tells(self, *, confidence: float) -> bool:
-        """Return whether the area is further from 0.5 than chance explains (Mann and Whitney 1947).
-
-        >>> Timing(np.arange(100.0), np.arange(100.0) + 50).tells(confidence=0.999)
-        True
-        """
+        """Return whether the area is further from 0.5 than chance explains (Mann and Whitney 1947)."""
         ones, others = self.first.size, self.second.size
         deviation = math.sqrt((ones + others + 1) / (12 * ones * others))
         sides = NormalDist().inv_cdf(1 - (1 - check_rate("confidence", confidence)) / 2)
@@ -68,11 +51,7 @@ class Timing:
 
 
 class Delayed:
-    """An `ask` that takes longer over some queries: a leak, planted.
-
-    >>> Delayed(lambda query: query, when=lambda query: query > 0, seconds=0.001)(1)
-    1
-    """
+    """An `ask` that takes longer over some queries: a leak, planted."""
 
     def __init__(self, ask: Ask, *, when: Callable[[Any], bool], seconds: float) -> None:
         self._ask, self._when, self._seconds = ask, when, check_positive("seconds", seconds)
@@ -87,11 +66,7 @@ class Delayed:
 
 
 def attack_timing(ask: Ask, first: Sequence[Any], second: Sequence[Any], *, warm: int = 20, seed: int = 0) -> Timing:
-    """Ask queries of both kinds one by one, in a random order, and return how long each answer took.
-
-    >>> attack_timing(lambda query: query, [0] * 30, [1] * 30).first.size
-    30
-    """
+    """Ask queries of both kinds one by one, in a random order, and return how long each answer took."""
     queries = [*first, *second]
     for query in queries[: check_count("warm", warm, least=0)]:
         ask(query)

@@ -30,23 +30,14 @@ _BLOCK = 256  # strangers scored together
 
 
 class Population:
-    """Independent answers of -1 or 1, each with a mean of its own, drawn from `seed`.
-
-    >>> people = Population(stumps=4, seed=0)
-    >>> people.draw(3).shape, bool((np.abs(people.means) <= 1).all())
-    ((3, 4), True)
-    """
+    """Independent answers of -1 or 1, each with a mean of its own, drawn from `seed`."""
 
     def __init__(self, *, stumps: int, seed: int = 0) -> None:
         self._generator = np.random.default_rng(seed)
         self.means: Floats = self._generator.uniform(-1, 1, size=check_count("stumps", stumps))
 
     def draw(self, people: int) -> Rows:
-        """Return the rows of so many people.
-
-        >>> Population(stumps=4, seed=0).draw(2).dtype
-        dtype('int8')
-        """
+        """Return the rows of so many people."""
         chance = ((1 + self.means) / 2).astype(np.float32)
         drawn = self._generator.random(size=(people, chance.size), dtype=np.float32)
         return np.where(drawn < chance, np.int8(1), np.int8(-1))
@@ -54,22 +45,13 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """The scores of members and of strangers.
-
-    >>> traced = Traced(members=np.array([2.0, 3.0]), strangers=np.arange(-50.0, 50.0) / 100)
-    >>> traced.hits(false_alarms=0.01)
-    1.0
-    """
+    """The scores of members and of strangers."""
 
     members: Floats
     strangers: Floats
 
     def hits(self, *, false_alarms: float) -> float:
-        """Return the share of members that score above all but this share of strangers.
-
-        >>> Traced(members=np.array([0.0, 1.0]), strangers=np.zeros(100)).hits(false_alarms=0.05)
-        0.5
-        """
+        """Return the share of members that score above all but this share of strangers."""
         return float((self.members > self._threshold(false_alarms)).mean())
 
     def _threshold(self, false_alarms: float) -> float:
@@ -81,12 +63,6 @@ class Traced:
 
         The threshold is chosen on one half of the scores and counted on the other. Scores are counted as independent:
         given what was released those of strangers are, and those of members nearly, the more people there are.
-
-        >>> spread = np.random.default_rng(0).normal(size=4000)
-        >>> Traced(spread[:2000], spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9) <= 0
-        True
-        >>> Traced(spread[:2000] + 3, spread[2000:]).excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9) > 0.5
-        True
         """
         if min(self.members.size, self.strangers.size) < 8:
             raise InvalidInput("at least 8 members and 8 strangers are needed")
@@ -103,21 +79,13 @@ class Traced:
 
 
 def exact_means(rows: Rows) -> Floats:
-    """Return the mean answer to each question: no privacy at all.
-
-    >>> exact_means(np.array([[1, -1], [1, 1]], dtype=np.int8))
-    array([1., 0.])
-    """
+    """Return the mean answer to each question: no privacy at all."""
     means: Floats = rows.mean(axis=0, dtype=np.float64)
     return means
 
 
 def noisy_means(*, epsilon: float, delta: float) -> Release:
-    """Return the release of all means together within (epsilon, delta), with discrete Gaussian noise on the sums.
-
-    >>> noisy_means(epsilon=1.0, delta=1e-6)(np.ones((50, 3), dtype=np.int8)).shape
-    (3,)
-    """
+    """Return the release of all means together within (epsilon, delta), with discrete Gaussian noise on the sums."""
 
     def release(rows: Rows) -> Floats:
         sums = rows.sum(axis=0, dtype=np.int64)
@@ -129,11 +97,7 @@ def noisy_means(*, epsilon: float, delta: float) -> Release:
 
 
 def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Release:
-    """Return the release of all means by a `QueryRelease` of this engine.
-
-    >>> released_means(epsilon=1.0, delta=1e-6)(np.ones((50, 3), dtype=np.int8)).shape
-    (3,)
-    """
+    """Return the release of all means by a `QueryRelease` of this engine."""
 
     def release(rows: Rows) -> Floats:
         names = [str(number) for number in range(rows.shape[1])]
@@ -152,10 +116,6 @@ def trace(
     """Release the means of so many people, and score them and so many strangers against what was released.
 
     Each repeat draws the population, the people and the strangers anew.
-
-    >>> traced = trace(exact_means, stumps=1000, people=20, strangers=500)
-    >>> traced.hits(false_alarms=0.01) > 0.9
-    True
     """
     people, strangers = check_count("people", people, least=2), check_count("strangers", strangers, least=2)
     members, others = [], []

@@ -16,11 +16,7 @@ Attacks = Sequence[str] | Literal["auto"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack on one claim, and the epsilon that it showed to be needed; `exact` is that of enumeration, if known.
-
-    >>> Attempt("replace one ballot", 0.9, "outcome = 1").lower_bound
-    0.9
-    """
+    """One attack on one claim, and the epsilon that it showed to be needed; `exact` is that of enumeration, if known."""
 
     attack: str
     lower_bound: float
@@ -30,11 +26,7 @@ class Attempt:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is false, by the plays or by enumeration.
-
-        >>> Attempt("replace one ballot", 0.9, claim=(1.0, 0.0), exact=1.2).violated
-        True
-        """
+        """Whether the claim is false, by the plays or by enumeration."""
         worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
         return worst > self.claim[0]
 
@@ -66,34 +58,19 @@ class Verdict:
 
     @property
     def ratio(self) -> float:
-        """The lower bound as a share of the claim: near 1 where the claim is tight, above 1 where it is false.
-
-        >>> Verdict(target="", claim=(2.0, 0.0), lower_bound=1.0, attack="", plays=1, confidence=0.9,
-        ...         not_tested="").ratio
-        0.5
-        """
+        """The lower bound as a share of the claim: near 1 where the claim is tight, above 1 where it is false."""
         epsilon = self.claim[0]
         return self.lower_bound / epsilon if epsilon > 0 else float("inf") if self.lower_bound > 0 else 0.0
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is false, with the stated confidence (or surely, where enumeration says so).
-
-        >>> Verdict(target="", claim=(1.0, 0.0), lower_bound=1.1, attack="", plays=1, confidence=0.9,
-        ...         not_tested="").violated
-        True
-        """
+        """Whether the claim is false, with the stated confidence (or surely, where enumeration says so)."""
         worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
         return worst > self.claim[0]
 
 
 def settled(target: str, attempts: Sequence[Attempt], *, plays: int, confidence: float, not_tested: str) -> Verdict:
-    """Return the verdict of several attempts: about a claim that is false, or else the one that came closest.
-
-    >>> attempts = [Attempt("a", 0.5, claim=(1.0, 0.1)), Attempt("b", 0.4, claim=(0.5, 0.2))]
-    >>> settled("it", attempts, plays=10, confidence=0.9, not_tested="the rest").claim
-    (0.5, 0.2)
-    """
+    """Return the verdict of several attempts: about a claim that is false, or else the one that came closest."""
     if not attempts:
         raise InvalidInput(f'no attack on {target} was played; name one that is known for it, or take "auto"')
     closest = max(attempts, key=lambda attempt: (attempt.violated, attempt.lower_bound / attempt.claim[0]))

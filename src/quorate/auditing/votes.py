@@ -41,11 +41,6 @@ def audit_votes(
     The claim is that of the mechanism for so many `queries` (a threshold run claims the same for any number). It is
     attacked at each of these `deltas`, with an equal share of the error for each; the verdict is about the one that
     comes closest.
-
-    >>> from quorate.mechanisms import NoisyMax
-    >>> verdict = audit_votes(NoisyMax(teachers=9, classes=2, scale=2.0), plays=4000)
-    >>> verdict.violated, verdict.attack
-    (False, 'one query: ...')
     """
     classes = target._columns() or 2
     release = release_of(target, classes=classes)

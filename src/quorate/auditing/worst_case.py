@@ -25,12 +25,6 @@ def ascend(
     the rest of the tree being kept; the last level always makes the best of what it is given. Nodes of one level do not
     meet in any history, so they are improved together. With `start`, a tree of perhaps fewer queries that
     `Game.exhaust` found, half of the trees begin like it.
-
-    >>> from quorate.auditing import Game, RenyiClaim, release_of
-    >>> from quorate.mechanisms import SoftMajority
-    >>> game = Game(release_of(SoftMajority(teachers=9, epsilon=1.0), classes=2), ("whole", "neighbour"))
-    >>> ascend(game, RenyiClaim(order=2.0, limit=5 * 2.0 / 8), queries=5).violated
-    False
     """
     generator = np.random.default_rng(seed)
     climb = _Climb(game, claim, queries, generator)

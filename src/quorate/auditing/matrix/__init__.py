@@ -2,9 +2,6 @@
 
 Exactly one teacher, one seat, one cell of a count may change; all that is written, logged, shown, refused, drawn, or
 asked of an estimator stays equal. docs/audit.md says what a cell checks and what no cell does.
-
->>> run_cell(Cell("classifier", "float64", "stump", "row")).status
-'sound'
 """
 
 from quorate.auditing.matrix.cells import Cell, Outcome, matrix_cells, run_case, run_cell

@@ -18,9 +18,6 @@ def differences(one: Sequence[Stage], other: Sequence[Stage], *, same: bool = Fa
     """Return in words what differs that must not; where a release differs, what follows it is not compared.
 
     With `same`, the data are the same, and so must be all that is released.
-
-    >>> differences([Stage("fit", public={"claim_": "1"})], [Stage("fit", public={"claim_": "2"})])
-    ['fit: claim_ is 1 for one and 2 for the other']
     """
     found: list[str] = []
     for mine, theirs in zip(one, other, strict=False):

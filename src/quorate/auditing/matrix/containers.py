@@ -21,11 +21,7 @@ Pack = Callable[[Floats, Sequence[Any]], Any]
 
 @dataclass(frozen=True)
 class Container:
-    """A way to hand over rows: `pack` takes a table and a name for each row, which only some containers keep.
-
-    >>> CONTAINERS["uint8"].pack(np.array([[3.0, 4.0]]), ["a"])
-    array([[3, 4]], dtype=uint8)
-    """
+    """A way to hand over rows: `pack` takes a table and a name for each row, which only some containers keep."""
 
     name: str
     pack: Pack
@@ -35,11 +31,7 @@ class Container:
     decimal: bool = False
 
     def missing(self) -> str:
-        """Return why it cannot be packed here, or nothing where it can.
-
-        >>> CONTAINERS["float64"].missing()
-        ''
-        """
+        """Return why it cannot be packed here, or nothing where it can."""
         for module in self.needs:
             try:
                 importlib.import_module(module)

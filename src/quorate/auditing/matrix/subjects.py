@@ -42,11 +42,7 @@ _AGGREGATORS = (
 
 @dataclass(frozen=True)
 class Table:
-    """Records before they are packed: whole numbers, labels, names of rows, and whose each row is.
-
-    >>> base_table(4, columns=2).X.shape
-    (4, 2)
-    """
+    """Records before they are packed: whole numbers, labels, names of rows, and whose each row is."""
 
     X: Floats
     y: NDArray[np.int64]
@@ -58,9 +54,6 @@ def base_table(rows: int, *, columns: int, seed: int = 0) -> Table:
     """Return so many rows of digits, two rows a person: small digits for one label, large ones for the other, mostly.
 
     So every learner can tell the labels apart, whichever columns it takes.
-
-    >>> sorted(set(base_table(40, columns=3).y.tolist()))
-    [0, 1]
     """
     random = np.random.default_rng([seed, rows, columns])
     y = random.permutation(np.arange(rows) % 2)
@@ -70,11 +63,7 @@ def base_table(rows: int, *, columns: int, seed: int = 0) -> Table:
 
 @dataclass(frozen=True)
 class Subject:
-    """A predictor: how it is made of a learner, for which units and learners there are cells, and how it is asked.
-
-    >>> SUBJECTS["classifier"].units
-    ('row', 'person', 'company', 'setting')
-    """
+    """A predictor: how it is made of a learner, for which units and learners there are cells, and how it is asked."""
 
     name: str
     make: Callable[[Any], Any]
@@ -95,11 +84,7 @@ class Subject:
     settings: dict[str, Any] = field(default_factory=dict)  # set after fitting: nothing may come of it
 
     def learner(self, name: str) -> Any:
-        """Return the learner of this name.
-
-        >>> SUBJECTS["classifier"].learner("logistic")
-        LogisticRegression()
-        """
+        """Return the learner of this name."""
         return (LEARNERS | CONCEPTS)[name]() if name != "none" else None
 
     def fit(self, made: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:

@@ -23,13 +23,7 @@ _QUERIES, _PROBE = 4, 12
 
 
 class Case(NamedTuple):
-    """What a cell holds fixed: the predictor, the learner, the container, and the seed of the tape.
-
-    >>> from quorate.auditing.matrix.containers import CONTAINERS
-    >>> from quorate.auditing.matrix.subjects import SUBJECTS
-    >>> Case(SUBJECTS["classifier"], "stump", CONTAINERS["uint8"]).packed(2, seed=1).dtype
-    dtype('uint8')
-    """
+    """What a cell holds fixed: the predictor, the learner, the container, and the seed of the tape."""
 
     subject: Subject
     learner: str
@@ -47,11 +41,7 @@ class Case(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A packed batch of an everlasting classifier, and whether it is the replaced unit itself.
-
-    >>> Arrival([[1.0]]).own
-    False
-    """
+    """A packed batch of an everlasting classifier, and whether it is the replaced unit itself."""
 
     rows: Any
     own: bool = False
@@ -96,14 +86,7 @@ def _fit(case: Case, made: Any, table: Table, watch: Watch, *, person: bool, set
 def run_records(
     case: Case, table: Table, *, person: bool = False, settings: dict[str, Any] | None = None
 ) -> list[Stage]:
-    """Fit on the table, write it where that is part of the case, and ask queries one by one.
-
-    >>> from quorate.auditing.matrix.containers import CONTAINERS
-    >>> from quorate.auditing.matrix.subjects import SUBJECTS
-    >>> case = Case(SUBJECTS["classifier"], "logistic", CONTAINERS["float64"])
-    >>> [stage.name for stage in run_records(case, base_table(60, columns=3))][:3]
-    ['fit', 'query 0', 'query 1']
-    """
+    """Fit on the table, write it where that is part of the case, and ask queries one by one."""
     made = case.made()
     with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
         if not _fit(case, made, table, watch, person=person, settings=settings or {}):
@@ -144,15 +127,7 @@ def _spent(made: Any) -> str:
 def run_arrivals(
     case: Case, table: Table, arrivals: Sequence[Arrival], *, settings: dict[str, Any] | None = None
 ) -> list[Stage]:
-    """Fit an everlasting classifier on the table, and let arrivals come until its second phase has begun.
-
-    >>> from quorate.auditing.matrix.containers import CONTAINERS
-    >>> from quorate.auditing.matrix.subjects import SUBJECTS
-    >>> case = Case(SUBJECTS["everlasting"], "logistic", CONTAINERS["float64"])
-    >>> stages = run_arrivals(case, base_table(60, columns=3), [Arrival(case.packed(18, seed=1))])
-    >>> [stage.name for stage in stages]
-    ['fit', 'arrivals 0', 'query 0 of phase 2', 'query 1 of phase 2']
-    """
+    """Fit an everlasting classifier on the table, and let arrivals come until its second phase has begun."""
     made = case.made()
     with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
         if not _fit(case, made, table, watch, person=False, settings=settings or {}):

@@ -14,25 +14,14 @@ _FAR = 1e200  # as far as the container goes
 
 
 class Replaced(NamedTuple):
-    """The neighbouring table, and what was done to it, in words.
-
-    >>> from quorate.auditing.matrix.subjects import base_table
-    >>> Replaced("nothing", base_table(4, columns=1)).what
-    'nothing'
-    """
+    """The neighbouring table, and what was done to it, in words."""
 
     what: str
     table: Table
 
 
 def replaced_rows(table: Table, container: Container, *, rows: int = 3, missing: bool) -> Iterator[Replaced]:
-    """Yield neighbours with one row replaced: by an ordinary one, a far one, one of other digits, and a missing value.
-
-    >>> from quorate.auditing.matrix.containers import CONTAINERS
-    >>> from quorate.auditing.matrix.subjects import base_table
-    >>> [one.what for one in replaced_rows(base_table(9, columns=2), CONTAINERS["int64"], rows=1, missing=False)]
-    ['row 3 by an ordinary one', 'row 3 by a far one']
-    """
+    """Yield neighbours with one row replaced: by an ordinary one, a far one, one of other digits, and a missing value."""
     values = {"an ordinary one": 7.0, "a far one": _FAR}
     if container.name == "lists":
         values["a decimal one"] = 3.5
@@ -47,12 +36,7 @@ def replaced_rows(table: Table, container: Container, *, rows: int = 3, missing:
 
 
 def replaced_people(table: Table, *, people: int = 2) -> Iterator[Replaced]:
-    """Yield neighbours with all rows of one person replaced: by as many others, by one more, by one less.
-
-    >>> from quorate.auditing.matrix.subjects import base_table
-    >>> [len(one.table.y) for one in replaced_people(base_table(9, columns=2), people=1)]
-    [9, 10, 8]
-    """
+    """Yield neighbours with all rows of one person replaced: by as many others, by one more, by one less."""
     for number in range(people):
         row = 2 * ((1 + 3 * number) % (len(table.y) // 2))  # the person's first
         for what, rows in (("as many rows", 2), ("one row more", 3), ("one row less", 1)):

@@ -48,9 +48,6 @@ class Stage:
     `public` must be equal on neighbours, as long as all that was `released` before is. `own` marks a release that
     belongs to the replaced unit itself. Of the teachers, `may_change` may differ; with `one_row`, a row that they are
     asked about is the replaced unit, and may have other values.
-
-    >>> Stage("fit", public={"claim_": "private"}).may_change
-    1
     """
 
     name: str
@@ -70,15 +67,7 @@ class Stage:
 
 
 class Watch:
-    """Collects the stages of a run: each holds what was seen since the one before.
-
-    >>> import os
-    >>> with watched(1) as watch:
-    ...     draws = len(os.urandom(4)), watch.drawn()
-    ...     stage = watch.stage("a draw")
-    >>> draws, stage.draws
-    ((4, 1), [('urandom', 4)])
-    """
+    """Collects the stages of a run: each holds what was seen since the one before."""
 
     def __init__(
         self, draws: list[Draw], notes: Notes, texts: list[io.StringIO], warned: list[Any], rejects: bool
@@ -125,14 +114,7 @@ def _clear(text: io.StringIO) -> str:
 
 @contextlib.contextmanager
 def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
-    r"""Watch one run on the tape of this seed.
-
-    >>> with watched(1) as watch:
-    ...     print("hello")
-    ...     stage = watch.stage("greeting")
-    >>> stage.public
-    {'log and output': 'hello\n'}
-    """
+    r"""Watch one run on the tape of this seed."""
     out, log = io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(log)
     root, level = logging.getLogger(), logging.getLogger().level
@@ -163,23 +145,14 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
 
 
 def told(error: BaseException) -> str:
-    """Return the words of a refusal, or say that it is none: an error of a kind that nobody planned.
-
-    >>> told(QuorateError("no")), told(KeyError("a"))
-    ('QuorateError: no', "not a refusal, but KeyError: 'a'")
-    """
+    """Return the words of a refusal, or say that it is none: an error of a kind that nobody planned."""
     said = f"{type(error).__name__}: {error}"
     planned = isinstance(error, QuorateError) or type(error) in (TypeError, ValueError)
     return said if planned else f"not a refusal, but {said}"
 
 
 def shown(made: Any, *, planned: bool = True) -> dict[str, str]:
-    """Return all public attributes of a fitted object as texts, and how it is printed.
-
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> shown(GaussianNB().fit([[0.0], [1.0]], [0, 1]))["classes_"]
-    '[0, 1] int64'
-    """
+    """Return all public attributes of a fitted object as texts, and how it is printed."""
     hidden = _RELEASED if planned else _RELEASED | _PLANNED
     found = {"printed": _text(made)}
     for name in dir(made):
@@ -202,14 +175,7 @@ def _text(value: Any) -> str:
 
 
 def teachers_of(made: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
-    """Return for each teacher of a fitted predictor a digest of what was fitted, and its ballots on the probe.
-
-    >>> from quorate import PrivateClassifier
-    >>> made = PrivateClassifier(epsilon=9.0, teachers=3, queries=1, aggregator="noisy_max")
-    >>> digests, ballots = teachers_of(made.fit([[0.0], [1.0]] * 6, [0, 1] * 6), np.array([[0.0], [1.0]]))
-    >>> len(digests), ballots.shape
-    (3, (2, 3))
-    """
+    """Return for each teacher of a fitted predictor a digest of what was fitted, and its ballots on the probe."""
     fitted = fitted_ensemble(made).fitted
     ballots = np.asarray(fitted.ballots(probe))
     if hasattr(fitted, "arrays"):
@@ -221,11 +187,7 @@ def teachers_of(made: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """Return what was written, without the teachers: the public files whole, and of the others their sizes.
-
-    >>> files_of(Path("no such folder"))
-    {}
-    """
+    """Return what was written, without the teachers: the public files whole, and of the others their sizes."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.name == "manifest.json":

@@ -24,11 +24,7 @@ _LARGEST = 1000.0
 
 
 class Call(NamedTuple):
-    """One call of an estimator: what everybody could time or see of it, and the values, row by row.
-
-    >>> Call("fit", "float64 (2, 1)", (1, 2)).kind
-    'fit'
-    """
+    """One call of an estimator: what everybody could time or see of it, and the values, row by row."""
 
     kind: str
     layout: str
@@ -37,33 +33,19 @@ class Call(NamedTuple):
 
 @dataclass
 class Notes:
-    """All calls so far, by the estimator that got them, in the order in which estimators first got one.
-
-    >>> Notes().taken()
-    []
-    """
+    """All calls so far, by the estimator that got them, in the order in which estimators first got one."""
 
     _calls: dict[int, list[Call]] = field(default_factory=dict)
     _alive: list[Any] = field(default_factory=list)  # so that no number of an object is given twice
 
     def add(self, estimator: Any, call: Call) -> None:
-        """Take note of a call.
-
-        >>> notes = Notes()
-        >>> notes.add("one", Call("fit", "float64 (2, 1)", (1, 2)))
-        >>> len(notes.taken())
-        1
-        """
+        """Take note of a call."""
         if id(estimator) not in self._calls:
             self._alive.append(estimator)
         self._calls.setdefault(id(estimator), []).append(call)
 
     def taken(self) -> list[tuple[Call, ...]]:
-        """Return the calls since this was last asked: one entry for each estimator that had any.
-
-        >>> Notes().taken()
-        []
-        """
+        """Return the calls since this was last asked: one entry for each estimator that had any."""
         found = [tuple(calls) for calls in self._calls.values() if calls]
         for calls in self._calls.values():
             calls.clear()
@@ -75,14 +57,7 @@ _notes: list[Notes] = []
 
 @contextmanager
 def noted_calls() -> Iterator[Notes]:
-    """Take note of all calls of a `Witness` in this process while it lasts.
-
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> with noted_calls() as notes:
-    ...     made = Witness(DecisionTreeClassifier()).fit(np.array([[0.0], [1.0]]), np.array([0, 1]))
-    >>> [[call.layout for call in calls] for calls in notes.taken()]
-    [['ndarray float64 (2, 1) CF']]
-    """
+    """Take note of all calls of a `Witness` in this process while it lasts."""
     if _notes:
         raise InvalidInput("calls are being noted in this process already; end that first")
     _notes.append(Notes())
@@ -93,11 +68,7 @@ def noted_calls() -> Iterator[Notes]:
 
 
 def layout_of(X: Any) -> str:
-    """Return all that an estimator can see of its rows but their values: container, types, shape, index, order.
-
-    >>> layout_of(np.zeros((2, 3), dtype=np.float32))
-    'ndarray float32 (2, 3) C'
-    """
+    """Return all that an estimator can see of its rows but their values: container, types, shape, index, order."""
     kind = type(X).__name__
     if isinstance(X, np.ndarray):
         order = "C" * X.flags.c_contiguous + "F" * X.flags.f_contiguous
@@ -119,23 +90,13 @@ def _row_codes(X: Any) -> tuple[int, ...]:
 
 
 class Witness(ClassifierMixin, BaseEstimator):
-    """A classifier that does what the one within it does, and takes note of every call while `noted_calls` lasts.
-
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> Witness(DecisionTreeClassifier()).fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict(np.array([[1.0]]))
-    array([1])
-    """
+    """A classifier that does what the one within it does, and takes note of every call while `noted_calls` lasts."""
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
     def fit(self, X: Any, y: Any) -> "Witness":
-        """Take note, and fit. The global generator is part of the note: it must be the teacher's own.
-
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> Witness(GaussianNB()).fit(np.array([[0.0], [1.0]]), np.array([0, 1])).classes_
-        array([0, 1])
-        """
+        """Take note, and fit. The global generator is part of the note: it must be the teacher's own."""
         state = zlib.crc32(np.random.get_state()[1].tobytes())  # type: ignore[index]  # noqa: NPY002
         self._note("fit", X, (*(int(label) for label in y), state))
         self.classes_ = np.unique(y)
@@ -144,12 +105,7 @@ class Witness(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Take note, and predict.
-
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> Witness(GaussianNB()).fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict(np.array([[0.9]]))
-        array([1])
-        """
+        """Take note, and predict."""
         self._note("predict", X, ())
         with off_the_tape():
             return self.fitted_.predict(X)
@@ -165,48 +121,26 @@ class Witness(ClassifierMixin, BaseEstimator):
 
 
 class Onlooker(ClassifierMixin, BaseEstimator):
-    """A classifier whose labels depend on all that it can see beside the values: types, order, index.
-
-    >>> made = Onlooker().fit(np.array([[0.0], [1.0]]), np.array([0, 1]))
-    >>> made.predict(np.zeros((1, 1))).shape
-    (1,)
-    """
+    """A classifier whose labels depend on all that it can see beside the values: types, order, index."""
 
     def fit(self, X: Any, y: Any) -> "Onlooker":
-        """Look at the rows.
-
-        >>> Onlooker().fit(np.array([[0.0], [1.0]]), np.array([0, 1])).classes_
-        array([0, 1])
-        """
+        """Look at the rows."""
         self.classes_ = np.unique(y)
         self.seen_ = zlib.crc32(layout_of(X).encode())
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return labels that depend on how the teacher's rows looked, on the type of the query, and on its values.
-
-        >>> Onlooker().fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict(np.zeros((3, 1))).shape
-        (3,)
-        """
+        """Return labels that depend on how the teacher's rows looked, on the type of the query, and on its values."""
         types = X.dtype if isinstance(X, np.ndarray) else list(getattr(X, "dtypes", ()))
         looks = zlib.crc32(f"{self.seen_} {type(X).__name__} {types}".encode())
         return self.classes_[[(looks ^ code) % len(self.classes_) for code in _row_codes(X)]]
 
 
 class CountsRows(Onlooker):
-    """An onlooker that also counts the queries of its call: it stands for sums whose last bit depends on their number.
-
-    >>> made = CountsRows().fit(np.array([[0.0], [1.0]]), np.array([0, 1]))
-    >>> made.predict(np.zeros((1, 1)))[0] == made.predict(np.zeros((2, 1)))[0]
-    np.False_
-    """
+    """An onlooker that also counts the queries of its call: it stands for sums whose last bit depends on their number."""
 
     def predict(self, X: Any) -> Any:
-        """Return other labels in a batch of an even number of queries.
-
-        >>> CountsRows().fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict(np.zeros((3, 1))).shape
-        (3,)
-        """
+        """Return other labels in a batch of an even number of queries."""
         said = super().predict(X)
         return said if len(X) % 2 else self.classes_[1 - np.searchsorted(self.classes_, said)]
 
@@ -215,20 +149,10 @@ class FailsOnLarge(ClassifierMixin, BaseEstimator):
     """A classifier by the first column that raises on very large values, and is touchy where it saw a large one.
 
     A touchy teacher cannot be asked about small values: so what one teacher saw decides whether it can answer.
-
-    >>> made = FailsOnLarge().fit(np.array([[0.0], [9.0]]), np.array([0, 1]))
-    >>> made.predict(np.array([[8.0]]))
-    array([1])
     """
 
     def fit(self, X: Any, y: Any) -> "FailsOnLarge":
-        """Fit the middle between the classes.
-
-        >>> FailsOnLarge().fit(np.array([[0.0], [2e3]]), np.array([0, 1]))
-        Traceback (most recent call last):
-        ...
-        ValueError: a value is too large
-        """
+        """Fit the middle between the classes."""
         first = self._first(X)
         self.classes_ = np.unique(y)
         self.touchy_ = bool((first > _LARGE).any())
@@ -236,13 +160,7 @@ class FailsOnLarge(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the side of the middle, where it can be said.
-
-        >>> FailsOnLarge().fit(np.array([[0.0], [9.0]]), np.array([0, 1])).predict(np.array([[2e3]]))
-        Traceback (most recent call last):
-        ...
-        ValueError: a value is too large
-        """
+        """Return the side of the middle, where it can be said."""
         first = self._first(X)
         if self.touchy_ and (first < self.middle_).any():
             raise ValueError("a value is too small")

@@ -2,9 +2,6 @@
 
 Each is a small change of a real class, one for each way in which this field has gone wrong, and shows what the real
 code prevents. Nothing that serves may import this package: an import contract forbids it.
-
->>> next(bug.what for bug in PLANTED if bug.name == "double_spend")
-'a cost that is checked and charged in two steps'
 """
 
 from quorate.auditing.planted.batches import BATCHES

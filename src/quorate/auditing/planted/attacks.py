@@ -20,13 +20,7 @@ Plays = Callable[[Any, int, int], tuple[Any, Any]]
 
 
 def judge(outcomes: Iterable[Outcomes], claims: Iterable[Claim], *, slack: float = 0.0) -> Caught:
-    """Return whether any claim is broken by these exact laws, whatever event of probability `slack` is left out.
-
-    >>> import numpy as np
-    >>> law = np.array([0.9, 0.1])
-    >>> judge([Outcomes([(0,), (1,)], law, law, law[::-1])], [DeltaClaim(epsilon=1.0, limit=0.0)]).evidence
-    'delta at epsilon 1 is 0.628, and 0 is claimed'
-    """
+    """Return whether any claim is broken by these exact laws, whatever event of probability `slack` is left out."""
     worst, evidence = 0.0, "no interaction found breaks a claim"
     for law, claim in ((law, claim) for law in outcomes for claim in claims):
         if isinstance(claim, DeltaClaim):
@@ -44,12 +38,7 @@ def judge(outcomes: Iterable[Outcomes], claims: Iterable[Claim], *, slack: float
 def search(
     mechanism: Any, *, classes: int, queries: int, orders: Iterable[float], release: Release | None = None
 ) -> Caught:
-    """Return whether some interaction with the mechanism's own code breaks what the mechanism claims.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> search(SoftMajority(teachers=9, epsilon=1.0), classes=2, queries=1, orders=[4.0]).found
-    False
-    """
+    """Return whether some interaction with the mechanism's own code breaks what the mechanism claims."""
     law = law_of_code(mechanism, classes=classes) if release is None else release
     slack = mechanism.run_cost(mechanism.order).slack if isinstance(mechanism, ThresholdMechanism) else 0.0
     deltas = [slack + more for more in (1e-3, 0.05)]
@@ -63,15 +52,7 @@ def search(
 
 
 def play(target: Any, plays: int, seed: int, *, worlds: Plays, claim: tuple[float, float], said: str) -> Caught:
-    """Play both worlds many times and return whether epsilon must be larger than the claim says.
-
-    >>> import numpy as np
-    >>> def worlds(target, plays, seed):
-    ...     coin = np.random.default_rng(seed)
-    ...     return coin.random(plays) < 0.9, coin.random(plays) < 0.1
-    >>> play(None, 20_000, 0, worlds=worlds, claim=(1.0, 0.0), said="a coin").found
-    True
-    """
+    """Play both worlds many times and return whether epsilon must be larger than the claim says."""
     bound = epsilon_lower_bound(*worlds(target, plays, seed), delta=claim[1], confidence=CONFIDENCE)
     evidence = (
         f"{said}: epsilon is at least {bound.epsilon:.3f} at delta {claim[1]:g}, and {claim[0]:.3f} is claimed "

@@ -17,33 +17,21 @@ __all__ = ["BATCHES", "SummedInAnyOrder", "replay_in_company"]
 
 
 class SummedInAnyOrder(LinearTeachers):
-    """Multiplies scores by queries as they come: a product of another shape is summed in another order.
-
-    >>> SummedInAnyOrder(np.array([[[1.0, 0.0]], [[1.0, -3.0]]]), classes=2).ballots([[1.0], [4.0]]).tolist()
-    [[1, 0], [1, 1]]
-    """
+    """Multiplies scores by queries as they come: a product of another shape is summed in another order."""
 
     def __init__(self, scores: Any, *, classes: int) -> None:
         super().__init__(scores, classes=classes)
         self._given = np.array(scores, dtype=np.float64)  # the mistake: coefficients on no grid
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> SummedInAnyOrder([[[1.0, 0.0]]], classes=2).ballots([[1.0]]).tolist()
-        [[1]]
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = np.asarray(X, dtype=np.float64)
         across = np.append(queries, np.ones((len(queries), 1)), axis=1)  # the mistake: queries on no grid
         return np.asarray(across @ self._given[:, 0].T > 0).astype(np.uint8)
 
 
 def replay_in_company(target: LinearTeachers) -> Caught:
-    """Ask queries as close to a teacher's boundary as floats come: each alone, some together, and all together.
-
-    >>> replay_in_company(LinearTeachers(_scores(), classes=2)).found
-    False
-    """
+    """Ask queries as close to a teacher's boundary as floats come: each alone, some together, and all together."""
     queries = _on_boundaries(target)
     together = target.ballots(queries)
     for size in (1, 2, 7, 64):

@@ -12,11 +12,7 @@ Attack = Callable[[Any, int, int], "Caught"]
 
 @dataclass(frozen=True)
 class Caught:
-    """What an attack saw: which one it was, the evidence in words, and whether that breaks the claim.
-
-    >>> Caught("replay on neighbours", "2 teachers changed, and 1 may", found=True).found
-    True
-    """
+    """What an attack saw: which one it was, the evidence in words, and whether that breaks the claim."""
 
     attack: str
     evidence: str
@@ -29,11 +25,6 @@ class PlantedBug:
 
     `broken` and `sound` make the two twins, which differ in the mistake alone; `attack` takes either, with a number of
     plays and a seed, and must find the first and clear the second.
-
-    >>> bug = PlantedBug("loud", "it says the secret", "replay", lambda: True, lambda: False,
-    ...     lambda target, plays, seed: Caught("listening", f"heard it: {target}", found=target))
-    >>> bug.catch(1).found, bug.clear(1).found
-    (True, False)
     """
 
     name: str
@@ -44,19 +35,9 @@ class PlantedBug:
     attack: Attack = field(repr=False)
 
     def catch(self, plays: int = 1_000_000, *, seed: int = 0) -> Caught:
-        """Attack the broken twin. Where the attack is no game, `plays` and `seed` do not matter.
-
-        >>> from quorate.auditing.planted import PLANTED
-        >>> next(bug for bug in PLANTED if bug.name == "exception_on_tie").catch().found
-        True
-        """
+        """Attack the broken twin. Where the attack is no game, `plays` and `seed` do not matter."""
         return self.attack(self.broken(), plays, seed)
 
     def clear(self, plays: int = 1_000_000, *, seed: int = 0) -> Caught:
-        """Attack the sound twin in the same way.
-
-        >>> from quorate.auditing.planted import PLANTED
-        >>> next(bug for bug in PLANTED if bug.name == "exception_on_tie").clear().found
-        False
-        """
+        """Attack the sound twin in the same way."""
         return self.attack(self.sound(), plays, seed)

@@ -32,46 +32,26 @@ _CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and so many ar
 
 
 class WeightsOfWholeEpsilon(SoftMajority):
-    """Samples a label with probability proportional to exp(epsilon * count): one ballot moves two counts.
-
-    >>> WeightsOfWholeEpsilon(teachers=10, epsilon=0.5).scale, SoftMajority(teachers=10, epsilon=0.5).scale
-    (2.0, 4.0)
-    """
+    """Samples a label with probability proportional to exp(epsilon * count): one ballot moves two counts."""
 
     @property
     def scale(self) -> float:
-        """The mistake: half of what it should be.
-
-        >>> WeightsOfWholeEpsilon(teachers=10, epsilon=1.0).scale
-        1.0
-        """
+        """The mistake: half of what it should be."""
         return super().scale / 2
 
 
 class ChoiceWithoutHalf(ExponentialChoice):
-    """The exponential mechanism without its 1/2: a unit may add a mistake to one candidate and take one from another.
-
-    >>> ChoiceWithoutHalf(epsilon=0.5).rate, ExponentialChoice(epsilon=0.5).rate
-    (Fraction(1, 2), Fraction(1, 4))
-    """
+    """The exponential mechanism without its 1/2: a unit may add a mistake to one candidate and take one from another."""
 
     @property
     def rate(self) -> Fraction:
-        """The mistake: twice what it should be.
-
-        >>> ChoiceWithoutHalf(epsilon=1.0).rate
-        Fraction(1, 1)
-        """
+        """The mistake: twice what it should be."""
         return 2 * super().rate
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearestVotes(NoisyMax):
-    """Votes of those neighbours that are near enough to have one; the last column counts those that are not.
-
-    >>> NearestVotes(teachers=30, classes=3, scale=0.5).answer([20, 0, 10])
-    0
-    """
+    """Votes of those neighbours that are near enough to have one; the last column counts those that are not."""
 
     def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
         return draw_winners(counts[:, :-1], self.scale, noise)
@@ -79,11 +59,7 @@ class NearestVotes(NoisyMax):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroWhenNobodyVotes(NearestVotes):
-    """Returns class 0, without any noise, where no neighbour votes.
-
-    >>> ZeroWhenNobodyVotes(teachers=30, classes=3, scale=50.0).answers([[0, 0, 30]] * 100).labels.any()
-    np.False_
-    """
+    """Returns class 0, without any noise, where no neighbour votes."""
 
     def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
         labels = super()._labels(counts, noise)
@@ -92,13 +68,7 @@ class ZeroWhenNobodyVotes(NearestVotes):
 
 @dataclass(frozen=True, kw_only=True)
 class RaisesOnTie(NoisyMax):
-    """Refuses to decide where the votes are tied: an error that one ballot brings about, and that nobody pays for.
-
-    >>> RaisesOnTie(teachers=10, classes=2, scale=5.0).answer([5, 5])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the votes are tied; ask something else
-    """
+    """Refuses to decide where the votes are tied: an error that one ballot brings about, and that nobody pays for."""
 
     def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
         top_two = np.partition(counts, -2, axis=1)[:, -2:]
@@ -108,11 +78,7 @@ class RaisesOnTie(NoisyMax):
 
 
 def attack_choice(choice: ExponentialChoice, plays: int, seed: int) -> Caught:
-    """Let the code choose between two candidates, of which one unit takes a mistake from one and gives it to the other.
-
-    >>> attack_choice(ExponentialChoice(epsilon=1.0), 1000, 0).found
-    False
-    """
+    """Let the code choose between two candidates, of which one unit takes a mistake from one and gives it to the other."""
     verdict = audit_choice(choice, plays=min(plays, _CHOICES), confidence=CONFIDENCE, seed=seed)
     evidence = (
         f"{verdict.attack}: epsilon is at least {verdict.lower_bound:.3f}, and {verdict.claim[0]:.3f} is claimed "
@@ -122,11 +88,7 @@ def attack_choice(choice: ExponentialChoice, plays: int, seed: int) -> Caught:
 
 
 def attack_exceptions(mechanism: NoisyMax) -> Caught:
-    """Replay one tape of noise on neighbouring votes: whether an error comes must not depend on one ballot.
-
-    >>> attack_exceptions(NoisyMax(teachers=10, classes=2, scale=3.0)).found
-    False
-    """
+    """Replay one tape of noise on neighbouring votes: whether an error comes must not depend on one ballot."""
     differ = [
         (first, second)
         for first, second in itertools.pairwise((zero, mechanism.teachers - zero) for zero in range(mechanism.teachers))

@@ -26,31 +26,17 @@ __all__ = [
 
 
 class UncheckedDeal(Deal):
-    """A deal that may give a row to two teachers, which `Deal` refuses.
-
-    >>> UncheckedDeal([0, 1, 1], [2, 1]).rows
-    array([0, 1, 1])
-    """
+    """A deal that may give a row to two teachers, which `Deal` refuses."""
 
     def __init__(self, rows: Any, sizes: Any) -> None:
         self.rows, self.sizes = np.asarray(rows), np.asarray(sizes)  # the mistake: nothing is checked
 
 
 class ChunksOverlap(PrivateClassifier):
-    """Gives each teacher the chunk of the next one too, so that every record has two teachers.
-
-    >>> ChunksOverlap(teachers=20).teachers
-    20
-    """
+    """Gives each teacher the chunk of the next one too, so that every record has two teachers."""
 
     def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "ChunksOverlap":
-        """Deal, fit and plan as it should be done, and then fit other teachers.
-
-        >>> X, y = [[0.0], [1.0]] * 100, [0, 1] * 100
-        >>> made = ChunksOverlap(epsilon=2.0, teachers=20, queries=2, aggregator="noisy_max", classes=[0, 1]).fit(X, y)
-        >>> made.teachers_
-        20
-        """
+        """Deal, fit and plan as it should be done, and then fit other teachers."""
         super().fit(X, y, *more, **settings)
         rows = np.asarray(X, dtype=np.float64)
         right, _ = deal_units(*unit_numbers(len(rows)), teachers=self.teachers_)
@@ -64,48 +50,26 @@ class ChunksOverlap(PrivateClassifier):
 
 
 class ScaledByAll(PrivateClassifier):
-    """Scales the records by the mean and the spread of all of them before they are dealt.
-
-    >>> ScaledByAll(teachers=20).teachers
-    20
-    """
+    """Scales the records by the mean and the spread of all of them before they are dealt."""
 
     def fit(self, X: Any, y: Any, *more: Any, **settings: Any) -> "ScaledByAll":
-        """Scale, and then do what should be done.
-
-        >>> X, y = [[0.0], [1.0]] * 100, [0, 1] * 100
-        >>> made = ScaledByAll(epsilon=2.0, teachers=20, queries=2, aggregator="noisy_max", classes=[0, 1]).fit(X, y)
-        >>> made.teachers_
-        20
-        """
+        """Scale, and then do what should be done."""
         rows = np.asarray(X, dtype=np.float64)
         super().fit((rows - rows.mean(axis=0)) / (rows.std(axis=0) + 1e-12), y, *more)  # the mistake
         return self
 
 
 class InferredClasses(PrivateClassifier):
-    """Takes the classes from the labels, and its claim says nothing of it.
-
-    >>> InferredClasses(teachers=20).classes is None
-    True
-    """
+    """Takes the classes from the labels, and its claim says nothing of it."""
 
     @property
     def claim_(self) -> str:
-        """The claim without what `PrivateClassifier` adds to it: that is the mistake.
-
-        >>> hasattr(InferredClasses(), "claim_")
-        False
-        """
+        """The claim without what `PrivateClassifier` adds to it: that is the mistake."""
         return super().claim_.partition(";")[0]
 
 
 def replay_outlier(target: PrivateClassifier) -> Caught:
-    """Replace one record by an outlier of the other label, on one tape; then another record; and so on.
-
-    >>> replay_outlier(_classifier(classes=[0, 1])).found
-    False
-    """
+    """Replace one record by an outlier of the other label, on one tape; then another record; and so on."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(1000, 3))
     y = (X[:, 0] + 0.3 * generator.normal(size=1000) > 0).astype(np.int64)
@@ -120,11 +84,7 @@ def replay_outlier(target: PrivateClassifier) -> Caught:
 
 
 def replay_rare_label(target: PrivateClassifier) -> Caught:
-    """Give one record a label that no other record has, on one tape.
-
-    >>> replay_rare_label(_classifier(classes=["often", "rarely", "secret"])).found
-    False
-    """
+    """Give one record a label that no other record has, on one tape."""
     X = np.random.default_rng(0).normal(size=(1000, 1))
     y = np.where(X[:, 0] > 0, "often", "rarely")
     other = y.copy()

@@ -89,14 +89,7 @@ class _Grid:
 
 
 def law_of_code(mechanism: QueryMechanism | ThresholdMechanism, *, classes: int) -> Release:
-    """Return the law of what this mechanism's code releases, for votes on so many classes.
-
-    >>> from quorate.mechanisms import NoisyMax
-    >>> noisy = NoisyMax(teachers=3, classes=2, scale=1.0)
-    >>> ran, written = (law(noisy, classes=2).outcomes((0, 3)) for law in (law_of_code, release_of))
-    >>> bool(np.allclose(ran, written, rtol=1e-9, atol=0.0))
-    True
-    """
+    """Return the law of what this mechanism's code releases, for votes on so many classes."""
     if isinstance(mechanism, ThresholdMechanism):
         return _run_law(mechanism, classes)
 

@@ -30,23 +30,13 @@ _LABELS = (0, 1, -1)
 
 
 def export_as_kept(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Yield entries just as the ledger keeps them, with their hashes of callers, queries and labels.
-
-    >>> with quiet_folder() as folder:
-    ...     ledger = Ledger.create(folder / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    ...     [line["kind"] for line in export_as_kept(ledger)]
-    ['opened']
-    """
+    """Yield entries just as the ledger keeps them, with their hashes of callers, queries and labels."""
     for entry in ledger.entries():
         yield {"seq": entry.seq, "kind": entry.event.kind, "body": dict(entry.event.body), "mac": entry.mac}
 
 
 def guess_answers(export: Export) -> Caught:
-    """Let two callers ask one query each, export the ledger, and guess what they asked and were answered.
-
-    >>> guess_answers(export_entries).found
-    False
-    """
+    """Let two callers ask one query each, export the ledger, and guess what they asked and were answered."""
     callers, asked = ("1f2e3d4c", "5b6a7988"), _SPACE[[137, 642]]
     with quiet_folder() as folder:
         ledger = Ledger.create(folder / "ledger.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="planted")

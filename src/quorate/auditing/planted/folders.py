@@ -22,20 +22,13 @@ _CATEGORIES = ("ill", "well")
 
 
 def any_schema_of(folder: Path) -> Schema | None:
-    """Return the schema that lies in a folder, whether or not its manifest lists it.
-
-    >>> any_schema_of(Path("no such folder"))
-    """
+    """Return the schema that lies in a folder, whether or not its manifest lists it."""
     path = folder / SCHEMA_FILE
     return Schema.load(path) if path.is_file() else None  # the mistake
 
 
 def swap_categories(load: Loader) -> Caught:
-    """Put a schema with swapped categories into a folder, listed or not, and look for a query that it changes.
-
-    >>> swap_categories(schema_of).found
-    False
-    """
+    """Put a schema with swapped categories into a folder, listed or not, and look for a query that it changes."""
     attack = "swap two categories in the folder's schema"
     original, swapped = (Schema({"state": Category(order)}) for order in (_CATEGORIES, _CATEGORIES[::-1]))
     for listed in (True, False):

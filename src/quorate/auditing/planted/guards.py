@@ -47,20 +47,12 @@ _FAILS = 13.0  # the record on which a class of one's own fails
 
 
 class CountsLater(CutoffRun):
-    """Reads the count, draws, and raises the count when it is done: threads that draw together see the same count.
-
-    >>> CountsLater(_CUTOFF, noise=_Meeting(1), limit=20).admit([False] * 3)
-    3
-    """
+    """Reads the count, draws, and raises the count when it is done: threads that draw together see the same count."""
 
     __slots__ = ()
 
     def admit(self, no_quorum: Any) -> int:
-        """Return how many are let in, without keeping anybody else out meanwhile.
-
-        >>> CountsLater(_CUTOFF, noise=_Meeting(1), limit=20).admit([])
-        0
-        """
+        """Return how many are let in, without keeping anybody else out meanwhile."""
         outcomes = np.array(no_quorum, dtype=np.bool_)
         return 0 if self._closed or not outcomes.size else self._admit_alone(outcomes)
 
@@ -88,11 +80,7 @@ class _Meeting:
 
 
 def admit_at_once(kind: type[CutoffRun]) -> Caught:
-    """Let four threads in that meet while they draw, each with nothing but no-quorums, and count those let in.
-
-    >>> admit_at_once(CutoffRun).found
-    False
-    """
+    """Let four threads in that meet while they draw, each with nothing but no-quorums, and count those let in."""
     noise: Any = _Meeting(4)
     run = kind(_CUTOFF, noise=noise, limit=_CUTOFF.allowed)
     let_in = _in_threads(4, lambda: run.admit([True] * (_CUTOFF.most + 1)))
@@ -117,11 +105,7 @@ def _in_threads(count: int, work: Callable[[], int]) -> list[int]:
 
 
 class ResumesUnpaid(Quorum):
-    """Goes on with a run on whatever budget it is given, as if the opening had been paid from it.
-
-    >>> issubclass(ResumesUnpaid, Quorum)
-    True
-    """
+    """Goes on with a run on whatever budget it is given, as if the opening had been paid from it."""
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> Run:
         """Return a run that has paid for nothing."""
@@ -132,11 +116,7 @@ class ResumesUnpaid(Quorum):
 
 
 def resume_on_a_fresh_budget(target: Quorum) -> Caught:
-    """Resume a run on budgets that paid for nothing, or for too little, and see whether it answers.
-
-    >>> resume_on_a_fresh_budget(_quorum(Quorum)).found
-    False
-    """
+    """Resume a run on budgets that paid for nothing, or for too little, and see whether it answers."""
     answered, votes = 0, [[target.teachers, 0]] * 1000
     for slack, paid in ((0.0, Cost(0.0)), (target.slack, Cost(0.0)), (target.slack, Cost(renyi=0.25))):
         budget = Budget(epsilon=2.0, delta=1e-5, order=target.order, slack=slack)
@@ -154,23 +134,13 @@ def _quorum(kind: type[Quorum]) -> Quorum:
 
 
 class OrderCanBeSet(Budget):
-    """Takes another order when it is open: what is charged at one order is held against the capacity of another.
-
-    >>> budget = OrderCanBeSet(epsilon=1.0, delta=1e-6)
-    >>> budget.order = 2.0
-    >>> budget.order
-    2.0
-    """
+    """Takes another order when it is open: what is charged at one order is held against the capacity of another."""
 
     __slots__ = ()
 
     @property
     def order(self) -> float:
-        """The order at which costs are counted now.
-
-        >>> OrderCanBeSet(epsilon=1.0, delta=1e-6, order=20.0).order
-        20.0
-        """
+        """The order at which costs are counted now."""
         return self._order
 
     @order.setter
@@ -179,11 +149,7 @@ class OrderCanBeSet(Budget):
 
 
 def lower_the_order(budget: Budget) -> Caught:
-    """Assign a lower order, at which costs are small, spend what is left, and convert what was spent for what it is.
-
-    >>> lower_the_order(Budget(epsilon=1.0, delta=1e-6)).found
-    False
-    """
+    """Assign a lower order, at which costs are small, spend what is left, and convert what was spent for what it is."""
     for name, value in (("order", 1.5), ("epsilon", 10.0), ("delta", 0.1), ("slack", 0.0)):
         try:
             setattr(budget, name, value)
@@ -203,11 +169,7 @@ def lower_the_order(budget: Budget) -> Caught:
 
 
 class TakesAnyRefund(Budget):
-    """Believes what a reservation says of itself, whoever made it and however often it is settled.
-
-    >>> TakesAnyRefund(epsilon=1.0, delta=0.0).affordable(Cost(renyi=0.5))
-    2
-    """
+    """Believes what a reservation says of itself, whoever made it and however often it is settled."""
 
     __slots__ = ()
 
@@ -226,11 +188,7 @@ class _Forged(Reservation):
 
 
 def forge_refunds(kind: type[Budget]) -> Caught:
-    """Spend everything, and try to have it back: by forged reservations, by settled ones, by those of other budgets.
-
-    >>> forge_refunds(Budget).found
-    False
-    """
+    """Spend everything, and try to have it back: by forged reservations, by settled ones, by those of other budgets."""
     spent, whole = 0.0, Cost(renyi=1.0)
     budget, other = kind(epsilon=1.0, delta=0.0), kind(epsilon=1.0, delta=0.0)
     genuine, moved = budget.reserve(whole), other.reserve(whole)
@@ -295,11 +253,7 @@ def _fail_on(points: NDArray[np.float64]) -> None:
 
 
 class AnswersOutsideTheFlip(PureStable):
-    """Answers 0 where the class fails, and forgets to turn the label: what fails is answered more surely than it may.
-
-    >>> issubclass(AnswersOutsideTheFlip, PureStable)
-    True
-    """
+    """Answers 0 where the class fails, and forgets to turn the label: what fails is answered more surely than it may."""
 
     def draw(self, slots: Slots, row: NDArray[np.float64]) -> int:
         """Return an answer, turned where the class does not fail."""
@@ -326,9 +280,6 @@ def fail_on_one_record(kind: type[PureStable]) -> Caught:
     """Enumerate the answer on two neighbours, of which one has a record on which the class fails.
 
     Every subset is taken in turn; there is one candidate, and a label that is turned has both outcomes.
-
-    >>> fail_on_one_record(PureStable).found
-    False
     """
     worst, epsilon = 0.0, 1.0
     for concept in (_FailsWhenAsked(), _FailsAtOnce()):

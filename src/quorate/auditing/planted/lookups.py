@@ -23,22 +23,14 @@ _TOWNS = tuple(f"town {number}" for number in range(60))
 
 
 class RemembersTexts(QueryEncoder):
-    """Keeps the row of every declared text that anybody has sent, so that the next one who sends it is served faster.
-
-    >>> RemembersTexts(Schema({"town": Category(["a", "b"])})).encode("town", ["b"]).tolist()
-    [[0.0, 1.0]]
-    """
+    """Keeps the row of every declared text that anybody has sent, so that the next one who sends it is served faster."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
         self._known: dict[str, dict[str, Matrix]] = {}
 
     def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Matrix:
-        """Return one row a value, from memory if all of them were sent before.
-
-        >>> RemembersTexts(Schema({"age": Number()})).encode("age", np.array([3.0])).tolist()
-        [[3.0]]
-        """
+        """Return one row a value, from memory if all of them were sent before."""
         if name not in self._tables or not isinstance(values, list):
             return super().encode(name, values)
         known = self._known.setdefault(name, {})
@@ -51,11 +43,7 @@ class RemembersTexts(QueryEncoder):
 
 
 def calls_made(work: Callable[[], object]) -> int:
-    """Return how many functions are called, in Python and below it, while something is done.
-
-    >>> calls_made(lambda: len([])) - calls_made(lambda: None)
-    1
-    """
+    """Return how many functions are called, in Python and below it, while something is done."""
     count = 0
 
     def note(frame: object, event: str, argument: object) -> None:
@@ -72,11 +60,7 @@ def calls_made(work: Callable[[], object]) -> int:
 
 
 def ask_after_another_caller(kind: type[QueryEncoder]) -> Caught:
-    """Send texts that another caller has sent before, or has not, and compare the work that is done for them.
-
-    >>> ask_after_another_caller(QueryEncoder).found
-    False
-    """
+    """Send texts that another caller has sent before, or has not, and compare the work that is done for them."""
     attack, rows = "count the work of one caller's request", 512
     for text in (_TOWNS[7], f" {_TOWNS[7]} ", "elsewhere", ""):
         alone, after = (_work(kind, [text] * rows, others=others) for others in ([], [text]))

@@ -133,11 +133,7 @@ class _TakesAnyContainer(SmallClassifier):
 
 
 def in_the_matrix(kind: type[SmallClassifier], container: str, learner: str, unit: str) -> Caught:
-    """Run one cell of the neighbour matrix on a small classifier.
-
-    >>> in_the_matrix(SmallClassifier, "float64", "tree", "row").found
-    False
-    """
+    """Run one cell of the neighbour matrix on a small classifier."""
     subject = Subject(kind.__name__, kind, (learner,), rows=36, settings={"refresh": "pool"}, phases=True)
     outcome = run_case(Case(subject, learner, CONTAINERS[container]), unit)
     said = outcome.said[0] if outcome.said else "nothing differed that must not"

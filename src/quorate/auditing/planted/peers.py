@@ -20,31 +20,19 @@ __all__ = ["TrueEpsilon", "epsilon_of_choice", "epsilon_of_distance", "exact_eps
 
 
 class TrueEpsilon(NamedTuple):
-    """What is claimed at a delta, and what the worst interaction tried needs.
-
-    >>> TrueEpsilon(claimed=1.0, needed=2.0).ratio
-    2.0
-    """
+    """What is claimed at a delta, and what the worst interaction tried needs."""
 
     claimed: float
     needed: float
 
     @property
     def ratio(self) -> float:
-        """How many times the claim is needed.
-
-        >>> TrueEpsilon(claimed=2.0, needed=1.0).ratio
-        0.5
-        """
+        """How many times the claim is needed."""
         return self.needed / self.claimed
 
 
 def exact_epsilon(first: Floats, second: Floats, *, delta: float) -> float:
-    """Return the smallest epsilon for which two laws are (epsilon, delta)-close in both directions.
-
-    >>> round(exact_epsilon(np.array([0.75, 0.25]), np.array([0.25, 0.75]), delta=0.0), 4) == round(math.log(3), 4)
-    True
-    """
+    """Return the smallest epsilon for which two laws are (epsilon, delta)-close in both directions."""
     laws = [Outcomes([], *three) for three in ((first, first, second), (second, second, first))]
     low, high = 0.0, 64.0
     if max(law.delta(high) for law in laws) > delta:
@@ -56,11 +44,7 @@ def exact_epsilon(first: Floats, second: Floats, *, delta: float) -> float:
 
 
 def epsilon_of_choice(kind: type[SoftMajority], *, epsilon: float, teachers: int = 200) -> TrueEpsilon:
-    """Return what one choice among two labels needs at delta = 0, over all votes and their neighbours.
-
-    >>> epsilon_of_choice(SoftMajority, epsilon=1.0, teachers=40).ratio <= 1
-    True
-    """
+    """Return what one choice among two labels needs at delta = 0, over all votes and their neighbours."""
     release = law_of_code(kind(teachers=teachers, epsilon=epsilon), classes=2)
     laws = [release.outcomes((zero, teachers - zero))[:2, 0] for zero in range(teachers + 1)]
     return TrueEpsilon(
@@ -72,9 +56,6 @@ def epsilon_of_distance(kind: type[StabilityTest], *, epsilon: float, delta: flo
     """Return what a run with one no-quorum needs, where one query is asked until it fails and then another once.
 
     One ballot moves the first query's distance and the second's in opposite directions, and the noise is the tight one.
-
-    >>> 0.99 < epsilon_of_distance(StabilityTest, epsilon=2.0).ratio <= 1
-    True
     """
     made = StabilityTest.calibrate(epsilon=epsilon, delta=delta, teachers=100_000, no_quorums=1)
     teachers = 4 * made.margin + 4

@@ -29,50 +29,26 @@ Floats = NDArray[np.float64]
 
 
 class PriceOfAnotherOrder(SharpMajority):
-    """Charged the price of its table at every order. Broken: the table was made for one, and costs more at larger ones.
-
-    >>> table = build_table(teachers=_TEACHERS, order=_ORDER, price=_PRICE)
-    >>> broken = PriceOfAnotherOrder(teachers=_TEACHERS, order=_ORDER, price=_PRICE, table=table)
-    >>> broken.query_cost(math.inf).renyi < SharpMajority.query_cost(broken, math.inf).renyi
-    True
-    """
+    """Charged the price of its table at every order. Broken: the table was made for one, and costs more at larger ones."""
 
     def query_cost(self, order: float) -> Cost:
-        """Return the price at the table's own order, whatever the order.
-
-        >>> table = build_table(teachers=_TEACHERS, order=_ORDER, price=_PRICE)
-        >>> PriceOfAnotherOrder(teachers=_TEACHERS, order=_ORDER, price=_PRICE, table=table).query_cost(math.inf)
-        Cost(renyi=0.02, slack=0.0)
-        """
+        """Return the price at the table's own order, whatever the order."""
         return Cost(self.price)
 
 
 class ForgetsTheOpening(Budget):
-    """Leaves the first charge, the opening of a run, out of what has been spent. Broken: answers tell by themselves.
-
-    >>> budget = ForgetsTheOpening(epsilon=1.0, delta=0.0)
-    >>> budget.spend(Cost(renyi=0.5))
-    >>> budget.spent_epsilon(), Budget.spent_epsilon(budget)
-    (0.0, 0.5)
-    """
+    """Leaves the first charge, the opening of a run, out of what has been spent. Broken: answers tell by themselves."""
 
     __slots__ = ("_first",)
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge, and remember what came first.
-
-        >>> ForgetsTheOpening(epsilon=1.0, delta=0.0).spend(Cost(renyi=0.5))
-        """
+        """Charge, and remember what came first."""
         if not hasattr(self, "_first"):
             self._first = cost
         super().spend(cost, times=times)
 
     def spent_epsilon(self) -> float:
-        """Return the epsilon of all charges but the first.
-
-        >>> ForgetsTheOpening(epsilon=1.0, delta=0.0).spent_epsilon()
-        0.0
-        """
+        """Return the epsilon of all charges but the first."""
         rest = Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)
         left = self.spent().renyi - getattr(self, "_first", Cost(0.0)).renyi
         if left > 0:

@@ -34,25 +34,14 @@ class _Teachers:
 
 
 class SmallClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier of six teachers whose queries teach the next six. It has no noise: nothing of it may be used.
-
-    >>> X = np.arange(36.0)[:, np.newaxis]
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> made = SmallClassifier(DecisionTreeClassifier()).fit(X, (X[:, 0] > 16).astype(int))
-    >>> made.predict([[1.0], [30.0]]).tolist(), made.seats_taken_
-    ([0, 1], 2)
-    """
+    """A classifier of six teachers whose queries teach the next six. It has no noise: nothing of it may be used."""
 
     def __init__(self, estimator: Any, *, refresh: str = "queries") -> None:
         self.estimator = estimator
         self.refresh = refresh
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "SmallClassifier":
-        """Fix the types, deal the units, fit the teachers.
-
-        >>> SmallClassifier(None).refresh
-        'queries'
-        """
+        """Fix the types, deal the units, fit the teachers."""
         self.refresh_, self.classes_, self.seats_taken_, self._size = self.refresh, np.array([0, 1]), 0, _SEATS
         X = self.typed(X)
         units, count = unit_numbers(len(y), groups)
@@ -70,11 +59,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         self.session_ = SimpleNamespace(ensemble=SimpleNamespace(fitted=teachers))
 
     def fit_all(self, chunks: list[Chunk]) -> list[tuple[Any, int]]:
-        """Fit each teacher on its own chunk.
-
-        >>> SmallClassifier(None).fit_all([])
-        []
-        """
+        """Fit each teacher on its own chunk."""
         found = []
         for place, (X, y) in enumerate(chunks):
             self.seed(place)
@@ -86,11 +71,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         np.random.seed(place)  # noqa: NPY002  an estimator without a seed draws from it
 
     def fit_one(self, X: Any, y: Any) -> tuple[Any, int]:
-        """Fit one teacher; one that cannot be fitted names the label of most of its rows.
-
-        >>> SmallClassifier(None).fit_one(np.zeros((1, 1)), np.array([1]))
-        (None, 1)
-        """
+        """Fit one teacher; one that cannot be fitted names the label of most of its rows."""
         label = int(np.bincount(y, minlength=2).argmax())
         if np.unique(y).size < 2:
             return None, label
@@ -102,37 +83,21 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """Let no warning out: it would speak of one teacher's rows.
-
-        >>> with SmallClassifier(None).silence():
-        ...     warnings.warn("a value is large", stacklevel=1)
-        """
+        """Let no warning out: it would speak of one teacher's rows."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             yield
 
     def try_out(self, X: Any, *, rows: int) -> None:
-        """Do nothing: an estimator can be tried on made-up rows, whose number must be public.
-
-        >>> SmallClassifier(None).try_out(np.zeros((1, 1)), rows=1)
-        """
+        """Do nothing: an estimator can be tried on made-up rows, whose number must be public."""
 
     def typed(self, X: Any) -> Any:
-        """Return records, and keep their types for the queries.
-
-        >>> SmallClassifier(None).typed([[1, 2]])
-        array([[1., 2.]])
-        """
+        """Return records, and keep their types for the queries."""
         self.kinds_ = X.dtypes if hasattr(X, "iloc") else getattr(X, "dtype", np.dtype(np.float64))
         return X if hasattr(X, "iloc") else np.asarray(X, dtype=self.kinds_)
 
     def checked(self, X: Any) -> Any:
-        """Return queries of the types of the records, or refuse them.
-
-        >>> made = SmallClassifier(None)
-        >>> made.typed(np.zeros((1, 1), dtype=np.float32)).dtype, made.checked([[1.5]]).dtype
-        (dtype('float32'), dtype('float32'))
-        """
+        """Return queries of the types of the records, or refuse them."""
         framed = not isinstance(self.kinds_, np.dtype)
         if framed != hasattr(X, "iloc"):
             raise InvalidInput("queries come in a container like that of the records")
@@ -145,19 +110,11 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return cast
 
     def chunk(self, X: Any, rows: Any) -> Any:
-        """Return the rows of one teacher, numbered from 0.
-
-        >>> SmallClassifier(None).chunk(np.array([[1.0], [2.0]]), [1])
-        array([[2.]])
-        """
+        """Return the rows of one teacher, numbered from 0."""
         return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
 
     def ask(self, model: Any, label: int, X: Any) -> Any:
-        """Return the ballots of one teacher, asked about one query at a time.
-
-        >>> SmallClassifier(None).ask(None, 1, np.zeros((2, 1)))
-        array([1, 1])
-        """
+        """Return the ballots of one teacher, asked about one query at a time."""
         with self.silence():
             return np.array([_said(model, self.chunk(X, [row]), label)[0] for row in range(len(X))])
 
@@ -175,13 +132,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return Predictions.of(labels, classes=self.classes_, refused=np.zeros(len(labels), dtype=np.bool_))
 
     def feed(self, X: Any) -> "SmallClassifier":
-        """Refuse: only queries teach here.
-
-        >>> SmallClassifier(None).feed([])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: queries teach, and nothing else
-        """
+        """Refuse: only queries teach here."""
         raise InvalidInput("queries teach, and nothing else")
 
     def taught_by_queries(self) -> bool:
@@ -194,11 +145,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         self.teach(arrived, labels, np.arange(len(labels)), len(labels))
 
     def join(self, parts: list[Any]) -> Any:
-        """Return all arrivals as one; their types are those of the records already.
-
-        >>> SmallClassifier(None).join([np.zeros((1, 1)), np.ones((1, 1))]).shape
-        (2, 1)
-        """
+        """Return all arrivals as one; their types are those of the records already."""
         if not hasattr(parts[0], "iloc"):
             return np.concatenate(parts)
         import pandas as pd  # noqa: PLC0415

@@ -48,18 +48,10 @@ _TRIES = 10  # of an attack that depends on how threads are scheduled
 
 
 class RepeatsAfterFork(NoisySum):
-    """Draws from a generator that was seeded once, before the workers were forked: they all draw the same.
-
-    >>> len(RepeatsAfterFork(sensitivity=1, scale=100.0).releases([0, 0]))
-    2
-    """
+    """Draws from a generator that was seeded once, before the workers were forked: they all draw the same."""
 
     def releases(self, totals: Any, *, budget: Budget | None = None) -> list[int]:
-        """Return sums with noise of a generator that a fork copies.
-
-        >>> len(RepeatsAfterFork(sensitivity=1, scale=100.0).releases([0]))
-        1
-        """
+        """Return sums with noise of a generator that a fork copies."""
         return self._releases(totals, budget, _SEEDED_ONCE)  # the mistake
 
 
@@ -67,11 +59,7 @@ _SEEDED_ONCE = SeededNoise(int.from_bytes(os.urandom(8), "big"))
 
 
 def draw_after_fork(target: NoisySum) -> Caught:
-    """Fork two workers and compare what they draw.
-
-    >>> draw_after_fork(NoisySum(sensitivity=1, scale=1000.0)).found
-    False
-    """
+    """Fork two workers and compare what they draw."""
     first, second = (_forked(lambda: target.releases([0] * 32)) for _ in range(2))
     evidence = (
         "two forked workers draw the same noise" if first == second else "two forked workers draw different noise"
@@ -101,21 +89,12 @@ def _forked(work: Callable[[], object]) -> bytes:
 
 @dataclass(frozen=True)
 class KeptInLedger:
-    """A budget that is in a ledger, and is what is left of it when the process starts again.
-
-    >>> KeptInLedger(epsilon=1.0).epsilon
-    1.0
-    """
+    """A budget that is in a ledger, and is what is left of it when the process starts again."""
 
     epsilon: float
 
     def started(self, folder: Path) -> Budget:
-        """Return the budget that a process has after it has started.
-
-        >>> with quiet_folder() as folder:
-        ...     KeptInLedger(epsilon=1.0).started(folder).remaining().renyi
-        1.0
-        """
+        """Return the budget that a process has after it has started."""
         path = folder / "ledger.sqlite"
         if not path.exists():
             Ledger.create(path, Budget(epsilon=self.epsilon, delta=0.0), fingerprint="planted").close()
@@ -123,29 +102,16 @@ class KeptInLedger:
 
 
 class ForgetsOnRestart(KeptInLedger):
-    """Opens its budget from the settings file whenever it starts.
-
-    >>> ForgetsOnRestart(epsilon=1.0).started(Path("nowhere")).remaining().renyi
-    1.0
-    """
+    """Opens its budget from the settings file whenever it starts."""
 
     def started(self, folder: Path) -> Budget:
-        """Return a fresh budget.
-
-        >>> ForgetsOnRestart(epsilon=2.0).started(Path("nowhere")).epsilon
-        2.0
-        """
+        """Return a fresh budget."""
         return Budget(epsilon=self.epsilon, delta=0.0)  # the mistake
 
 
 @contextmanager
 def quiet_folder() -> Iterator[Path]:
-    """Give a folder that is removed, with all that a ledger leaves outside its own.
-
-    >>> with quiet_folder() as folder:
-    ...     folder.is_dir()
-    True
-    """
+    """Give a folder that is removed, with all that a ledger leaves outside its own."""
     before = os.environ.get("QUORATE_STATE")
     with tempfile.TemporaryDirectory() as name:
         os.environ["QUORATE_STATE"] = str(Path(name) / "state")
@@ -158,11 +124,7 @@ def quiet_folder() -> Iterator[Path]:
 
 
 def spend_after_restart(target: KeptInLedger) -> Caught:
-    """Spend everything, start again, and try to spend more.
-
-    >>> spend_after_restart(KeptInLedger(epsilon=1.0)).found
-    False
-    """
+    """Spend everything, start again, and try to spend more."""
     total = 0.0
     with quiet_folder() as folder:
         for _ in range(3):
@@ -179,19 +141,12 @@ def spend_after_restart(target: KeptInLedger) -> Caught:
 
 
 class CheckedThenCharged(Budget):
-    """Looks whether a cost fits, and charges it in a second step: two that look at once are both let through.
-
-    >>> CheckedThenCharged(epsilon=1.0, delta=0.0).affordable(Cost(renyi=0.5))
-    2
-    """
+    """Looks whether a cost fits, and charges it in a second step: two that look at once are both let through."""
 
     __slots__ = ()
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge, if it fitted a moment ago.
-
-        >>> CheckedThenCharged(epsilon=1.0, delta=0.0).spend(Cost(renyi=0.5))
-        """
+        """Charge, if it fitted a moment ago."""
         if self.affordable(cost) < times:
             raise BudgetSpent("the budget is spent")
         time.sleep(0.5)  # as long as an answer takes
@@ -202,9 +157,6 @@ def spend_at_once(budget: Budget) -> Caught:
     """Spend from eight threads at once, and add up what was let through; up to ten times, each on a fresh budget.
 
     Threads that a busy machine holds up for long come one after the other: a single try may miss what is there.
-
-    >>> spend_at_once(Budget(epsilon=1.0, delta=0.0)).found
-    False
     """
     most = 0.0
     for _ in range(_TRIES):
@@ -237,14 +189,7 @@ def _let_through(budget: Budget) -> float:
 
 
 class SharedAnswers(KeptAnswers):
-    """Remembers answers by query, whoever asked: who gets one for nothing learns that another has asked before.
-
-    >>> shared = SharedAnswers()
-    >>> shared.keep({("a", b"query"): 1}, {}, [])
-    []
-    >>> shared.admit([Asked("b", [b"query"])])
-    [Admitted(known={b'query': 1}, outcome=None)]
-    """
+    """Remembers answers by query, whoever asked: who gets one for nothing learns that another has asked before."""
 
     def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
         found = super()._admit(one, taken)
@@ -255,11 +200,7 @@ class SharedAnswers(KeptAnswers):
 
 
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:
-    """Let one caller ask, then another the same: the second must pay as if nobody had.
-
-    >>> ask_as_two_callers(KeptAnswers()).found
-    False
-    """
+    """Let one caller ask, then another the same: the second must pay as if nobody had."""
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 50, classes=2))
     session = Session(Votes(ensemble, SoftMajority(teachers=50, epsilon=0.25)), Budget(epsilon=1.0, delta=0.0))
     session._memory = memory

@@ -36,38 +36,23 @@ class ClippedSum:
     """The sum of values clipped to -bound .. bound, released by a NoisySum.
 
     Replacing one value moves the sum by 2 * bound at most, and the sensitivity must say so.
-
-    >>> ClippedSum(NoisySum(sensitivity=20, scale=0.01), bound=10).release([3.0, 50.0], SeededNoise(0))
-    13
     """
 
     noisy: NoisySum
     bound: int
 
     def release(self, values: Iterable[float], noise: Any) -> int | float:
-        """Return the noisy sum; what is no number counts as 0.
-
-        >>> ClippedSum(NoisySum(sensitivity=20, scale=0.01), bound=10).release([3.0, math.nan], SeededNoise(0))
-        3
-        """
+        """Return the noisy sum; what is no number counts as 0."""
         numbers = np.nan_to_num(np.asarray(list(values), dtype=np.float64), nan=0.0)
         total = int(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
         return self.noisy._releases([total], None, noise)[0]
 
 
 class SumOfAnything(ClippedSum):
-    """Clips, and forgets that a value that is no number passes through: the whole sum is then none, and says so.
-
-    >>> SumOfAnything(NoisySum(sensitivity=20, scale=0.01), bound=10).release([3.0, math.nan], SeededNoise(0))
-    nan
-    """
+    """Clips, and forgets that a value that is no number passes through: the whole sum is then none, and says so."""
 
     def release(self, values: Iterable[float], noise: Any) -> int | float:
-        """Return the noisy sum as a float, which may be none.
-
-        >>> round(SumOfAnything(NoisySum(sensitivity=20, scale=0.01), bound=10).release([3.0], SeededNoise(0)))
-        3
-        """
+        """Return the noisy sum as a float, which may be none."""
         numbers = np.asarray(list(values), dtype=np.float64)  # the mistake: what is no number stays
         total = float(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
         return total + self.noisy._releases([0], None, noise)[0]
@@ -75,31 +60,18 @@ class SumOfAnything(ClippedSum):
 
 @dataclass(frozen=True)
 class StatedCount(NoisyCount):
-    """A count in which one record weighs `weight`, with the noise for one that weighs `stated`.
-
-    >>> StatedCount(epsilon=1.0, weight=21, stated=21).played(5, plays=3, noise=PlayNoise(0)).shape
-    (3,)
-    """
+    """A count in which one record weighs `weight`, with the noise for one that weighs `stated`."""
 
     weight: int
     stated: int
 
     def played(self, count: int, *, plays: int, noise: PlayNoise) -> np.ndarray:
-        """Return what is released about so many records in so many plays.
-
-        >>> StatedCount(epsilon=500.0, weight=2, stated=2).played(3, plays=2, noise=PlayNoise(0))
-        array([6, 6])
-        """
+        """Return what is released about so many records in so many plays."""
         return self.weight * count + noise.laplace(self.stated / self.epsilon, plays)
 
 
 class NoiseReused(NoisySum):
-    """Draws one noise for all sums that are released together: their differences are exact.
-
-    >>> released = NoiseReused(sensitivity=1, scale=100.0).releases([10, 30])
-    >>> released[1] - released[0]
-    20
-    """
+    """Draws one noise for all sums that are released together: their differences are exact."""
 
     def _releases(self, totals: Iterable[int], budget: Budget | None, noise: Any) -> list[int]:
         sums = list(totals)
@@ -108,11 +80,7 @@ class NoiseReused(NoisySum):
 
 
 def enumerate_sum(target: ClippedSum) -> Caught:
-    """Enumerate the release of a sum in which one value goes from one end of the clipping range to the other.
-
-    >>> enumerate_sum(ClippedSum(NoisySum(sensitivity=20, scale=40.0), bound=10)).found
-    False
-    """
+    """Enumerate the release of a sum in which one value goes from one end of the clipping range to the other."""
     outcomes = sum_outcomes(target.noisy, changes=[2 * target.bound])
     claims = claims_of(target.noisy, queries=1, orders=[2.0, 8.0, 32.0], deltas=[1e-6, 1e-3])
     return judge([outcomes], claims)
@@ -128,11 +96,7 @@ def _worlds(target: ClippedSum, plays: int, seed: int) -> tuple[Any, Any]:
 
 
 def play_sum(target: ClippedSum, plays: int, seed: int) -> Caught:
-    """Play the release of one value at either end of the clipping range.
-
-    >>> play_sum(ClippedSum(NoisySum(sensitivity=20, scale=20.0), bound=10), 1000, 0).found
-    False
-    """
+    """Play the release of one value at either end of the clipping range."""
     delta = 1e-2  # smaller ones are about events that so many plays seldom see
     claim = _exact_epsilon(target.noisy, delta), delta
     return play(target, plays, seed, worlds=_worlds, claim=claim, said="one value from end to end")
@@ -159,22 +123,14 @@ def _differences(target: NoisySum, plays: int, seed: int) -> tuple[Any, Any]:
 
 
 def play_reuse(target: NoisySum, plays: int, seed: int) -> Caught:
-    """Play the release of two sums, of which one unit moves the first, and look at their difference.
-
-    >>> play_reuse(NoisySum(sensitivity=1, scale=2.0), 1000, 0).found
-    False
-    """
+    """Play the release of two sums, of which one unit moves the first, and look at their difference."""
     delta = 1e-3
     claim = target.epsilon(delta=delta, releases=2), delta
     return play(target, plays, seed, worlds=_differences, claim=claim, said="the difference of two sums")
 
 
 def play_count(target: StatedCount, plays: int, seed: int) -> Caught:
-    """Play a count of no record and of one.
-
-    >>> play_count(StatedCount(epsilon=1.0, weight=20, stated=20), 1000, 0).found
-    False
-    """
+    """Play a count of no record and of one."""
 
     def worlds(target: StatedCount, plays: int, seed: int) -> tuple[Any, Any]:
         noise = PlayNoise(seed)
@@ -184,11 +140,7 @@ def play_count(target: StatedCount, plays: int, seed: int) -> Caught:
 
 
 def attack_nan(target: ClippedSum) -> Caught:
-    """Replay one tape of noise on two data sets, of which one has a value that is no number.
-
-    >>> attack_nan(ClippedSum(NoisySum(sensitivity=20, scale=40.0), bound=10)).found
-    False
-    """
+    """Replay one tape of noise on two data sets, of which one has a value that is no number."""
     released = [target.release([1.0, last], SeededNoise(0)) for last in (2.0, math.nan)]
     kinds = {"a number" if math.isfinite(value) else "no number" for value in released}
     evidence = f"the neighbours release {' and '.join(sorted(kinds))}"

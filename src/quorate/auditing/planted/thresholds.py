@@ -36,22 +36,14 @@ __all__ = [
 
 
 def small_stability(kind: type[StabilityTest] = StabilityTest, *, no_quorums: int = 1) -> StabilityTest:
-    """Return a stability test so small that all it can say is enumerated.
-
-    >>> small_stability().teachers
-    15
-    """
+    """Return a stability test so small that all it can say is enumerated."""
     slack = laplace_difference_tail(0.6, 0.5, 3) * (1 + 1e-6)
     scales = {"threshold_scale": 0.5, "query_scale": 0.6}
     return kind(teachers=15, no_quorums=no_quorums, order=16.0, margin=3, slack=slack, **scales)
 
 
 def small_quorum(kind: type[Quorum] = Quorum, *, no_quorums: int = 1) -> Quorum:
-    """Return a quorum so small that all it can say is enumerated.
-
-    >>> small_quorum().no_quorums
-    1
-    """
+    """Return a quorum so small that all it can say is enumerated."""
     slack, table = gaussian_tail(1.0, 7) * (1 + 1e-6), build_table(order=4.0, price=0.7)
     size = {"teachers": 25, "no_quorums": no_quorums, "margin": 7}
     return kind(order=4.0, price=0.7, threshold_scale=1.0, slack=slack, table=table, **size)
@@ -72,11 +64,7 @@ def _gaps(counts: Counts) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class GapForDistance(StabilityTest):
-    """The distance is gap - 1, as printed by Bassily, Thakkar and Thakurta (2018); one ballot moves it by 2.
-
-    >>> small_stability(GapForDistance).teachers
-    15
-    """
+    """The distance is gap - 1, as printed by Bassily, Thakkar and Thakurta (2018); one ballot moves it by 2."""
 
     def _decide(self, counts: Counts, noise: Any) -> Decide:
         wrong = np.maximum(0, _gaps(counts) - 1)  # the mistake
@@ -85,11 +73,7 @@ class GapForDistance(StabilityTest):
 
 @dataclass(frozen=True, kw_only=True)
 class RawGap(StabilityTest):
-    """The distance is the gap, as printed by Nandi and Bassily (2020): positive where one ballot changes the label.
-
-    >>> small_stability(RawGap).teachers
-    15
-    """
+    """The distance is the gap, as printed by Nandi and Bassily (2020): positive where one ballot changes the label."""
 
     def _decide(self, counts: Counts, noise: Any) -> Decide:
         return super()._decide(_votes_at(counts, _gaps(counts), distances(counts)[0]), noise)  # the mistake
@@ -97,11 +81,7 @@ class RawGap(StabilityTest):
 
 @dataclass(frozen=True, kw_only=True)
 class NoThresholdNoise(StabilityTest):
-    """The threshold is not noisy: each answer is compared with the same number.
-
-    >>> small_stability(NoThresholdNoise).open().threshold_noise
-    0
-    """
+    """The threshold is not noisy: each answer is compared with the same number."""
 
     def _threshold_noise(self, noise: Any) -> int:
         return 0  # the mistake
@@ -109,11 +89,7 @@ class NoThresholdNoise(StabilityTest):
 
 @dataclass(frozen=True, kw_only=True)
 class RedrawnEachQuery(Quorum):
-    """The threshold noise is drawn again for every query, and answers are still free.
-
-    >>> small_quorum(RedrawnEachQuery).teachers
-    25
-    """
+    """The threshold noise is drawn again for every query, and answers are still free."""
 
     def _decide(self, counts: Counts, noise: Any) -> Decide:
         decide = super()._decide(counts, noise)
@@ -123,48 +99,25 @@ class RedrawnEachQuery(Quorum):
 
 @dataclass(frozen=True, kw_only=True)
 class NotScaledWithCutoff(StabilityTest):
-    """Goes on after a no-quorum, up to `no_quorums` of them, with the noise, and at the price, of a run that does not.
-
-    >>> run = small_stability(NotScaledWithCutoff, no_quorums=3)
-    >>> run.renyi(16.0) == small_stability().renyi(16.0)
-    True
-    """
+    """Goes on after a no-quorum, up to `no_quorums` of them, with the noise, and at the price, of a run that does not."""
 
     def run_cost(self, order: float) -> Cost:
-        """The mistake: the divergence of the first epoch alone. The tail events of all of them are in it.
-
-        >>> small_stability(NotScaledWithCutoff, no_quorums=3).run_cost(16.0).renyi < 6
-        True
-        """
+        """The mistake: the divergence of the first epoch alone. The tail events of all of them are in it."""
         return Cost(self.opening_cost(order).renyi, super().run_cost(order).slack)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoCutoff(Quorum):
-    """Never stops: the no-quorums after the first are not counted.
-
-    >>> run = small_quorum(NoCutoff, no_quorums=1000)
-    >>> run.run_cost(4.0) == small_quorum().run_cost(4.0)
-    True
-    """
+    """Never stops: the no-quorums after the first are not counted."""
 
     def run_cost(self, order: float) -> Cost:
-        """The mistake: the price of a run that stops at its first no-quorum.
-
-        >>> small_quorum(NoCutoff, no_quorums=1000).run_cost(4.0).renyi < 3
-        True
-        """
+        """The mistake: the price of a run that stops at its first no-quorum."""
         return self.opening_cost(order) + self.no_quorum_cost(order)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyDistanceReleased(StabilityTest):
-    """Says, with each label, the noisy distance that passed the threshold: the passing is free, the number is not.
-
-    >>> decide = small_stability(NoisyDistanceReleased)._decide(np.array([[15, 0]] * 9), SeededNoise(0))
-    >>> bool((decide(slice(0, 9), 0) > 1).any())
-    True
-    """
+    """Says, with each label, the noisy distance that passed the threshold: the passing is free, the number is not."""
 
     def _decide(self, counts: Counts, noise: Any) -> Decide:
         labels, distance = distances(counts)
@@ -178,12 +131,7 @@ class NoisyDistanceReleased(StabilityTest):
 
 
 def play_clear_queries(mechanism: StabilityTest, plays: int, seed: int) -> tuple[Any, Any]:
-    """Play runs of twelve clear queries on votes and on their neighbour, and add up all that is answered.
-
-    >>> first, second = play_clear_queries(small_stability(), 10, 0)
-    >>> first.shape
-    (10,)
-    """
+    """Play runs of twelve clear queries on votes and on their neighbour, and add up all that is answered."""
     worlds = []
     for world, votes in enumerate([(mechanism.teachers, 0), (mechanism.teachers - 1, 1)]):
         noise = SeededNoise(2 * seed + world)
