@@ -47,7 +47,7 @@ class BudgetSpent(QuorateError):
 
 
 class NoQuorum(QuorateError):
-    """At least one query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch."""
+    """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch."""
 
     code = "no_quorum"
 

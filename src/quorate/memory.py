@@ -32,7 +32,7 @@ Outcome = list[int]  # a label for each query of a request, NO_QUORUM or REFUSED
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request as a memory knows it: who asks, digests of the queries, and the id and the digest of the whole request."""
+    """A request as a memory knows it: its caller, digests of its queries, its id and the digest of it all."""
 
     caller: str
     queries: Sequence[bytes]

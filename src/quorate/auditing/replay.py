@@ -79,7 +79,7 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
 
 @contextmanager
 def off_the_tape() -> Iterator[None]:
-    """Give what runs within it the system's own randomness: where an estimator asks for some, for names of its tasks."""
+    """Take randomness from the system inside this block, not from the tape: estimators name their tasks by it."""
     _aside.append(None)
     try:
         yield

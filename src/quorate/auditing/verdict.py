@@ -16,7 +16,7 @@ Attacks = Sequence[str] | Literal["auto"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack on one claim, and the epsilon that it showed to be needed; `exact` is that of enumeration, if known."""
+    """One attack on one claim, and the epsilon it showed to be needed; `exact` is from enumeration, if known."""
 
     attack: str
     lower_bound: float

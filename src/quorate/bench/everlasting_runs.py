@@ -85,7 +85,7 @@ def line_drift(classifier: EverlastingClassifier) -> float:
 
 
 def line_course(*, records: int, phases: int, **settings: Any) -> Course:
-    """Play phases of thresholds on the unit interval; as many queries in each as there are records, unless they grow."""
+    """Play phases of thresholds on the unit interval; each has as many queries as records, unless they grow."""
 
     def draw(rows: int) -> tuple[Any, Any]:
         X = line_points(rows)
@@ -97,7 +97,7 @@ def line_course(*, records: int, phases: int, **settings: Any) -> Course:
 
 
 def halfspace_course(estimator: Any = None, *, dimensions: int, records: int, phases: int, **settings: Any) -> Course:
-    """Play phases of a halfspace through the origin among Gaussian points, at epsilon 2; directions of one row teach."""
+    """Play phases of a halfspace through the origin among Gaussian points, at epsilon 2; one-row directions teach."""
     slope = np.ones(dimensions)
 
     def draw(rows: int) -> tuple[Any, Any]:

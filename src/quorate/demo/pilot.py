@@ -68,7 +68,7 @@ def run_pilot(
 
 
 def scaled_votes(votes: Counts, teachers: int) -> Counts:
-    """Return the votes that this many teachers would cast in the same shares; what rounding leaves goes to the first."""
+    """Return the votes that this many teachers would cast in the same shares; the rounding goes to the first."""
     scaled: Counts = np.floor(votes / votes.sum(axis=1, keepdims=True) * teachers).astype(np.int64)
     rows = np.arange(len(scaled))
     scaled[rows, scaled.argmax(axis=1)] += teachers - scaled.sum(axis=1)

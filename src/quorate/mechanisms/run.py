@@ -184,7 +184,7 @@ class Run:
 
     @property
     def threshold_noise(self) -> int:
-        """The secret noise of the run, for the owner's ledger and for nobody else: who knows it can undo the threshold."""
+        """The secret noise of the run, for the owner's ledger alone: it undoes the threshold."""
         return self._threshold
 
     @property

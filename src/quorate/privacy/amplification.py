@@ -24,7 +24,7 @@ def amplify(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]
 
 
 def amplify_inverse(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]:
-    """Return the (epsilon, delta), rounded down, that a mechanism may have so that its amplified run meets the target."""
+    """Return the (epsilon, delta), rounded down, of a mechanism whose amplified run meets the target."""
     epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
     if epsilon < 30:
         inner = math.log1p(math.expm1(epsilon) / rate)

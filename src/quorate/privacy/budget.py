@@ -256,7 +256,7 @@ class Budget:
         return most
 
     def close(self) -> tuple[int, int]:
-        """Spend nothing more here, and return what has been spent, in quanta: for a ledger that takes the account over."""
+        """Spend nothing more here; return what was spent, in quanta, for a ledger that takes the account over."""
         check_process("this budget", self._process)
         with self._held():
             if self._closed:

@@ -54,7 +54,7 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
 
 
 def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
-    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds it took."""
+    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds."""
     rows = min(release.records_, _MOST_ROWS)
     records = release.synthetic(rows)
     queries = release.domain_.queries

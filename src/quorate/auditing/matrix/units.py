@@ -21,7 +21,7 @@ class Replaced(NamedTuple):
 
 
 def replaced_rows(table: Table, container: Container, *, rows: int = 3, missing: bool) -> Iterator[Replaced]:
-    """Yield neighbours with one row replaced: by an ordinary one, a far one, one of other digits, and a missing value."""
+    """Yield neighbours with one row replaced: by an ordinary, a far or a finer value, or a missing one."""
     values = {"an ordinary one": 7.0, "a far one": _FAR}
     if container.name == "lists":
         values["a decimal one"] = 3.5

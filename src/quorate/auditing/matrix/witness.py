@@ -137,7 +137,7 @@ class Onlooker(ClassifierMixin, BaseEstimator):
 
 
 class CountsRows(Onlooker):
-    """An onlooker that also counts the queries of its call: it stands for sums whose last bit depends on their number."""
+    """An onlooker that also counts the queries of its call, like a sum whose last bit depends on their number."""
 
     def predict(self, X: Any) -> Any:
         """Return other labels in a batch of an even number of queries."""

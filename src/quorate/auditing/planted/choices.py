@@ -41,7 +41,7 @@ class WeightsOfWholeEpsilon(SoftMajority):
 
 
 class ChoiceWithoutHalf(ExponentialChoice):
-    """The exponential mechanism without its 1/2: a unit may add a mistake to one candidate and take one from another."""
+    """The exponential mechanism without its 1/2: a unit may move a mistake from one candidate to another."""
 
     @property
     def rate(self) -> Fraction:
@@ -78,7 +78,7 @@ class RaisesOnTie(NoisyMax):
 
 
 def attack_choice(choice: ExponentialChoice, plays: int, seed: int) -> Caught:
-    """Let the code choose between two candidates, of which one unit takes a mistake from one and gives it to the other."""
+    """Let the code choose between two candidates; one unit moves a mistake from the first to the second."""
     verdict = audit_choice(choice, plays=min(plays, _CHOICES), confidence=CONFIDENCE, seed=seed)
     evidence = (
         f"{verdict.attack}: epsilon is at least {verdict.lower_bound:.3f}, and {verdict.claim[0]:.3f} is claimed "

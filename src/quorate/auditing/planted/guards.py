@@ -253,7 +253,7 @@ def _fail_on(points: NDArray[np.float64]) -> None:
 
 
 class AnswersOutsideTheFlip(PureStable):
-    """Answers 0 where the class fails, and forgets to turn the label: what fails is answered more surely than it may."""
+    """Answers 0 where the class fails and never flips that label: such an answer is more certain than allowed."""
 
     def draw(self, slots: Slots, row: NDArray[np.float64]) -> int:
         """Return an answer, turned where the class does not fail."""

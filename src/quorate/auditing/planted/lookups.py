@@ -23,7 +23,7 @@ _TOWNS = tuple(f"town {number}" for number in range(60))
 
 
 class RemembersTexts(QueryEncoder):
-    """Keeps the row of every declared text that anybody has sent, so that the next one who sends it is served faster."""
+    """Keeps the row of every declared text that anybody has sent, so the next caller who sends it is served faster."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class PriceOfAnotherOrder(SharpMajority):
-    """Charged the price of its table at every order. Broken: the table was made for one, and costs more at larger ones."""
+    """Charges the price of its table at every order. Broken: the table is for one order, and larger ones cost more."""
 
     def query_cost(self, order: float) -> Cost:
         """Return the price at the table's own order, whatever the order."""

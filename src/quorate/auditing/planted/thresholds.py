@@ -99,7 +99,7 @@ class RedrawnEachQuery(Quorum):
 
 @dataclass(frozen=True, kw_only=True)
 class NotScaledWithCutoff(StabilityTest):
-    """Goes on after a no-quorum, up to `no_quorums` of them, with the noise, and at the price, of a run that does not."""
+    """Goes on after a no-quorum, up to `no_quorums` of them, with the noise and price of a run that stops."""
 
     def run_cost(self, order: float) -> Cost:
         """The mistake: the divergence of the first epoch alone. The tail events of all of them are in it."""

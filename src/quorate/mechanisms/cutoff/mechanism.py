@@ -167,7 +167,7 @@ class CutoffRun:
 
     @property
     def limit(self) -> int:
-        """The secret limit, for the owner's ledger and for nobody: who knows it sees how close the phase is to its end."""
+        """The secret limit, for the owner's ledger alone: it shows how close the phase is to its end."""
         return self._limit
 
     def admit(self, no_quorum: Any) -> int:

@@ -180,7 +180,7 @@ def half_gaps(counts: Counts) -> NDArray[np.int64]:
 
 
 def proposed_first(votes: Counts, proposed: NDArray[np.int64]) -> Counts:
-    """Return the votes as a Dissent takes them: the column of each query's proposed class first, the others after it."""
+    """Return the votes as a Dissent takes them: the column of each query's proposed class first, then the others."""
     chosen = proposed[:, np.newaxis] == np.arange(votes.shape[1])
     others = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
     return np.concatenate([votes[chosen][:, np.newaxis], others], axis=1)

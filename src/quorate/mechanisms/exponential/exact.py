@@ -71,7 +71,7 @@ def happens(factor: Fraction, exponent: Fraction, noise: NoiseSource) -> bool:
 
 
 def proposal_weights(counts: Whole, rate: Fraction) -> tuple[Whole, int]:
-    """Return whole numbers that are at least counts * exp(-rate * (m - least)) * 2**shift, and barely more, and shift."""
+    """Return whole numbers at least counts * exp(-rate * (m - least)) * 2**shift, barely more, and shift."""
     least = int(np.flatnonzero(counts)[0])
     with np.errstate(over="ignore", under="ignore"):
         fading = np.exp(-float(rate) * np.arange(counts.size - least))

@@ -95,7 +95,7 @@ class Quorum(ThresholdMechanism):
             raise InvalidInput("a Quorum is charged at a finite order; open the budget at one, with delta above 0")
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a query at this distance is answered. For planning: depends on nothing private."""
+        """Return the probability that a query at this distance is answered. Depends on nothing private."""
         level = self._levels(np.array([distance]), threshold_noise)[0]
         return 1.0 - self.table[int(level)] / ONE
 

@@ -124,7 +124,7 @@ class SharpMajority(QueryMechanism):
         return min(plain, own, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
 
     def answer_probability(self, lead: int) -> float:
-        """Return the probability that the label which leads by this many votes is answered. Depends on nothing private."""
+        """Return the probability that a label with this lead is answered. Depends on nothing private."""
         lead = check_count("lead", lead, least=0)
         if lead > self.teachers or lead % 2 != self.teachers % 2:
             raise InvalidInput(f"with teachers={self.teachers} nobody leads by {lead}")

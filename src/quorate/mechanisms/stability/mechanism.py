@@ -107,7 +107,7 @@ class StabilityTest(ThresholdMechanism):
         return self.opening_cost(order)
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a query at this distance is answered. For planning: depends on nothing private."""
+        """Return the probability that a query at this distance is answered. Depends on nothing private."""
         return float(laplace_tail(self.query_scale, self.margin + threshold_noise + 1 - distance))
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
