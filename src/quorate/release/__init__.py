@@ -3,7 +3,6 @@
     QueryRelease             all answers published once; afterwards anyone may ask, at no privacy cost
     OnlineRelease            one query at a time, paid for only where public data and earlier answers are clearly wrong
     Workload, Columns        what is asked of a table, and what is known about its columns in public
-    plan_release             what can be achieved, before any private record is read
     ENGINES                  the ways to turn counts into released answers
 
 The steps are modules of their own: `cover` and `workloads` make cells and queries of public things, `domain` brings
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from quorate.release.engines import ENGINES
 from quorate.release.online import OnlineAnswer, OnlineRelease
-from quorate.release.planning import ReleasePlan, plan_release
 from quorate.release.release import QueryRelease
 from quorate.release.workloads import Columns, Workload
 
@@ -27,14 +25,14 @@ __all__ = [
     "OnlineAnswer",
     "OnlineRelease",
     "QueryRelease",
-    "ReleasePlan",
     "Workload",
-    "plan_release",
 ]
 
 if not TYPE_CHECKING:
 
     def __getattr__(name):
+        if name in ("ReleasePlan", "plan_release"):  # which stand above what they plan
+            return getattr(import_module("quorate.planner"), name)
         if name in ("load", "save"):  # the old place of what `quorate.models` does for all kinds, for one release
             return getattr(import_module("quorate.models"), name)
         if name not in ("Categories", "Cuts"):
