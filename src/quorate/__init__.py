@@ -31,9 +31,11 @@ from quorate.privacy import Budget, Cost
 
 if TYPE_CHECKING:
     from quorate.auditing import audit
-    from quorate.everlasting import EverlastingClassifier, plan_everlasting
+    from quorate.everlasting import EverlastingClassifier
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
+    from quorate.planner.everlasting import plan_everlasting
+    from quorate.planner.release import plan_release
     from quorate.predictors import (
         AgnosticClassifier,
         PrivateClassifier,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
         StudentFirstClassifier,
         UniversalClassifier,
     )
-    from quorate.release import OnlineRelease, QueryRelease, Workload, plan_release
+    from quorate.release import OnlineRelease, QueryRelease, Workload
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
@@ -94,8 +96,8 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "load": "quorate.models",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",
-    "plan_everlasting": "quorate.everlasting",
-    "plan_release": "quorate.release",
+    "plan_everlasting": "quorate.planner.everlasting",
+    "plan_release": "quorate.planner.release",
     "save": "quorate.models",
 }
 

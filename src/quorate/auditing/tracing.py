@@ -18,7 +18,8 @@ from quorate.auditing.bounds import proportion_at_least, proportion_at_most
 from quorate.checks import check_count, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisySum
-from quorate.release import Columns, Cuts, QueryRelease, Workload
+from quorate.release import Columns, QueryRelease, Workload
+from quorate.tables import Number
 
 __all__ = ["Population", "Traced", "exact_means", "noisy_means", "released_means", "trace"]
 
@@ -101,7 +102,7 @@ def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Re
 
     def release(rows: Rows) -> Floats:
         names = [str(number) for number in range(rows.shape[1])]
-        columns = Columns({name: Cuts([0.0]) for name in names})
+        columns = Columns({name: Number(cuts=[0.0]) for name in names})
         made = QueryRelease(Workload.marginals(1), epsilon=epsilon, delta=delta, engine=engine, columns=columns)
         made.fit({name: rows[:, number].astype(np.float64) for number, name in enumerate(names)})
         shares = made.read(np.arange(3 * len(names)))[0].reshape(len(names), 3)  # below 0, above 0, missing

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.bench.figures import Figure, data_folder
 from quorate.mechanisms import NO_QUORUM, ConfidentMax
-from quorate.planner import Plan, plan
+from quorate.planner import PrivatePlan, plan
 from quorate.simulation import simulate
 
 __all__ = ["Comparison", "auto_figures", "compare", "comparisons"]
@@ -40,7 +40,7 @@ class Comparison:
         return max(self.right.values()) - self.right[self.chosen]
 
 
-def _payable(made: Plan, labels: Counts) -> int:
+def _payable(made: PrivatePlan, labels: Counts) -> int:
     """Return how many of these queries the budget of the plan pays for, asked one after the other."""
     mechanism = made.mechanism
     if not isinstance(mechanism, ConfidentMax):
@@ -50,7 +50,7 @@ def _payable(made: Plan, labels: Counts) -> int:
     return int((before + query + answer <= made.open_budget().capacity().renyi).sum())
 
 
-def _right(made: Plan, rows: Counts, seed: int) -> float:
+def _right(made: PrivatePlan, rows: Counts, seed: int) -> float:
     labels = simulate(made.mechanism, rows, seed=seed).labels
     labels = labels[: _payable(made, labels)]
     right = float((labels == rows[: len(labels)].argmax(axis=1)).sum())

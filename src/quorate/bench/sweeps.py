@@ -193,7 +193,7 @@ def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
     test on plain teachers with its published constants. A teacher has 20 units or more; epsilon is 1, delta 1e-6.
     """
     from quorate.planner import plan
-    from quorate.planner.published import stability_teachers
+    from quorate.planner.literature import stability_teachers
     from quorate.predictors.relabelled_sample import plan_sample
 
     sample = plan_sample(Thresholds(), units=records, epsilon=1.0, delta=1e-6)

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from quorate.errors import InvalidInput
-from quorate.planner import Plan, plan
-from quorate.planner.result import least_agreement
+from quorate.planner import PrivatePlan, plan
+from quorate.planner.mechanisms.task import least_agreement
 
 __all__ = ["read_votes", "run_plan"]
 
@@ -38,7 +38,7 @@ def run_plan(*, votes: Path | None = None, as_json: bool = False, **options: Any
     return 0 if made.feasible else 1
 
 
-def _show(console: Console, made: Plan) -> None:
+def _show(console: Console, made: PrivatePlan) -> None:
     console.print(made.summary().split(" This falls short")[0] + "\n")
     console.print(_comparison(made))
     for sentence in made.assumptions:
@@ -62,7 +62,7 @@ def _show(console: Console, made: Plan) -> None:
     console.print(table)
 
 
-def _comparison(made: Plan) -> Table:
+def _comparison(made: PrivatePlan) -> Table:
     columns = ("answered", "agreeing", "answered and right", "no-quorums", "noise")
     table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected", caption="* chosen")
     rows = [(made.aggregator, made.answered, made.agreement, made.right, made.no_quorums, made.noise)]

@@ -20,7 +20,8 @@ from quorate.cli.output import check_new_file, check_new_folder, check_report, s
 from quorate.cli.release_subject import Subject
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import Folder, load, open_folder
-from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
+from quorate.planner.release import ReleasePlan, plan_release
+from quorate.release import Columns, OnlineRelease, QueryRelease
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of

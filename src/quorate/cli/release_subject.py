@@ -8,7 +8,7 @@ import pyarrow as pa
 from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import Workload
-from quorate.release.tables.values import read_columns, read_numbers
+from quorate.tables.lenient import read_columns, read_numbers
 
 __all__ = ["Subject"]
 

@@ -14,7 +14,7 @@ from quorate.demo.clinic import OUTCOMES, clinic_table
 from quorate.demo.pilot import Pilot, run_pilot
 from quorate.errors import BudgetSpent, Infeasible
 from quorate.models import load, save
-from quorate.planner import Plan, plan
+from quorate.planner import PrivatePlan, plan
 from quorate.predictors import PrivateClassifier
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
@@ -97,7 +97,7 @@ def run_job(
     )
 
 
-def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> Plan:
+def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> PrivatePlan:
     made = plan(**target, aggregator=_AGGREGATOR)
     if not made.feasible:
         raise Infeasible(made.summary())
@@ -190,7 +190,7 @@ def _score(model: Any, X: NDArray[np.float64], y: NDArray[Any]) -> str:
     return f"{model.score(X, y):.2%}"
 
 
-def _accuracy(pilot: Pilot, made: Plan, target: dict[str, Any]) -> Accuracy | None:
+def _accuracy(pilot: Pilot, made: PrivatePlan, target: dict[str, Any]) -> Accuracy | None:
     """Return accuracy against epsilon, simulated: the pilot's vote shares, counted by a mechanism for each."""
     points = []
     for times in _TRIED:
@@ -205,7 +205,7 @@ def _accuracy(pilot: Pilot, made: Plan, target: dict[str, Any]) -> Accuracy | No
     return Accuracy(points=tuple(points), source="simulated from the public study") if points else None
 
 
-def _alternatives(made: Plan, target: dict[str, Any]) -> list[dict[str, Any]]:
+def _alternatives(made: PrivatePlan, target: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the other aggregators would be expected to give, with as many teachers."""
     auto = plan(**target, teachers=made.teachers).as_dict()
     return [other for other in (auto, *auto["candidates"]) if other["aggregator"] != made.aggregator]

@@ -8,10 +8,10 @@ import numpy as np
 
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import ThresholdMechanism
-from quorate.planner.laws import Floats, binomial_capped_mean, binomial_tail, normal_nodes
+from quorate.planner.mechanisms.distributions import Floats, binomial_capped_mean, binomial_tail, normal_nodes
 from quorate.privacy import best_order, to_capacity
 
-__all__ = ["Draft", "Expected", "Made", "Task", "answered_before_stop", "lasts", "unsure"]
+__all__ = ["Draft", "Expected", "Made", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
 
 
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement
@@ -60,7 +60,7 @@ class Task:
 class Expected:
     """Expected shares: of all queries asked, how many are answered; of those, how many with the plurality's label.
 
-    `worth` is the share answered and right when the outlook itself is as uncertain as its evidence: to choose by.
+    `worth` is the share answered and right when the forecast itself is as uncertain as its evidence: to choose by.
     `lasts` is the probability that no query is refused because the run or the budget has ended.
 
     >>> round(Expected(answered=0.8, agreement=0.95, worth=0.75).right, 9)
@@ -170,3 +170,12 @@ def lasts(queries: int, no_quorums: int, missed: Floats) -> Floats:
     (array([0.75]), array([1.]))
     """
     return 1 - binomial_tail(queries - 1, no_quorums, missed)
+
+
+def least_agreement(classes: int) -> float:
+    """Return the agreement below which answers are nearer to guesses than to the plurality's label.
+
+    >>> least_agreement(2)
+    0.75
+    """
+    return (1 + 1 / classes) / 2

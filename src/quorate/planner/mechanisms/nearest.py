@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from quorate.errors import Infeasible
-from quorate.planner.choose import LEAST_ROWS, NEAR, SLOW, best_draft
-from quorate.planner.outlook import Outlook
-from quorate.planner.result import Change, least_agreement
-from quorate.planner.task import Expected, Task
+from quorate.planner.mechanisms.choose import LEAST_ROWS, NEAR, SLOW, best_draft
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.task import Expected, Task, least_agreement
+from quorate.planner.result import Change
 
 __all__ = ["nearest_changes"]
 
@@ -45,22 +45,22 @@ def _tidy(value: float, digits: int = 3) -> float:
 
 
 def nearest_changes(
-    aggregator: str, task: Task, outlook: Outlook, teachers: int, *, rate: float, records: int | None, free: bool
+    aggregator: str, task: Task, forecast: VoteForecast, teachers: int, *, rate: float, records: int | None, free: bool
 ) -> Iterator[Change]:
     """Yield the changes of teachers (or records), of epsilon and of queries that each reach the rate by itself.
 
     `free` says that the number of teachers was not given, so that more records are more teachers. For the aggregators
     that are slow to calibrate only teachers are looked for: their noise does not depend on that number.
 
-    >>> task, outlook = Task(1.0, 1e-6, 1000, 2), Outlook.from_disagreement(0.1, classes=2)
-    >>> changes = nearest_changes("noisy_max", task, outlook, 100, rate=0.9, records=None, free=False)
+    >>> task, forecast = Task(1.0, 1e-6, 1000, 2), VoteForecast.from_disagreement(0.1, classes=2)
+    >>> changes = nearest_changes("noisy_max", task, forecast, 100, rate=0.9, records=None, free=False)
     >>> [change.parameter for change in changes]
     ['teachers', 'epsilon', 'queries']
     """
 
     def expected(task: Task, teachers: int) -> Expected:
         try:
-            return best_draft(aggregator, task, outlook, teachers).expected
+            return best_draft(aggregator, task, forecast, teachers).expected
         except Infeasible:
             return Expected(0.0, 0.0, 0.0)
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import NOTHING, check_cells
 from quorate.release.queries import Prefixes, Ranges
-from quorate.release.tables.bound import BoundWorkload, Whole, check_asked
-from quorate.release.tables.columns import Columns
-from quorate.release.tables.kinds import Cuts
+from quorate.release.workloads.bound import BoundWorkload, Whole, check_asked
+from quorate.release.workloads.columns import Columns
+from quorate.tables.cells import NumberCells
 
 __all__ = ["LineWorkload"]
 
@@ -35,11 +35,11 @@ class LineWorkload(BoundWorkload):
 
     def __init__(self, columns: Columns, column: str, by: Sequence[str], kind: Literal["thresholds", "ranges"]) -> None:
         chosen = columns.select([*by, column])
-        found = chosen.kinds[column]
-        if not isinstance(found, Cuts) or column in by:
+        cells = chosen.cells[column]
+        if not isinstance(cells, NumberCells) or column in by:
             raise InvalidInput(f"{kind} are of a column of numbers, which {column!r} is not; use marginals")
-        self.column, self.by, self.kind, self._cuts = column, tuple(by), kind, found
-        self._cells, self._groups = found.size, math.prod(chosen.sizes[:-1])
+        self.column, self.by, self.kind, self._cuts = column, tuple(by), kind, cells.values
+        self._cells, self._groups = cells.size, math.prod(chosen.sizes[:-1])
         check_cells(self._cells * self._groups, f"{kind} of {column!r} by {len(by)} columns")
         self._plain = Ranges(self._cells - 1)  # those of one group, without what is no number
         each = self._cells - 1 if kind == "thresholds" else self._plain.count
@@ -90,10 +90,7 @@ class LineWorkload(BoundWorkload):
         given = check_asked(asked, self.columns.names)
         group = 0
         for name in self.by:
-            try:
-                group = group * self.columns.kinds[name].size + self.columns.kinds[name].code(given[name])
-            except InvalidInput as error:
-                raise InvalidInput(f"column {name!r}: {error}") from None
+            group = group * self.columns.cells[name].size + self.columns.code(name, given[name])
         if self.kind == "thresholds":
             edge = self._edge(given[self.column])
             return group * self._each + edge - 1 if edge else NOTHING
@@ -113,7 +110,7 @@ class LineWorkload(BoundWorkload):
         """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""
         if isinstance(end, bool) or not isinstance(end, int | float | np.number) or math.isnan(end):
             raise InvalidInput(f"column {self.column!r}: an end must be a number, not {end!r}")
-        cuts = np.array(self._cuts.values)
+        cuts = np.array(self._cuts)
         if math.isinf(end) or not cuts.size:
             return 0 if end == -math.inf else cuts.size + 1
         return 1 + int(np.abs(cuts - end).argmin())
@@ -122,7 +119,7 @@ class LineWorkload(BoundWorkload):
         group, place = divmod(number, self._each)
         sizes = self.columns.sizes[:-1]
         codes = np.unravel_index(group, sizes) if sizes else ()
-        named = {name: self.columns.kinds[name].name(int(c)) for name, c in zip(self.by, codes, strict=True)}
+        named = {name: self.columns.cells[name].name(int(c)) for name, c in zip(self.by, codes, strict=True)}
         first, last = (0, place) if self.kind == "thresholds" else (int(end) for end in self._plain.pair(place))
         named[self.column], text = self._between(first, last)
         others = [f"{name} = {named[name]}" for name in self.by]
@@ -130,7 +127,7 @@ class LineWorkload(BoundWorkload):
 
     def _between(self, first: int, last: int) -> tuple[str, str]:
         """Return the name of a run of cells, and the comparison that says it."""
-        cuts, column = self._cuts.values, self.column
+        cuts, column = self._cuts, self.column
         lower, upper = first > 0, last < len(cuts)
         low, high = f"{cuts[first - 1]:.15g}" if lower else "", f"{cuts[last]:.15g}" if upper else ""
         if lower and upper:

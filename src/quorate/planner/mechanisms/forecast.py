@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.planner.laws import Floats, beta_quantiles
+from quorate.planner.mechanisms.distributions import Floats, beta_quantiles
 
-__all__ = ["CONCENTRATION", "DEFAULT_DISAGREEMENT", "Outlook"]
+__all__ = ["CONCENTRATION", "DEFAULT_DISAGREEMENT", "VoteForecast"]
 
 DEFAULT_DISAGREEMENT = 0.1
 CONCENTRATION = 4.0  # of the Beta law of disagreement; 3.6 fits PATE's Adult votes, 11 its MNIST votes
@@ -19,14 +19,14 @@ _MOST_RIVALS = 6  # labels beside the first; the others are taken as equals
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class VoteForecast:
     """Vote shares on typical queries, one row a query: the first label's, and its rivals' from the largest down.
 
     `weights` says how common each query is, `copies` how many labels each rival column stands for, and `evidence` how
     many public points stand behind it all: None for a guess.
 
-    >>> outlook = Outlook.from_votes([[90, 10, 0], [40, 0, 60]])
-    >>> outlook.top, round(outlook.disagreement, 2)
+    >>> forecast = VoteForecast.from_votes([[90, 10, 0], [40, 0, 60]])
+    >>> forecast.top, round(forecast.disagreement, 2)
     (array([0.9, 0.6]), 0.25)
     """
 
@@ -37,13 +37,13 @@ class Outlook:
     evidence: int | None
 
     @classmethod
-    def from_disagreement(cls, disagreement: float, *, classes: int) -> "Outlook":
-        """Return the outlook of a guess: the mean share of teachers that vote against the plurality.
+    def from_disagreement(cls, disagreement: float, *, classes: int) -> "VoteForecast":
+        """Return the forecast of a guess: the mean share of teachers that vote against the plurality.
 
         From query to query that share follows a Beta law of this mean and of concentration `CONCENTRATION`, cut at a
         half, and all who disagree vote for one rival: the worst case for more than two classes.
 
-        >>> round(Outlook.from_disagreement(0.1, classes=2).disagreement, 2)
+        >>> round(VoteForecast.from_disagreement(0.1, classes=2).disagreement, 2)
         0.1
         """
         edges = 1 - (1 - np.arange(_QUANTILES + 1) / _QUANTILES) ** 3
@@ -55,10 +55,10 @@ class Outlook:
         return cls(1 - against, np.stack(rivals, axis=1), np.diff(edges), np.array(copies), None)
 
     @classmethod
-    def from_votes(cls, votes: Any) -> "Outlook":
-        """Return the outlook of votes on public points, one row a point and one column a class.
+    def from_votes(cls, votes: Any) -> "VoteForecast":
+        """Return the forecast of votes on public points, one row a point and one column a class.
 
-        >>> Outlook.from_votes([[3, 1], [0, 4]]).gap
+        >>> VoteForecast.from_votes([[3, 1], [0, 4]]).gap
         array([0.5, 1. ])
         """
         counts = np.asarray(votes)
@@ -83,7 +83,7 @@ class Outlook:
     def mean(self, values: Floats) -> float:
         """Return the mean over queries.
 
-        >>> Outlook.from_votes([[3, 1], [1, 0]]).mean(np.array([0.5, 1.0]))
+        >>> VoteForecast.from_votes([[3, 1], [1, 0]]).mean(np.array([0.5, 1.0]))
         0.75
         """
         return min(1.0, float(self.weights @ values))
@@ -92,7 +92,7 @@ class Outlook:
     def disagreement(self) -> float:
         """The mean share of teachers that vote against the plurality.
 
-        >>> Outlook.from_votes([[3, 1]]).disagreement
+        >>> VoteForecast.from_votes([[3, 1]]).disagreement
         0.25
         """
         return 1 - self.mean(self.top)
@@ -101,7 +101,7 @@ class Outlook:
     def gap(self) -> Floats:
         """The share by which the first label leads the second, query by query.
 
-        >>> Outlook.from_votes([[3, 1]]).gap
+        >>> VoteForecast.from_votes([[3, 1]]).gap
         array([0.5])
         """
         return self.top - self.rivals[:, 0]
@@ -109,7 +109,7 @@ class Outlook:
     def distances(self, teachers: int) -> NDArray[np.int64]:
         """Return how many of this many ballots can change, query by query, without changing the label.
 
-        >>> Outlook.from_votes([[3, 1]]).distances(100)
+        >>> VoteForecast.from_votes([[3, 1]]).distances(100)
         array([24])
         """
         return np.maximum(0, np.ceil(self.gap * teachers / 2 - 1e-9).astype(np.int64) - 1)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import NOTHING
 from quorate.release.queries import Floats, Queries, Rows
-from quorate.release.tables.columns import Columns
+from quorate.release.workloads.columns import Columns
 
 __all__ = ["BoundWorkload", "check_asked"]
 
@@ -23,7 +23,7 @@ class BoundWorkload(ABC):
     The workload's queries have numbers from 0 to `count_queries` - 1. Each is one of the engine's `queries`, or one of
     them less another: `parts` says which.
 
-    >>> from quorate.release.tables import Workload
+    >>> from quorate.release.workloads import Workload
     >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
     >>> bound.describe()[1], bound.count({"sex": ["m", "m", "x"]}).codes.ravel().tolist()
     ({'query': 'sex = m', 'sex': 'm'}, [1, 1, 2])
@@ -36,7 +36,7 @@ class BoundWorkload(ABC):
     def sizes(self) -> tuple[int, ...]:
         """How many codes each column has.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).sizes
         (3,)
         """
@@ -45,7 +45,7 @@ class BoundWorkload(ABC):
     def encode(self, table: Any) -> Rows:
         """Return the codes of each row. No value raises.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).encode({"sex": ["m"]})
         Rows(1 records, 1 columns)
         """
@@ -71,7 +71,7 @@ class BoundWorkload(ABC):
     def has_differences(self) -> bool:
         """Whether some query is the difference of two of `queries`, and errs as both of them.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).has_differences
         False
         """
@@ -80,7 +80,7 @@ class BoundWorkload(ABC):
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the two queries of `queries` whose difference each query is; `NOTHING` where there is none.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).parts([1])
         (array([1]), array([-1]))
         """
@@ -90,7 +90,7 @@ class BoundWorkload(ABC):
     def read(self, answers: ArrayLike, numbers: ArrayLike) -> Floats:
         """Return the answers of these queries, given the answers of all of `queries`.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
         >>> bound.read([0.5, 0.25, 0.25], [1])
         array([0.25])
@@ -102,7 +102,7 @@ class BoundWorkload(ABC):
     def describe(self, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
         """Return the names of all queries, or of some, one row a query with the same columns.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.thresholds("age").bind(columns=Columns.from_dict({"age": {"cuts": [18]}})).describe([0])
         [{'query': 'age < 18', 'age': 'below 18'}]
         """
@@ -114,7 +114,7 @@ class BoundWorkload(ABC):
     def cell_codes(self, cells: ArrayLike) -> Whole:
         """Return the codes of cells of the whole table, by their numbers.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"], "ill": ["no", "yes"]}))
         >>> bound.cell_codes([5])
         array([[1, 2]])
@@ -124,7 +124,7 @@ class BoundWorkload(ABC):
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
         """Return a value for each code, column by column.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).decode([[0]])
         {'sex': ['f']}
         """
@@ -133,7 +133,7 @@ class BoundWorkload(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object from which this is made again. It holds public things alone.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).to_dict()
         {'workload': {'kind': 'marginals', 'order': 1}, 'columns': {'sex': {'categories': ['f', 'm']}}}
         """
@@ -143,12 +143,12 @@ class BoundWorkload(ABC):
     def from_dict(cls, document: Mapping[str, Any]) -> "BoundWorkload":
         """Return the workload that `to_dict` has described.
 
-        >>> from quorate.release.tables import Workload
+        >>> from quorate.release.workloads import Workload
         >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
         >>> BoundWorkload.from_dict(bound.to_dict()).queries.count
         3
         """
-        from quorate.release.tables.workload import Workload  # noqa: PLC0415  (it makes these)
+        from quorate.release.workloads.workload import Workload  # noqa: PLC0415  (it makes these)
 
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
             raise InvalidInput('a workload on columns is an object with "workload" and "columns"')

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 from quorate.tables.frames import as_table
-from quorate.tables.schema import MISSING_TEXTS
-from quorate.tables.values import canonical_text, is_readable, texts, whole_array
+from quorate.tables.values import MISSING_TEXTS, canonical_text, is_readable, texts, whole_array
 
 __all__ = ["read_columns", "read_numbers", "read_texts"]
 

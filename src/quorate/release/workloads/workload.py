@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.release.tables.bound import BoundWorkload
-from quorate.release.tables.columns import BINS, Columns
-from quorate.release.tables.lines import LineWorkload
-from quorate.release.tables.marginals import MarginalWorkload
-from quorate.release.tables.truths import ExpressionWorkload
+from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.columns import BINS, Columns
+from quorate.release.workloads.lines import LineWorkload
+from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.release.workloads.truths import ExpressionWorkload
 
 __all__ = ["Workload"]
 

@@ -15,22 +15,23 @@ from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
+from quorate.planner.result import Change
 from quorate.release.cover.shares import gap_share, list_share, pair_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import predict_errors
 from quorate.release.queries import Rows
 
-__all__ = ["EngineOutlook", "ReleasePlan", "plan_release", "stand_in_points"]
+__all__ = ["EngineForecast", "ReleasePlan", "plan_release", "stand_in_points"]
 
 _MOST = 2**50  # records that a plan asks for
 _TRIES = 24  # numbers of records looked at
 
 
 @dataclass(frozen=True)
-class EngineOutlook:
+class EngineForecast:
     """The largest error that an engine is expected to make on the queries it is given.
 
-    >>> EngineOutlook("prefix", 0.002).engine
+    >>> EngineForecast("prefix", 0.002).engine
     'prefix'
     """
 
@@ -65,7 +66,7 @@ class ReleasePlan:
     error: float
     cover: float
     public_alone: float
-    engines: tuple[EngineOutlook, ...]
+    engines: tuple[EngineForecast, ...]
     private_needed: int | None
     public_needed: int | None
     published: tuple[str, ...]
@@ -80,6 +81,24 @@ class ReleasePlan:
         False
         """
         return self.error + self.cover <= self.alpha
+
+    @property
+    def nearest(self) -> tuple[Change, ...]:
+        """The numbers of records that bring each part of the error within half of alpha, where it is not."""
+        half = self.alpha / 2
+        parts = (
+            ("records", "private", self.error, self.private_needed),
+            ("public", "public", self.cover, self.public_needed),
+        )
+        return tuple(
+            Change(parameter, needed, None, f"collect about {needed:,} {whose} records")
+            for parameter, whose, error, needed in parts
+            if not self.feasible and error > half and needed is not None
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments, beside the subject, of a `QueryRelease` that follows the plan."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "engine": self.engine}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values.
@@ -131,8 +150,8 @@ def plan_release(
     domain, size = _domain(subject, public, columns)
     known = domain.public() if size else None
     known = known.merged() if isinstance(known, Rows) else known
-    outlook = _engine_outlook(domain, known, records=records, epsilon=epsilon, delta=delta)
-    if not outlook:
+    forecasts = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
+    if not forecasts:
         raise Infeasible(
             "no engine can answer these queries: they are too many; ask fewer, or pass fewer public points"
         )
@@ -146,11 +165,11 @@ def plan_release(
         public=size,
         cells=domain.queries.cells,
         queries=domain.queries.count,
-        engine=outlook[0].engine,
-        error=outlook[0].error,
+        engine=forecasts[0].engine,
+        error=forecasts[0].error,
         cover=cover,
         public_alone=alone,
-        engines=tuple(outlook),
+        engines=tuple(forecasts),
         private_needed=needed,
         public_needed=_public_needed(subject, target=alpha / 2, beta=beta),
         published=_published(subject, **settings),
@@ -160,7 +179,7 @@ def plan_release(
                 records=records,
                 public=size,
                 cover=cover,
-                error=outlook[0].error,
+                error=forecasts[0].error,
                 needed=needed,
                 alone=alone,
                 epsilon=epsilon,
@@ -172,10 +191,10 @@ def plan_release(
     )
 
 
-def _engine_outlook(domain: Domain, known: Any, *, records: int, epsilon: float, delta: float) -> list[EngineOutlook]:
+def _forecasts(domain: Domain, known: Any, *, records: int, epsilon: float, delta: float) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
     found = predict_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
-    return [EngineOutlook(name, float(error)) for name, error in found.items()]
+    return [EngineForecast(name, float(error)) for name, error in found.items()]
 
 
 def _domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
@@ -223,7 +242,7 @@ def _private_needed(domain: Domain, known: Any, *, target: float, epsilon: float
     """
     records, enough = 1000, None
     for _ in range(_TRIES):
-        found = _engine_outlook(domain, known, records=records, epsilon=epsilon, delta=delta)
+        found = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
         error = found[0].error if found else 1.0
         if error <= target:
             enough = records

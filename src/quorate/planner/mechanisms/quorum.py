@@ -18,9 +18,9 @@ from quorate.mechanisms import Quorum
 from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum.calibrate import Settings
 from quorate.mechanisms.quorum.table import ONE, build_table
-from quorate.planner.laws import Floats, binomial_capped_mean, normal_nodes
-from quorate.planner.outlook import Outlook
-from quorate.planner.task import Draft, Expected, Made, Task, answered_before_stop, lasts, unsure
+from quorate.planner.mechanisms.distributions import Floats, binomial_capped_mean, normal_nodes
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.task import Draft, Expected, Made, Task, answered_before_stop, lasts, unsure
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = [
@@ -117,7 +117,7 @@ def _likely_no_quorum(settings: Settings, distances: NDArray[np.int64], threshol
 def run_expected(
     no_quorum: NoQuorum,
     scale: float,
-    outlook: Outlook,
+    forecast: VoteForecast,
     task: Task,
     *,
     count: int,
@@ -127,13 +127,13 @@ def run_expected(
     """Return what a run with one Gaussian threshold noise of this scale gives, if it stops after `count` no-quorums.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=10, classes=2)
-    >>> outlook = Outlook.from_votes([[9, 1]])
-    >>> run_expected(lambda noise: np.array([0.5]), 1.0, outlook, task, count=10, nodes=3).agreement
+    >>> forecast = VoteForecast.from_votes([[9, 1]])
+    >>> run_expected(lambda noise: np.array([0.5]), 1.0, forecast, task, count=10, nodes=3).agreement
     1.0
     """
     points, weights = normal_nodes(nodes)
-    missed = np.array([outlook.mean(no_quorum(round(point * scale))) for point in points])
-    rates, chances = unsure(missed, outlook.evidence)
+    missed = np.array([forecast.mean(no_quorum(round(point * scale))) for point in points])
+    rates, chances = unsure(missed, forecast.evidence)
 
     def mean(share: Callable[[int, int, Floats], Floats]) -> tuple[float, float]:
         """Return the mean over the threshold noise, and the mean over the uncertainty of the rates as well."""
@@ -146,31 +146,31 @@ def run_expected(
     return expected.guessed(task, no_quorum=met / task.queries, likely=likely / task.queries)
 
 
-def _likely(task: Task, outlook: Outlook, distances: NDArray[np.int64], count: int) -> Expected | None:
+def _likely(task: Task, forecast: VoteForecast, distances: NDArray[np.int64], count: int) -> Expected | None:
     try:
         settings = likely_settings(task.epsilon, task.delta, count)
     except Infeasible:
         return None
     miss = partial(_likely_no_quorum, settings, distances)
-    return run_expected(miss, settings.threshold_scale, outlook, task, count=count, nodes=_SEARCH_NODES)
+    return run_expected(miss, settings.threshold_scale, forecast, task, count=count, nodes=_SEARCH_NODES)
 
 
-def best_no_quorums(task: Task, outlook: Outlook, teachers: int) -> int:
+def best_no_quorums(task: Task, forecast: VoteForecast, teachers: int) -> int:
     """Return how many no-quorums to allow: enough not to stop early, few enough not to need a clearer vote.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> best_no_quorums(task, Outlook.from_disagreement(0.02, classes=2), 2000) < 100
+    >>> best_no_quorums(task, VoteForecast.from_disagreement(0.02, classes=2), 2000) < 100
     True
     """
     if task.no_quorums is not None:
         return task.no_quorums
-    distances = outlook.distances(teachers)
+    distances = forecast.distances(teachers)
     seen: dict[int, float] = {}
 
     def look(counts: Iterable[int]) -> int:
         for count in counts:
             if count not in seen and 1 <= count <= task.queries:
-                expected = _likely(task, outlook, distances, count)
+                expected = _likely(task, forecast, distances, count)
                 seen[count] = -1.0 if expected is None else expected.worth
         return max(seen, key=lambda count: (seen[count], -count))
 
@@ -194,33 +194,33 @@ def _make(task: Task, teachers: int, count: int) -> Made:
     return Made(quorum, quorum.order, quorum.slack)
 
 
-def expect_quorum(quorum: Quorum, task: Task, outlook: Outlook) -> Expected:
+def expect_quorum(quorum: Quorum, task: Task, forecast: VoteForecast) -> Expected:
     """Return what this very Quorum gives.
 
     >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
     >>> task = Task(epsilon=2.0, delta=1e-5, queries=100, classes=2)
-    >>> round(expect_quorum(quorum, task, Outlook.from_votes([[1, 0]])).right, 3)
+    >>> round(expect_quorum(quorum, task, VoteForecast.from_votes([[1, 0]])).right, 3)
     1.0
     """
-    levels, distances = np.array(quorum.table, dtype=np.float64) / ONE, outlook.distances(quorum.teachers)
+    levels, distances = np.array(quorum.table, dtype=np.float64) / ONE, forecast.distances(quorum.teachers)
 
     def no_quorum(threshold_noise: int) -> Floats:
         beyond = (distances + (threshold_noise - quorum.margin + 1)) >> 1
         missed: Floats = levels[np.clip(beyond, 0, len(levels) - 1)]
         return missed
 
-    return run_expected(no_quorum, quorum.threshold_scale, outlook, task, count=quorum.no_quorums, nodes=_NODES)
+    return run_expected(no_quorum, quorum.threshold_scale, forecast, task, count=quorum.no_quorums, nodes=_NODES)
 
 
-def draft_quorum(task: Task, outlook: Outlook, teachers: int) -> Draft | None:
+def draft_quorum(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
     """Return the draft of a Quorum, or None where the target leaves nothing to spend.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_quorum(task, Outlook.from_disagreement(0.02, classes=2), 2000).expected.right > 0.9
+    >>> draft_quorum(task, VoteForecast.from_disagreement(0.02, classes=2), 2000).expected.right > 0.9
     True
     """
-    count = best_no_quorums(task, outlook, teachers)
-    expected = _likely(task, outlook, outlook.distances(teachers), count)
+    count = best_no_quorums(task, forecast, teachers)
+    expected = _likely(task, forecast, forecast.distances(teachers), count)
     if expected is None:
         return None
     settings = likely_settings(task.epsilon, task.delta, count)

@@ -6,8 +6,8 @@ from typing import Any
 from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import MOST_LISTED, Marginals, Rows
-from quorate.release.tables.bound import BoundWorkload
-from quorate.release.tables.columns import Columns
+from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.columns import Columns
 
 __all__ = ["MarginalWorkload"]
 
@@ -48,13 +48,8 @@ class MarginalWorkload(BoundWorkload):
         """
         if not isinstance(asked, Mapping) or len(asked) != self.order:
             raise InvalidInput(f"a query of this workload says a value for each of {self.order} columns")
-        kinds = self.columns.select(list(asked)).kinds
-        codes = {}
-        for name, value in asked.items():
-            try:
-                codes[self.columns.names.index(name)] = kinds[name].code(value)
-            except InvalidInput as error:
-                raise InvalidInput(f"column {name!r}: {error}") from None
+        chosen = self.columns.select(list(asked))
+        codes = {self.columns.names.index(name): chosen.code(name, value) for name, value in asked.items()}
         clique = tuple(sorted(codes))
         return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])
 
@@ -63,7 +58,7 @@ class MarginalWorkload(BoundWorkload):
         named = dict.fromkeys(self.columns.names, "")
         for column, code in zip(self.queries.cliques[clique], codes, strict=True):
             name = self.columns.names[column]
-            named[name] = self.columns.kinds[name].name(code)
+            named[name] = self.columns.cells[name].name(code)
         text = " and ".join(f"{name} = {value}" for name, value in named.items() if value)
         return {"query": text, **named}
 

@@ -1,6 +1,6 @@
 """The excess error that each method on a class of hypotheses is sure to keep, with the best settings for that bound.
 
-Each function takes the number of records and public parameters, and returns an `Outlook`. The settings that minimise a
+Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that minimise a
 bound come from a ladder, so that the bound is that of settings which can be had. Derivations are beside the formulas;
 the parts are those of `learning.py`, and each privacy cost is one that the predictor itself may be charged.
 """
@@ -20,7 +20,7 @@ from quorate.planner.learning import (
 from quorate.privacy import amplify_inverse, relabelling_epsilon
 
 __all__ = [
-    "Outlook",
+    "MethodBound",
     "agnostic",
     "ballot_error",
     "pure_realizable",
@@ -39,19 +39,19 @@ _RATES = tuple(2.0**-power for power in range(1, 12))
 
 
 @dataclass(frozen=True)
-class Outlook:
+class MethodBound:
     """A bound on the expected excess error, and the settings it was found with.
 
-    >>> min(Outlook(0.2), Outlook(0.1), key=lambda outlook: outlook.error)
-    Outlook(error=0.1, settings={})
+    >>> min(MethodBound(0.2), MethodBound(0.1), key=lambda bound: bound.error)
+    MethodBound(error=0.1, settings={})
     """
 
     error: float
     settings: Mapping[str, float] = field(default_factory=dict)
 
 
-def _best(found: Iterable[Outlook]) -> Outlook:
-    return min(found, key=lambda outlook: outlook.error, default=Outlook(1.0))
+def _best(found: Iterable[MethodBound]) -> MethodBound:
+    return min(found, key=lambda bound: bound.error, default=MethodBound(1.0))
 
 
 def _ladder(most: int) -> Iterator[int]:
@@ -66,7 +66,7 @@ def _ladder(most: int) -> Iterator[int]:
 
 def ballot_error(
     teacher_error: Callable[[int], float], *, rows: int, epsilon: float, delta: float, queries: int
-) -> Outlook:
+) -> MethodBound:
     """Return how often a private vote of teachers on disjoint chunks is wrong where some hypothesis is always right.
 
     Points at which more than a share f of the k teachers err have at most 1/f of their mean error. Elsewhere most lead
@@ -92,10 +92,10 @@ def ballot_error(
             error = min(1.0, mean / share) + math.exp(-max(epsilon * lead / queries, lead * lead * rate))
             if error < best:
                 best, chosen = error, teachers
-    return Outlook(best, {"teachers": chosen})
+    return MethodBound(best, {"teachers": chosen})
 
 
-def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> Outlook:
+def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> MethodBound:
     """Teachers on chunks of the records as they are, where some hypothesis is always right.
 
     >>> from quorate.planner.learning import sauer_growth
@@ -106,7 +106,7 @@ def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, delta: flo
     return ballot_error(learned, rows=records, epsilon=epsilon, delta=delta, queries=queries)
 
 
-def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> Outlook:
+def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> MethodBound:
     """A secret sample is relabelled by one hypothesis, then voted on by teachers on its chunks.
 
     The sample's hypothesis is off by its deviation and by what the choice loses. Teachers agree with it on their chunk;
@@ -116,7 +116,7 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
     >>> agnostic(10**7, log_growth=sauer_growth(1), epsilon=1.0, delta=1e-6, queries=10).error < 0.1
     True
     """
-    best = Outlook(1.0)
+    best = MethodBound(1.0)
     for rate in _RATES:
         sampled = int(rate * records)
         if sampled < 1:
@@ -136,11 +136,11 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
                 queries=queries,
             )
             if relabelled + votes.error < best.error:
-                best = Outlook(relabelled + votes.error, {"rate": rate, "kappa": kappa, **votes.settings})
+                best = MethodBound(relabelled + votes.error, {"rate": rate, "kappa": kappa, **votes.settings})
     return best
 
 
-def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public: int) -> Outlook:
+def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public: int) -> MethodBound:
     """One hypothesis for each dichotomy of public points, chosen by private mistakes.
 
     >>> from quorate.planner.learning import sauer_growth
@@ -148,17 +148,17 @@ def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public:
     True
     """
 
-    def found() -> Iterator[Outlook]:
+    def found() -> Iterator[MethodBound]:
         for points in _ladder(public):
             candidates = log_growth(points)
             chosen = choice_excess(candidates, epsilon=epsilon, rows=records)
             error = net_error(log_growth, points) + cover_deviation(candidates, records) + chosen
-            yield Outlook(error, {"points": points})
+            yield MethodBound(error, {"points": points})
 
     return _best(found())
 
 
-def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float) -> Outlook:
+def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float) -> MethodBound:
     """The first queries are answered by `agnostic`, with half of the budget; then they are the public points.
 
     >>> from quorate.planner.learning import sauer_growth
@@ -172,7 +172,7 @@ def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: flo
         first = ladder[(low + high) // 2]
         after = semi_private(records, log_growth=log_growth, epsilon=epsilon / 2, public=first)
         before = agnostic(records, log_growth=log_growth, epsilon=epsilon / 2, delta=delta, queries=first)
-        found.append(Outlook(max(before.error, after.error), {"first_queries": first, **before.settings}))
+        found.append(MethodBound(max(before.error, after.error), {"first_queries": first, **before.settings}))
         if before.error < after.error:
             low = (low + high) // 2 + 1
         else:
@@ -180,7 +180,7 @@ def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: flo
     return _best(found)
 
 
-def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> Outlook:
+def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> MethodBound:
     """A random subset defines the candidates, all records choose: q + (1 - q) tanh(e / 4) = gamma, with q = gamma / 2.
 
     >>> from quorate.planner.learning import sauer_growth
@@ -189,7 +189,7 @@ def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> Outlook:
     """
     subset = int(gamma / 2 * records)
     if subset < 1:
-        return Outlook(1.0)
+        return MethodBound(1.0)
     rate = subset / records
     choice = 4 * math.atanh((gamma - rate) / (1 - rate))
     error = (
@@ -197,10 +197,10 @@ def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> Outlook:
         + deviation(log_growth, records)
         + choice_excess(log_growth(subset), epsilon=choice, rows=records)
     )
-    return Outlook(error, {"gamma": gamma, "subset": subset})
+    return MethodBound(error, {"gamma": gamma, "subset": subset})
 
 
-def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> Outlook:
+def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
     """A stable prediction, flipped with probability a: gamma = a (e^epsilon - 1) / (1 - 2a).
 
     >>> from quorate.planner.learning import sauer_growth
@@ -208,19 +208,19 @@ def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries:
     True
     """
 
-    def found() -> Iterator[Outlook]:
+    def found() -> Iterator[MethodBound]:
         each = math.expm1(min(epsilon / queries, 700.0))
         for power in range(1, 60):
             flip = 0.45 * 0.8**power
             gamma = flip * each / (1 - 2 * flip)
             if gamma < 0.99:
                 inner = stable(records, log_growth=log_growth, gamma=gamma)
-                yield Outlook(inner.error + flip, {"flip": flip, **inner.settings})
+                yield MethodBound(inner.error + flip, {"flip": flip, **inner.settings})
 
     return _best(found())
 
 
-def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> Outlook:
+def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
     """A subset's dichotomies, a choice with weights exp(-mistakes / (eta n)), soft majority, and a flip.
 
     With r = 1 + 1/(eta n) and epsilon = log F, F = (1 + 4 e^(3r) q / (1 - q)) e^(3 / (eta n)) says the rate q; the
@@ -232,7 +232,7 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
     True
     """
 
-    def found() -> Iterator[Outlook]:
+    def found() -> Iterator[MethodBound]:
         each = min(epsilon / queries, 700.0)
         for power in range(1, 130):
             eta = 0.75**power
@@ -261,12 +261,12 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
                 + votes.error
                 + flip
             )
-            yield Outlook(error, {"eta": eta, "subset": subset, "flip": flip, **votes.settings})
+            yield MethodBound(error, {"eta": eta, "subset": subset, "flip": flip, **votes.settings})
 
     return _best(found())
 
 
-def pure_realizable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> Outlook:
+def pure_realizable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
     """A soft majority of teachers on chunks of the records, where some hypothesis is always right.
 
     >>> from quorate.planner.learning import sauer_growth

@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from quorate.errors import InvalidInput
 from quorate.release.cover.base import NOTHING
 from quorate.release.queries import Marginals, Matrix, Rows
-from quorate.release.tables.bound import BoundWorkload, Whole
-from quorate.release.tables.columns import Columns
-from quorate.release.tables.expressions import Comparison, Expression, Junction, parse_expression
-from quorate.release.tables.kinds import Categories, Cuts, Kind
+from quorate.release.workloads.bound import BoundWorkload, Whole
+from quorate.release.workloads.columns import Columns
+from quorate.release.workloads.expressions import Comparison, Expression, Junction, parse_expression
+from quorate.tables import Category, Number
+from quorate.tables.cells import CategoryCells, Cells
+from quorate.tables.columns import Kind
 from quorate.tables.values import canonical_text
 
 __all__ = ["ExpressionWorkload"]
@@ -56,7 +58,7 @@ class ExpressionWorkload(BoundWorkload):
         super().__init__(columns, queries, len(self.texts))
 
     def _truths(self, columns: Columns, codes: Callable[[str], Whole]) -> Truths:
-        values = {name: _values(kind) for name, kind in columns.kinds.items()}
+        values = {name: _values(cells) for name, cells in columns.cells.items()}
         return np.array([_truth(each, values, codes) for each in self._parsed])
 
     def count(self, table: Any) -> "Whole | Rows":
@@ -139,15 +141,15 @@ def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
 
 def _check_declared(number: int, comparison: Comparison, declared: Columns) -> None:
     try:
-        kind = declared.select([comparison.column]).kinds[comparison.column]
-        if isinstance(kind, Cuts):
+        cells = declared.select([comparison.column]).cells[comparison.column]
+        if not isinstance(cells, CategoryCells):
             if not all(isinstance(constant, float) for constant in comparison.constants):
                 raise InvalidInput(f"column {comparison.column!r} holds numbers, and a text is none")
         elif comparison.sign != "=":
             raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
         else:
             for constant in comparison.constants:
-                kind.code(constant)
+                cells.code(constant)
     except InvalidInput as error:
         raise InvalidInput(f"expression {number + 1}: {error}") from None
 
@@ -157,9 +159,9 @@ def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) ->
     numbers = all(isinstance(constant, float) for constant in constants)
     if declared is None and not numbers and any(isinstance(constant, float) for constant in constants):
         raise InvalidInput(f"column {name!r} is compared with numbers and with texts: put all in quotes, or none")
-    if (declared is None and not numbers) or (declared is not None and isinstance(declared.kinds[name], Categories)):
-        return Categories(list(dict.fromkeys(canonical_text(constant) for constant in constants)))
-    return Cuts(sorted({cut for each in comparisons for cut in _cuts(each)}))
+    if (declared is None and not numbers) or (declared is not None and isinstance(declared.kinds[name], Category)):
+        return Category(list(dict.fromkeys(canonical_text(constant) for constant in constants)))
+    return Number(cuts=sorted({cut for each in comparisons for cut in _cuts(each)}))
 
 
 def _cuts(comparison: Comparison) -> Iterator[float]:
@@ -175,13 +177,13 @@ def _cuts(comparison: Comparison) -> Iterator[float]:
             yield following
 
 
-def _values(kind: Kind) -> list[Any]:
+def _values(cells: Cells) -> list[Any]:
     """Return a value for each code; None for the last one, which fulfils no comparison."""
-    if isinstance(kind, Categories):
-        return [*kind.values, None]
-    if not kind.values:
+    if isinstance(cells, CategoryCells):
+        return [*cells.values, None]
+    if not cells.values:
         return [0.0, None]
-    return [math.nextafter(kind.values[0], -math.inf), *kind.values, None]
+    return [math.nextafter(cells.values[0], -math.inf), *cells.values, None]
 
 
 def _truth(part: Expression, values: dict[str, list[Any]], codes: Callable[[str], Whole]) -> Truths:

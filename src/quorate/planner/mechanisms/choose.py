@@ -12,7 +12,8 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.planner.maxima import (
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.maxima import (
     draft_confident_max,
     draft_noisy_max,
     draft_soft_majority,
@@ -20,11 +21,10 @@ from quorate.planner.maxima import (
     expect_noisy_max,
     expect_soft_majority,
 )
-from quorate.planner.outlook import Outlook
-from quorate.planner.quorum import draft_quorum, expect_quorum
-from quorate.planner.sharp import draft_sharp_majority, expect_sharp_majority
-from quorate.planner.task import Draft, Expected, Made, Task
-from quorate.planner.thresholds import (
+from quorate.planner.mechanisms.quorum import draft_quorum, expect_quorum
+from quorate.planner.mechanisms.sharp import draft_sharp_majority, expect_sharp_majority
+from quorate.planner.mechanisms.task import Draft, Expected, Made, Task
+from quorate.planner.mechanisms.thresholds import (
     draft_between_thresholds,
     draft_stability,
     expect_between_thresholds,
@@ -38,7 +38,7 @@ _AIM = 0.95  # share answered and right, where the number of teachers is free
 NEAR = 0.005  # of what the most teachers would reach
 _MOST_TEACHERS = 10**7
 
-Drafting = Callable[[Task, Outlook, int], Draft | None]
+Drafting = Callable[[Task, VoteForecast, int], Draft | None]
 AGGREGATORS: dict[str, Drafting] = {
     "quorum": draft_quorum,
     "noisy_max": draft_noisy_max,
@@ -54,11 +54,11 @@ _BETWEEN_TWO = {"between_thresholds": "quorum", "sharp_majority": "noisy_max"}  
 SLOW = ("stability", "between_thresholds")  # each calibration takes a moment
 
 
-def drafts(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tuple[Draft, ...]:
+def drafts(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> tuple[Draft, ...]:
     """Return the drafts of this aggregator, or of all that "auto" chooses from, the most worthy first.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> [draft.aggregator for draft in drafts("auto", task, Outlook.from_disagreement(0.1, classes=2), 500)][0]
+    >>> [draft.aggregator for draft in drafts("auto", task, VoteForecast.from_disagreement(0.1, classes=2), 500)][0]
     'sharp_majority'
     """
     names: tuple[str, ...] = _AUTO if aggregator == "auto" else (aggregator,)
@@ -68,64 +68,64 @@ def drafts(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> tupl
             raise Infeasible(f"delta = 0 allows {' or '.join(_PURE)}, not {aggregator}; allow a delta above 0")
     if aggregator in _BETWEEN_TWO and task.classes != 2:
         raise Infeasible(f"{aggregator} is for 2 classes, not {task.classes}; use {_BETWEEN_TWO[aggregator]}")
-    made = [AGGREGATORS[name](task, outlook, teachers) for name in names]
+    made = [AGGREGATORS[name](task, forecast, teachers) for name in names]
     found = [draft for draft in made if draft is not None]
     if not found:
         raise Infeasible(f"nothing is left for a query at epsilon={task.epsilon}, delta={task.delta}; raise either")
     return tuple(sorted(found, key=lambda draft: -draft.expected.worth))
 
 
-def best_draft(aggregator: str, task: Task, outlook: Outlook, teachers: int) -> Draft:
+def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the most worthy draft.
 
     >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
-    >>> best_draft("auto", task, Outlook.from_disagreement(0.1, classes=2), 500).aggregator
+    >>> best_draft("auto", task, VoteForecast.from_disagreement(0.1, classes=2), 500).aggregator
     'sharp_majority'
     """
-    return drafts(aggregator, task, outlook, teachers)[0]
+    return drafts(aggregator, task, forecast, teachers)[0]
 
 
-def exact(made: Made, task: Task, outlook: Outlook) -> Expected:  # noqa: PLR0911  one for each mechanism
+def exact(made: Made, task: Task, forecast: VoteForecast) -> Expected:  # noqa: PLR0911  one for each mechanism
     """Return what a mechanism gives, by its own certified noise.
 
     >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
-    >>> outlook = Outlook.from_votes([[1, 0]])
-    >>> round(exact(best_draft("auto", task, outlook, 500).make(), task, outlook).right, 3)
+    >>> forecast = VoteForecast.from_votes([[1, 0]])
+    >>> round(exact(best_draft("auto", task, forecast, 500).make(), task, forecast).right, 3)
     1.0
     """
     mechanism = made.mechanism
     if isinstance(mechanism, Quorum):
-        return expect_quorum(mechanism, task, outlook)
+        return expect_quorum(mechanism, task, forecast)
     if isinstance(mechanism, StabilityTest):
-        return expect_stability(mechanism, task, outlook)
+        return expect_stability(mechanism, task, forecast)
     if isinstance(mechanism, BetweenThresholds):
-        return expect_between_thresholds(mechanism, task, outlook)
+        return expect_between_thresholds(mechanism, task, forecast)
     if isinstance(mechanism, NoisyMax):
-        return expect_noisy_max(mechanism.scale, outlook, mechanism.teachers)
+        return expect_noisy_max(mechanism.scale, forecast, mechanism.teachers)
     if isinstance(mechanism, SharpMajority):
-        return expect_sharp_majority(mechanism, outlook)
+        return expect_sharp_majority(mechanism, forecast)
     if isinstance(mechanism, SoftMajority):
-        return expect_soft_majority(mechanism.epsilon_per_query, outlook, mechanism.teachers)
+        return expect_soft_majority(mechanism.epsilon_per_query, forecast, mechanism.teachers)
     assert isinstance(mechanism, ConfidentMax)
     tests = task.queries * mechanism.query_cost(made.order).renyi
     allowed = (task.capacity - tests) / mechanism.answer_cost(made.order).renyi
     return expect_confident_max(
-        mechanism, task, outlook, allowed=max(0.0, min(task.queries, allowed)), teachers=mechanism.teachers
+        mechanism, task, forecast, allowed=max(0.0, min(task.queries, allowed)), teachers=mechanism.teachers
     )
 
 
-def smallest_teachers(aggregator: str, task: Task, outlook: Outlook, *, most: int | None) -> int:
+def smallest_teachers(aggregator: str, task: Task, forecast: VoteForecast, *, most: int | None) -> int:
     """Return the fewest teachers that do nearly as well as `most` would, or that reach 95% where there is no limit.
 
     Fewer teachers learn from more records each, so that they are better teachers.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
-    >>> smallest_teachers("noisy_max", task, Outlook.from_disagreement(0.1, classes=2), most=5000) < 5000
+    >>> smallest_teachers("noisy_max", task, VoteForecast.from_disagreement(0.1, classes=2), most=5000) < 5000
     True
     """
 
     def right(teachers: int) -> float:
-        return best_draft(aggregator, task, outlook, teachers).expected.worth
+        return best_draft(aggregator, task, forecast, teachers).expected.worth
 
     limit = most or _MOST_TEACHERS
     target = right(limit) - NEAR

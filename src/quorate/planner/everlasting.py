@@ -6,7 +6,7 @@ simulates; how they vote on other such points says how many would find no quorum
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,112 @@ from quorate.concepts import Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import Infeasible, InvalidInput
 from quorate.everlasting.classifier import EverlastingClassifier
 from quorate.everlasting.directions import MeanDirection
-from quorate.everlasting.outlook import ChunkOutlook, EverlastingPlan, PhaseOutlook
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import Guarantee, cutoff_for, votes_terms
 from quorate.learners import Deal, batched_equivalent
 from quorate.mechanisms import Quorum
+from quorate.mechanisms.cutoff import NoisyCutoff
+from quorate.planner.result import Change
 
-__all__ = ["CHUNKS", "plan_everlasting", "simulated_points"]
+__all__ = ["CHUNKS", "ChunkForecast", "EverlastingPlan", "PlayedPhase", "plan_everlasting", "simulated_points"]
 
 Floats = NDArray[np.float64]
 Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkForecast:
+    """What one chunk size is expected to give; `no_quorums` is what the classifier is to be given.
+
+    >>> ChunkForecast(chunk=5, no_quorums=100, no_quorum_rate=0.01, error=0.0).chunk
+    5
+    """
+
+    chunk: int
+    no_quorums: int
+    no_quorum_rate: float
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedPhase:
+    """What came of one phase that was played on public or simulated points.
+
+    >>> PlayedPhase(no_quorum_rate=0.01, refused=0, error=0.0).refused
+    0
+    """
+
+    no_quorum_rate: float
+    refused: int
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EverlastingPlan:
+    """What to run, and what to expect. Made by `plan_everlasting` from public numbers alone.
+
+    `no_quorum_rate` and `error` (of the answers) are those of the first phase, predicted; `phases` holds what came of
+    those that were played. `feasible` says whether all of them kept within `target`, and none refused a query.
+
+    >>> chosen = {"chunk": 4, "no_quorums": 400, "no_quorum_rate": 0.0151, "error": 0.0}
+    >>> plan = EverlastingPlan(records=20_000, teachers=5000, epsilon=2.0, delta=1e-6, distance=500, target=0.02,
+    ...     cutoff=NoisyCutoff(epsilon=0.1, allowed=500, spread=162), feasible=True, candidates=(), phases=(), **chosen)
+    >>> plan.settings()
+    {'epsilon': 2.0, 'delta': 1e-06, 'chunk': 4, 'no_quorums': 400}
+    >>> print(plan.summary())
+    20,000 records make 5,000 teachers of 4. About 1.51% of queries are expected to find no quorum, and 0.00% of ...
+    """
+
+    records: int
+    teachers: int
+    chunk: int
+    epsilon: float
+    delta: float
+    no_quorums: int
+    cutoff: NoisyCutoff
+    distance: int
+    no_quorum_rate: float
+    error: float
+    target: float
+    feasible: bool
+    candidates: tuple[ChunkForecast, ...]
+    phases: tuple[PlayedPhase, ...]
+    nearest: tuple[Change, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of an `EverlastingClassifier` that follows the plan."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "chunk": self.chunk, "no_quorums": self.no_quorums}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values that JSON can hold."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["cutoff"] = {name: getattr(self.cutoff, name) for name in ("epsilon", "allowed", "spread")}
+        for name in ("candidates", "phases", "nearest"):
+            plain[name] = [asdict(one) for one in plain[name]]
+        return plain
+
+    def summary(self) -> str:
+        """Return the plan in a few sentences."""
+        parts = [
+            f"{self.records:,} records make {self.teachers:,} teachers of {self.chunk}.",
+            f"About {self.no_quorum_rate:.2%} of queries are expected to find no quorum, and {self.error:.2%} of the "
+            f"answers to be wrong; a phase of {self.records:,} queries may have {self.no_quorums:,} no-quorums.",
+            f"Records and queries both keep epsilon = {self.epsilon:g}, delta = {self.delta:g}: a query pays "
+            f"{self.cutoff.epsilon:g} of it for the cutoff.",
+        ]
+        if self.phases:
+            refused = sum(one.refused for one in self.phases)
+            parts.append(
+                f"In {len(self.phases)} phases played on such points up to "
+                f"{max(one.no_quorum_rate for one in self.phases):.2%} found no quorum, up to "
+                f"{max(one.error for one in self.phases):.2%} of the answers were wrong, and {refused:,} queries were "
+                "refused."
+            )
+        if not self.feasible:
+            parts.append(f"This falls short of what was asked for: {self.target:.2%} without quorum, and no refusals.")
+            parts += [f"It would do to {change.sentence}." for change in self.nearest]
+        return " ".join(parts)
+
 
 CHUNKS = (1, 2, 3, 4, 5, 8, 10, 15, 20, 30, 50)
 _ROWS, _TEACHERS, _QUERIES = 40_000, 2000, 20_000  # enough to see how votes fall: shares do not depend on the number
@@ -126,7 +222,7 @@ def _votes(estimator: Any, chunk: int, teaching: Draw, asking: Draw, *, classes:
     return _Votes(chunk, ahead, wrong, rows)
 
 
-def _outlook(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -> ChunkOutlook | None:
+def _forecast(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -> ChunkForecast | None:
     """Return what this chunk size gives at this number of records: a number of no-quorums that is enough for itself."""
     distance = votes.ahead * (records // votes.chunk)
     allowed = max(10, records // 50)
@@ -140,11 +236,11 @@ def _outlook(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -
             return None
     answered = 1 - missed
     error = float((answered * votes.wrong).sum() / max(answered.sum(), 1e-12))
-    return ChunkOutlook(chunk=votes.chunk, no_quorums=allowed, no_quorum_rate=float(missed.mean()), error=error)
+    return ChunkForecast(chunk=votes.chunk, no_quorums=allowed, no_quorum_rate=float(missed.mean()), error=error)
 
 
-def _ranked(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, records: int) -> list[ChunkOutlook]:
-    found = [_outlook(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
+def _ranked(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, records: int) -> list[ChunkForecast]:
+    found = [_forecast(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
     return sorted((one for one in found if one is not None), key=lambda one: one.no_quorum_rate + one.error)
 
 
@@ -226,12 +322,23 @@ def plan_everlasting(
         if plan.feasible or records is not None:
             break
         count = math.ceil(1.15 * count)  # the phases that were played had more no-quorums than the votes promised
-    return plan
+    return plan if plan.feasible else replace(plan, nearest=_nearest(every, table, guarantee, rate, count))
+
+
+def _nearest(
+    every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float, records: int
+) -> tuple[Change, ...]:
+    """Return the number of records that would do, where one is known."""
+    try:
+        needed = _smallest(every, table, guarantee, rate)
+    except Infeasible:
+        return ()
+    return (Change("records", needed, None, f"collect about {needed:,} records"),) if needed > records else ()
 
 
 def _played(
     estimator: Any,
-    ranked: list[ChunkOutlook],
+    ranked: list[ChunkForecast],
     sources: tuple[Draw, Draw],
     guarantee: Guarantee,
     records: int,
@@ -287,7 +394,7 @@ def _play(
     *,
     phases: int,
     classes: int,
-) -> list[PhaseOutlook]:
+) -> list[PlayedPhase]:
     if phases == 0:
         return []
     X, y = sources[0](records)
@@ -305,7 +412,7 @@ def _play(
         right = answers.labels[answers.answered].astype(np.int64) == y[answers.answered]
         asked = max(1, records - answers.refused)
         found.append(
-            PhaseOutlook(
+            PlayedPhase(
                 no_quorum_rate=float(answers.no_quorum.sum()) / asked,
                 refused=int(answers.refused),
                 error=1 - float(right.mean()) if right.size else 0.0,

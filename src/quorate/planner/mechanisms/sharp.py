@@ -8,9 +8,9 @@ import numpy as np
 
 from quorate.mechanisms import SharpMajority
 from quorate.mechanisms.sharp_majority.table import ONE, build_table
-from quorate.planner.laws import Floats
-from quorate.planner.outlook import Outlook
-from quorate.planner.task import Draft, Expected, Made, Task
+from quorate.planner.mechanisms.distributions import Floats
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.task import Draft, Expected, Made, Task
 from quorate.privacy import RENYI_QUANTA, to_capacity
 
 __all__ = ["draft_sharp_majority", "expect_sharp_majority"]
@@ -39,18 +39,18 @@ def _looked_up(lead: Floats, table: tuple[int, ...]) -> Floats:
     return wrong
 
 
-def expect_sharp_majority(mechanism: SharpMajority, outlook: Outlook) -> Expected:
+def expect_sharp_majority(mechanism: SharpMajority, forecast: VoteForecast) -> Expected:
     """Return what a SharpMajority gives: an answer to every query.
 
     >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=400, queries=100)
-    >>> expect_sharp_majority(sharp, Outlook.from_votes([[9, 1]])).agreement > 0.999
+    >>> expect_sharp_majority(sharp, VoteForecast.from_votes([[9, 1]])).agreement > 0.999
     True
     """
-    right = 1 - outlook.mean(_looked_up(outlook.gap * mechanism.teachers, mechanism.table))
+    right = 1 - forecast.mean(_looked_up(forecast.gap * mechanism.teachers, mechanism.table))
     return Expected(1.0, right, right)
 
 
-def _make(task: Task, outlook: Outlook, teachers: int, order: float) -> Made:
+def _make(task: Task, forecast: VoteForecast, teachers: int, order: float) -> Made:
     """Return the better, on these queries, of the order that the draft took and the one that suits all leads alike."""
     target: dict[str, Any] = {
         "epsilon": task.epsilon,
@@ -59,25 +59,25 @@ def _make(task: Task, outlook: Outlook, teachers: int, order: float) -> Made:
         "queries": task.queries,
     }
     both = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
-    made = max(both, key=lambda each: expect_sharp_majority(each, outlook).right)
+    made = max(both, key=lambda each: expect_sharp_majority(each, forecast).right)
     return Made(made, made.order, 0.0)
 
 
-def draft_sharp_majority(task: Task, outlook: Outlook, teachers: int) -> Draft | None:
+def draft_sharp_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
     """Return the draft of a SharpMajority that answers every query; None for more than two classes.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_sharp_majority(task, Outlook.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
+    >>> draft_sharp_majority(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
     True
     """
     best: tuple[float, float, float] | None = None
     for order in dict.fromkeys((task.order, math.inf)):
         price = to_capacity(task.epsilon, delta=task.delta, order=order) / task.queries - 1 / RENYI_QUANTA
         if task.classes == 2 and price > 2.0**-43:
-            right = 1 - outlook.mean(_wrong(outlook.gap * teachers, order, price))
+            right = 1 - forecast.mean(_wrong(forecast.gap * teachers, order, price))
             best = max(best or (-1.0, 0.0, 0.0), (right, order, price))
     if best is None:
         return None
     right, order, price = best
-    make = partial(_make, task, outlook, teachers, order)
+    make = partial(_make, task, forecast, teachers, order)
     return Draft("sharp_majority", Expected(1.0, right, right), None, {"price": price}, make)

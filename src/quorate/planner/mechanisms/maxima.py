@@ -8,9 +8,15 @@ import numpy as np
 
 from quorate.errors import Infeasible
 from quorate.mechanisms import ConfidentMax, NoisyMax, SoftMajority
-from quorate.planner.laws import Floats, binomial_capped_mean, binomial_tail, normal_below, normal_nodes
-from quorate.planner.outlook import Outlook
-from quorate.planner.task import Draft, Expected, Made, Task, unsure
+from quorate.planner.mechanisms.distributions import (
+    Floats,
+    binomial_capped_mean,
+    binomial_tail,
+    normal_below,
+    normal_nodes,
+)
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.task import Draft, Expected, Made, Task, unsure
 from quorate.privacy import RENYI_QUANTA, Budget
 
 __all__ = [
@@ -49,12 +55,12 @@ _TEST_SHARE = 2 / math.pi  # of the plain cost of a test, for much noise
 _SPARE_DEVIATIONS = 1.0  # by which the budget of a ConfidentMax exceeds the expected number of answers
 
 
-def _wins(outlook: Outlook, teachers: int, scale: float) -> Floats:
+def _wins(forecast: VoteForecast, teachers: int, scale: float) -> Floats:
     """Return, for each query, the probability that the first label wins with normal noise on every count."""
     points, weights = normal_nodes(_NODES)
-    lead = (outlook.top[:, np.newaxis] - outlook.rivals) * (teachers / scale)
+    lead = (forecast.top[:, np.newaxis] - forecast.rivals) * (teachers / scale)
     product = np.ones((len(lead), _NODES))
-    for rival, copies in enumerate(outlook.copies.tolist()):
+    for rival, copies in enumerate(forecast.copies.tolist()):
         product *= normal_below(lead[:, rival, np.newaxis] + points) ** copies
     return product @ weights
 
@@ -73,13 +79,13 @@ def _scale(task: Task, winners: float, tests: float = 0.0) -> float:
     return max(scale, _LEAST_SCALE)
 
 
-def expect_noisy_max(scale: float, outlook: Outlook, teachers: int) -> Expected:
+def expect_noisy_max(scale: float, forecast: VoteForecast, teachers: int) -> Expected:
     """Return what a NoisyMax of this scale gives: an answer to every query.
 
-    >>> expect_noisy_max(1.0, Outlook.from_votes([[9, 1]]), 100).answered
+    >>> expect_noisy_max(1.0, VoteForecast.from_votes([[9, 1]]), 100).answered
     1.0
     """
-    right = outlook.mean(_wins(outlook, teachers, scale))
+    right = forecast.mean(_wins(forecast, teachers, scale))
     return Expected(1.0, right, right)
 
 
@@ -96,34 +102,34 @@ def _make_noisy_max(task: Task, teachers: int, scale: float) -> Made:
     raise Infeasible(f"no noise was found for {task.queries} queries at epsilon={task.epsilon}; ask fewer")
 
 
-def draft_noisy_max(task: Task, outlook: Outlook, teachers: int) -> Draft:
+def draft_noisy_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a NoisyMax that answers every query.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_noisy_max(task, Outlook.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
+    >>> draft_noisy_max(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
     True
     """
     scale = _scale(task, task.queries)
-    expected = expect_noisy_max(scale, outlook, teachers)
+    expected = expect_noisy_max(scale, forecast, teachers)
     return Draft("noisy_max", expected, None, {"scale": scale}, partial(_make_noisy_max, task, teachers, scale))
 
 
 def expect_confident_max(
-    mechanism: ConfidentMax, task: Task, outlook: Outlook, *, allowed: float, teachers: int
+    mechanism: ConfidentMax, task: Task, forecast: VoteForecast, *, allowed: float, teachers: int
 ) -> Expected:
     """Return what a ConfidentMax gives if its budget pays for `allowed` answers.
 
     >>> confident = ConfidentMax(teachers=100, classes=2, threshold=60, test_scale=4.0, winner_scale=1.0)
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> round(expect_confident_max(confident, task, Outlook.from_votes([[9, 1]]), allowed=500, teachers=100).right, 2)
+    >>> round(expect_confident_max(confident, task, VoteForecast.from_votes([[9, 1]]), allowed=500, teachers=100).right, 2)
     0.5
     """
-    passes = normal_below((outlook.top * teachers - mechanism.threshold - 0.5) / mechanism.test_scale)
-    wins = _wins(outlook, teachers, mechanism.winner_scale)
-    rate = np.array([outlook.mean(passes)])
-    agreement = outlook.mean(passes * wins) / max(float(rate[0]), 1e-300)
+    passes = normal_below((forecast.top * teachers - mechanism.threshold - 0.5) / mechanism.test_scale)
+    wins = _wins(forecast, teachers, mechanism.winner_scale)
+    rate = np.array([forecast.mean(passes)])
+    agreement = forecast.mean(passes * wins) / max(float(rate[0]), 1e-300)
     answered = float(binomial_capped_mean(task.queries, allowed, rate)[0]) / task.queries
-    rates, weights = unsure(rate, outlook.evidence)
+    rates, weights = unsure(rate, forecast.evidence)
     worth = float(binomial_capped_mean(task.queries, allowed, rates[0]) @ weights) / task.queries
     reached = 1 - float(binomial_tail(task.queries, math.floor(allowed) + 1, rate)[0])
     expected = Expected(min(1.0, answered), agreement, worth * agreement, reached)
@@ -137,14 +143,14 @@ def _allowed(rate: float, queries: int) -> float:
 
 
 def _confident_settings(
-    task: Task, outlook: Outlook, teachers: int, threshold: int, ratio: float
+    task: Task, forecast: VoteForecast, teachers: int, threshold: int, ratio: float
 ) -> tuple[ConfidentMax, float]:
     """Return the mechanism, not certified, and the answers its budget pays for: each depends on the other."""
-    passing, allowed, scale = outlook.mean((outlook.top * teachers > threshold).astype(np.float64)), 0.0, 1.0
+    passing, allowed, scale = forecast.mean((forecast.top * teachers > threshold).astype(np.float64)), 0.0, 1.0
     for _ in range(3):
         allowed = _allowed(passing, task.queries)
         scale = _scale(task, allowed, task.queries * _TEST_SHARE / (2 * ratio**2))
-        passing = outlook.mean(normal_below((outlook.top * teachers - threshold - 0.5) / (ratio * scale)))
+        passing = forecast.mean(normal_below((forecast.top * teachers - threshold - 0.5) / (ratio * scale)))
     made = ConfidentMax(
         teachers=teachers,
         classes=task.classes,
@@ -155,20 +161,20 @@ def _confident_settings(
     return made, allowed
 
 
-def draft_confident_max(task: Task, outlook: Outlook, teachers: int) -> Draft:
+def draft_confident_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a ConfidentMax with the threshold that is worth most.
 
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_confident_max(task, Outlook.from_disagreement(0.1, classes=2), 2000).expected.right > 0.8
+    >>> draft_confident_max(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).expected.right > 0.8
     True
     """
-    tops = np.concatenate([float(outlook.top.min()) * np.array(_LOWER), np.quantile(outlook.top, _THRESHOLDS)])
+    tops = np.concatenate([float(forecast.top.min()) * np.array(_LOWER), np.quantile(forecast.top, _THRESHOLDS)])
     thresholds = sorted(set((tops * teachers).astype(np.int64).tolist()))
     best: tuple[Expected, ConfidentMax, float] | None = None
     for ratio in _RATIOS:
         for threshold in thresholds:
-            made, allowed = _confident_settings(task, outlook, teachers, threshold, ratio)
-            expected = expect_confident_max(made, task, outlook, allowed=allowed, teachers=teachers)
+            made, allowed = _confident_settings(task, forecast, teachers, threshold, ratio)
+            expected = expect_confident_max(made, task, forecast, allowed=allowed, teachers=teachers)
             if best is None or expected.worth > best[0].worth:
                 best = expected, made, allowed
     assert best is not None
@@ -185,14 +191,14 @@ def _soft(epsilon: float, delta: float, queries: int) -> float:
     return SoftMajority.calibrate(epsilon=epsilon, delta=delta, teachers=1, queries=queries).epsilon_per_query
 
 
-def expect_soft_majority(epsilon_per_query: float, outlook: Outlook, teachers: int) -> Expected:
+def expect_soft_majority(epsilon_per_query: float, forecast: VoteForecast, teachers: int) -> Expected:
     """Return what a SoftMajority gives: an answer to every query.
 
-    >>> expect_soft_majority(1.0, Outlook.from_votes([[9, 1]]), 1000).agreement
+    >>> expect_soft_majority(1.0, VoteForecast.from_votes([[9, 1]]), 1000).agreement
     1.0
     """
-    lead = (outlook.top[:, np.newaxis] - outlook.rivals) * (teachers * epsilon_per_query / 2)
-    right = outlook.mean(1 / (1 + np.exp(-np.minimum(lead, 700.0)) @ outlook.copies))
+    lead = (forecast.top[:, np.newaxis] - forecast.rivals) * (teachers * epsilon_per_query / 2)
+    right = forecast.mean(1 / (1 + np.exp(-np.minimum(lead, 700.0)) @ forecast.copies))
     return Expected(1.0, right, right)
 
 
@@ -208,15 +214,15 @@ def _make_soft(task: Task, teachers: int, each: float) -> Made:
     return _make_soft(task, teachers, each * (1 - 1e-5))
 
 
-def draft_soft_majority(task: Task, outlook: Outlook, teachers: int) -> Draft:
+def draft_soft_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a SoftMajority that answers every query.
 
     >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
-    >>> draft_soft_majority(task, Outlook.from_disagreement(0.1, classes=2), 2000).noise
+    >>> draft_soft_majority(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).noise
     {'epsilon_per_query': 0.099...}
     """
     each = _soft(task.epsilon, task.delta, task.queries)
-    expected = expect_soft_majority(each, outlook, teachers)
+    expected = expect_soft_majority(each, forecast, teachers)
     return Draft(
         "soft_majority", expected, None, {"epsilon_per_query": each}, partial(_make_soft, task, teachers, each)
     )
