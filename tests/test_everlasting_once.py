@@ -409,9 +409,9 @@ def test_a_server_that_was_forked_does_not_open_a_phase_when_idle(tmp_path):
     made.predict(np.full((SEATS, 1), 2.0))
     own, made.session_.process = made.session_.process, (0, 0)
     with pytest.raises(WrongProcess):
-        made.session_.tend()
+        made.session_.on_idle()
     made.session_.process = own
-    made.session_.tend()
+    made.session_.on_idle()
     assert made.phase_ == 2
     made.session_.close()
 

@@ -13,7 +13,7 @@ __all__ = [
     "check_positive",
     "check_rate",
     "check_scale",
-    "keep",
+    "set_validated",
 ]
 
 
@@ -61,7 +61,7 @@ def check_divergence(value: object) -> float:
     return number
 
 
-def keep(instance: object, **checked: object) -> None:
+def set_validated(instance: object, **checked: object) -> None:
     """Put checked values into a frozen dataclass, so that what was checked is what is used.
 
     >>> from dataclasses import dataclass
@@ -69,7 +69,7 @@ def keep(instance: object, **checked: object) -> None:
     ... class Ensemble:
     ...     teachers: int
     ...     def __post_init__(self):
-    ...         keep(self, teachers=check_count("teachers", self.teachers))
+    ...         set_validated(self, teachers=check_count("teachers", self.teachers))
     >>> Ensemble(teachers=10)
     Ensemble(teachers=10)
     """

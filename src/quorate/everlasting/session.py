@@ -57,7 +57,7 @@ class Feed(Request):
 class EverlastingSession:
     """The one process that asks a model in a folder. The classifier holds the phase in memory, and this keeps it.
 
-    >>> {"ask_all", "tend", "close"} <= set(vars(EverlastingSession))
+    >>> {"ask_all", "on_idle", "close"} <= set(vars(EverlastingSession))
     True
     """
 
@@ -112,7 +112,7 @@ class EverlastingSession:
                 results |= {place: Admitted({}, made) for place, made in zip(waiting, outcomes, strict=True)}
         return [replies_of(results[first], Cost(0.0), None) for first in firsts]
 
-    def tend(self) -> None:
+    def on_idle(self) -> None:
         """Open the next phase where all seats are taken: for a server with nothing to do."""
         with self._lock:
             check_process("this classifier", self.process)

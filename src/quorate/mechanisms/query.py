@@ -84,7 +84,7 @@ class QueryMechanism(ABC):
         if budget is None:
             return Answers(labels=self._labels(counts, noise), spent=None)
         per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
-        asked = min(len(counts), max(1, budget.obtain(per_query, per_answer, most=len(counts))))
+        asked = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
         reservation = budget.reserve(per_query, per_answer, times=asked)  # charge, then draw
         labels = self._labels(counts[:asked], noise)
         answered = int((labels != NO_QUORUM).sum())

@@ -311,7 +311,7 @@ class Run:
             payable = self._left - free
             reservation = None
             if self._budget is not None:
-                payable = self._budget.obtain(self._cost, most=min(payable, len(counts)))
+                payable = self._budget.acquire(self._cost, most=min(payable, len(counts)))
                 if payable + free == 0:
                     raise BudgetSpent(
                         "the budget cannot pay for another no-quorum, which any answer may turn out to be"

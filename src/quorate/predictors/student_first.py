@@ -30,7 +30,7 @@ from quorate.predictors.predictions import Predictions
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import query_digests, take_rows
-from quorate.session import Session, put_to_vote
+from quorate.session import Session, release_votes
 
 __all__ = ["StudentFirstClassifier", "StudentFirstPredictions"]
 
@@ -271,7 +271,7 @@ class StudentFirstClassifier(PrivateClassifier):
 
     def _dissents(self, X: Any, proposed: NDArray[np.int64]) -> Any:
         """Ask whether the ensemble disagrees."""
-        return put_to_vote(
+        return release_votes(
             self.session_.answerer.ensemble, X, lambda votes: self._run.answers(proposed_first(votes, proposed))
         )
 

@@ -215,18 +215,18 @@ class Budget:
             self._refresh()
             return self._affordable([to_quanta(cost) for cost in costs])
 
-    def obtain(self, *costs: Cost, most: int) -> int:
+    def acquire(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, up to `most`, and see to it.
 
         A budget that others spend too takes so much out of it for this process; what is not used can be given back.
 
-        >>> Budget(epsilon=1.0, delta=0.0).obtain(Cost(renyi=0.3), most=2)
+        >>> Budget(epsilon=1.0, delta=0.0).acquire(Cost(renyi=0.3), most=2)
         2
         """
         check_process("this budget", self._process)
         most = check_count("most", most, least=0)
         with self._held():
-            return min(most, self._obtained([to_quanta(cost) for cost in costs], most))
+            return min(most, self._acquired([to_quanta(cost) for cost in costs], most))
 
     def covers(self, *counted: tuple[Cost, int]) -> bool:
         """Return whether as much as these costs, each so many times, has been charged here already.
@@ -244,10 +244,10 @@ class Budget:
             self._refresh()
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
-    def give_back(self, *, all: bool = False) -> None:
+    def return_unused(self, *, all: bool = False) -> None:
         """Give back what was obtained and not used, where others wait for it. Nobody does here.
 
-        >>> Budget(epsilon=1.0, delta=0.0).give_back()
+        >>> Budget(epsilon=1.0, delta=0.0).return_unused()
         """
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
@@ -256,7 +256,7 @@ class Budget:
         >>> Budget(epsilon=1.0, delta=0.0).spend(Cost(renyi=0.5), times=2)
         """
         self.reserve(cost, times=times)
-        self.give_back()
+        self.return_unused()
 
     def reserve(self, *costs: Cost, times: int = 1) -> "Reservation":
         """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all of it or nothing.
@@ -274,14 +274,14 @@ class Budget:
         each = [to_quanta(cost) for cost in costs]
         refusal = None
         with self._held():
-            if self._obtained(each, times) < times:
+            if self._acquired(each, times) < times:
                 refusal = self._refusal(each, times)
             else:
                 self._charge(each, [times] * len(each))
                 reservation = Reservation(self)
                 self._reserved[reservation] = each, times
         if refusal is not None:
-            self.give_back()
+            self.return_unused()
             raise refusal
         return reservation
 
@@ -303,7 +303,7 @@ class Budget:
     def _refresh(self) -> None:
         """Read the account anew, where others spend it too."""
 
-    def _obtained(self, each: Sequence[Quanta], most: int) -> int:
+    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
         """Return how many times this can be paid for, after trying to have it at hand `most` times."""
         return self._affordable(each)
 
@@ -359,7 +359,7 @@ class Budget:
             del self._reserved[reservation]
             if not self._closed:  # what was set aside went over to the ledger, charged
                 self._charge(each, [count - times for count in kept])
-        self.give_back()
+        self.return_unused()
 
     def __repr__(self) -> str:
         left = self.remaining().renyi / self.capacity().renyi

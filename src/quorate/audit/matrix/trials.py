@@ -15,7 +15,7 @@ from quorate.audit.matrix.watch import Stage, Watch, files_of, shown, told, watc
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.models import save
 from quorate.release.people import first_records
-from quorate.session import put_to_count
+from quorate.session import release_counts
 
 __all__ = ["Arrival", "Case", "run_arrivals", "run_records"]
 
@@ -89,7 +89,7 @@ def _fit(case: Case, made: Any, table: Table, watch: Watch, *, person: bool, set
     stage = watch.stage("fit", public=public, released=" ".join(released), look=look, one_row=subject.holdout)
     if subject.release:
         first = packed if groups is None else first_records(packed, groups)
-        stage.cells = put_to_count(made.domain_.seal(first)[0], np.asarray)
+        stage.cells = release_counts(made.domain_.seal(first)[0], np.asarray)
     return True
 
 

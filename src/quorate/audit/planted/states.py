@@ -173,7 +173,7 @@ def spend_after_restart(target: KeptInLedger) -> Caught:
                 except BudgetSpent:
                     break
                 total += 0.25
-            budget.give_back(all=True)
+            budget.return_unused(all=True)
     evidence = f"{total:g} spent over three starts, of a budget of {target.epsilon:g}"
     return Caught("restart", evidence, found=total > target.epsilon)
 

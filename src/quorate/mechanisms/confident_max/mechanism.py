@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
@@ -45,7 +45,7 @@ class ConfidentMax(QueryMechanism):
     charge: Literal["split", "joint"] = "split"
 
     def __post_init__(self) -> None:
-        keep(
+        set_validated(
             self,
             teachers=check_count("teachers", self.teachers),
             classes=check_count("classes", self.classes, least=2),

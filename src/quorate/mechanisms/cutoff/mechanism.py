@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate, keep
+from quorate.checks import check_count, check_delta, check_positive, check_rate, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Cost
@@ -45,7 +45,7 @@ class NoisyCutoff:
     spread: int
 
     def __post_init__(self) -> None:
-        keep(
+        set_validated(
             self,
             epsilon=check_positive("epsilon", self.epsilon),
             allowed=check_count("allowed", self.allowed),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.laws import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
@@ -73,7 +73,7 @@ class NoisyMax(QueryMechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        keep(
+        set_validated(
             self,
             teachers=check_count("teachers", self.teachers),
             classes=check_count("classes", self.classes, least=2),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput, QuorateError
 from quorate.mechanisms.noisy_vector.analytic import (
     ROUNDING_VARIANCE,
@@ -56,7 +56,7 @@ class NoisyVector:
         scales = tuple(check_scale("scale", scale) for scale in self.scales)
         if len(squares) != len(scales):
             raise InvalidInput(f"{len(squares)} squared sensitivities need as many scales, not {len(scales)}")
-        keep(self, squared_sensitivities=squares, scales=scales)
+        set_validated(self, squared_sensitivities=squares, scales=scales)
 
     @classmethod
     def calibrate(

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import gaussian_tail
@@ -50,7 +50,7 @@ class Quorum(ThresholdMechanism):
     table: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        keep(
+        set_validated(
             self,
             teachers=check_count("teachers", self.teachers),
             no_quorums=check_count("no_quorums", self.no_quorums),

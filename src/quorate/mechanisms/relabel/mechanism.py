@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_positive, check_rate, keep
+from quorate.checks import check_count, check_positive, check_rate, set_validated
 from quorate.concepts import Concept, Hypothesis, Tally
 from quorate.concepts.points import Labels, Mask, Points, check_labels, check_points, which_labelled
 from quorate.concepts.sealed import sealed, works_alone
@@ -75,7 +75,7 @@ class Relabel:
     def __post_init__(self) -> None:
         if not isinstance(self.concept, Concept):
             raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
-        keep(self, kappa=check_positive("kappa", self.kappa))
+        set_validated(self, kappa=check_positive("kappa", self.kappa))
         if not _LEAST <= self.kappa <= _MOST:
             raise InvalidInput(f"kappa must lie between 1e-100 and 2**40, not {self.kappa!r}")
 

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.mechanisms.query import QueryMechanism
@@ -49,7 +49,7 @@ class SharpMajority(QueryMechanism):
     table: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        keep(
+        set_validated(
             self,
             teachers=check_count("teachers", self.teachers),
             order=check_order(self.order),

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, keep
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
@@ -49,7 +49,7 @@ class StabilityTest(ThresholdMechanism):
     redraws = True
 
     def __post_init__(self) -> None:
-        keep(
+        set_validated(
             self,
             teachers=check_count("teachers", self.teachers),
             no_quorums=check_count("no_quorums", self.no_quorums),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.checks import keep
+from quorate.checks import set_validated
 from quorate.errors import InvalidInput
 from quorate.release.tables.values import read_numbers, read_texts
 from quorate.tables.values import canonical_text
@@ -38,7 +38,7 @@ class Categories:
         given = tuple(values)
         if not given or not all(isinstance(value, str | int | float | bool | np.generic) for value in given):
             raise InvalidInput("categories must be a list of at least one text, number or truth value")
-        keep(self, values=tuple(canonical_text(v.item() if isinstance(v, np.generic) else v) for v in given))
+        set_validated(self, values=tuple(canonical_text(v.item() if isinstance(v, np.generic) else v) for v in given))
         for text in self.values:
             if self.values.count(text) > 1:
                 raise InvalidInput(f"categories must differ: {text!r} stands twice")
@@ -119,7 +119,7 @@ class Cuts:
         given = list(values)
         if not all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in given):
             raise InvalidInput("cuts must be a list of rising numbers")
-        keep(self, values=tuple(float(value) for value in given))
+        set_validated(self, values=tuple(float(value) for value in given))
         rising = all(low < high for low, high in itertools.pairwise(self.values))
         if not rising or not all(math.isfinite(value) for value in self.values):
             raise InvalidInput("cuts must be finite numbers, each larger than the one before")
