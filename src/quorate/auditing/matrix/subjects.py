@@ -183,8 +183,7 @@ def _everlastings(every: tuple[str, ...], some: tuple[str, ...]) -> Sequence[Sub
         Subject("everlasting", _everlasting(), every, units=(*taught, "setting"), settings=changed, phases=True),
         Subject("everlasting-pool", _everlasting(refresh="pool"), typed, units=("row", "pool"), pool=True, phases=True),
         Subject("everlasting-growth", _everlasting(growth=1.6), some, **asked),
-        # A folder reads its phase back, and loads no estimator of a type that it does not know.
-        Subject("everlasting-saved", _everlasting(), ("logistic",), saved=True, **asked),
+        Subject("everlasting-saved", _everlasting(), some, saved=True, **asked),
         Subject("everlasting-concepts", _everlasting(), ("stumps",), units=taught, phases=True),
         Subject("everlasting-labelboost", boosted, ("stumps",), **chosen),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from quorate.auditing.matrix.containers import Container
 from quorate.auditing.matrix.subjects import Subject, Table, base_table
 from quorate.auditing.matrix.watch import Stage, Watch, files_of, shown, told, watched
-from quorate.errors import BudgetSpent, NoQuorum
+from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.models import save
 from quorate.release.people import first_records
 from quorate.session import release_counts
@@ -95,14 +95,25 @@ def run_records(
             batches = [Arrival(case.packed(rows, seed=7 + rows)) for rows in (8, made._size - 8)]
             _arrive(case, made, batches, watch, now=1, opening=0)
             return watch.stages
-        if case.subject.saved:
-            watch.stage("saved", public=files_of(save(made, folder)))
+        if case.subject.saved and not _save(made, folder, watch):
+            return watch.stages
         for number in range(_QUERIES):
             _ask(case, made, case.packed(1, seed=20 + number), watch, f"query {number}")
         if case.subject.saved:
             watch.stage("saved after the queries", public=files_of(folder))
             made.session_.close()
     return watch.stages
+
+
+def _save(made: Any, folder: Path, watch: Watch) -> bool:
+    """Write the model to a folder, and return whether it can be written: what a kind cannot keep, it refuses."""
+    try:
+        files = files_of(save(made, folder))
+    except InvalidInput as error:
+        watch.stage("saved", public={"refused": told(error)})
+        return False
+    watch.stage("saved", public=files)
+    return True
 
 
 def _ask(case: Case, made: Any, query: Any, watch: Watch, name: str) -> None:
@@ -133,8 +144,8 @@ def run_arrivals(
         if not _fit(case, made, table, watch, person=False, settings=settings or {}):
             return watch.stages
         watch.stages[0].may_change = 0  # the records are the same
-        if case.subject.saved:
-            watch.stage("saved", public=files_of(save(made, folder)))
+        if case.subject.saved and not _save(made, folder, watch):
+            return watch.stages
         _arrive(case, made, arrivals, watch, now=0, opening=made.teachers_ if case.subject.relabels else 1)
         if case.subject.saved:
             watch.stage("saved in phase 2", public=files_of(folder))
