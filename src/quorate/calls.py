@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -236,5 +237,14 @@ def one_thread() -> Iterator[None]:
     ...     {library["num_threads"] for library in threadpool_info()}
     {1}
     """
-    with _threads, _libraries().limit(limits=1):
-        yield
+    with _threads:
+        _take_control()
+        with _libraries().limit(limits=1):
+            yield
+
+
+def _take_control() -> None:
+    """Let this thread set limits: threadpoolctl 3.8 ignores, silently, all but the thread that set one first."""
+    openblas: Any = getattr(threadpoolctl, "OpenBLASController", None)
+    if hasattr(openblas, "clear_controlling_thread"):
+        openblas.clear_controlling_thread(force=True)  # proof: step 6

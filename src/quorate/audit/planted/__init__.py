@@ -9,6 +9,7 @@ code prevents. Nothing that serves may import this package: an import contract f
 
 from quorate.audit.planted.batches import BATCHES
 from quorate.audit.planted.bug import Caught, PlantedBug
+from quorate.audit.planted.calls import CALLS
 from quorate.audit.planted.choices import CHOICES
 from quorate.audit.planted.dealing import DEALING
 from quorate.audit.planted.exports import EXPORTS
@@ -24,7 +25,7 @@ from quorate.audit.planted.thresholds import THRESHOLDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
-_TEACHERS = (*DEALING, *BATCHES, *NEIGHBOURS)
+_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)
