@@ -225,7 +225,7 @@ def asked_by_strangers(learner, count):
     """Ask through `ask_all`, each batch as requests of several callers, so that nothing is remembered."""
     random = np.random.default_rng(0)
     X = random.normal(size=(1500, 3))
-    classifier = PrivateClassifier(learner, teachers=15, epsilon=1e6, delta=1e-2, queries=10, aggregator="noisy_max")
+    classifier = PrivateClassifier(learner, teachers=15, epsilon=1e7, delta=1e-2, queries=10, aggregator="noisy_max")
     classifier.fit(X, (X[:, 0] > 0).astype(int))
     recorder = Recorder(classifier.session_.answerer.ensemble)
     for number, batch in enumerate(company(count)):
