@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -209,5 +210,14 @@ _threads = threading.RLock()  # the limit is the whole process's: who leaves fir
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere."""
-    with _threads, _libraries().limit(limits=1):
-        yield
+    with _threads:
+        _take_control()
+        with _libraries().limit(limits=1):
+            yield
+
+
+def _take_control() -> None:
+    """Let this thread set limits: threadpoolctl 3.8 ignores, silently, all but the thread that set one first."""
+    openblas: Any = getattr(threadpoolctl, "OpenBLASController", None)
+    if hasattr(openblas, "clear_controlling_thread"):
+        openblas.clear_controlling_thread(force=True)  # proof: step 6

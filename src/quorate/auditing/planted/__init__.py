@@ -6,6 +6,7 @@ code prevents. Nothing that serves may import this package: an import contract f
 
 from quorate.auditing.planted.batches import BATCHES
 from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.calls import CALLS
 from quorate.auditing.planted.choices import CHOICES
 from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
@@ -21,7 +22,7 @@ from quorate.auditing.planted.thresholds import THRESHOLDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
-_TEACHERS = (*DEALING, *BATCHES, *NEIGHBOURS)
+_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)
