@@ -1,7 +1,7 @@
 """The excess error that each method on a class of hypotheses is sure to keep, with the best settings for that bound.
 
-Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that minimise a
-bound come from a ladder, so that the bound is that of settings which can be had. Derivations are beside the formulas;
+Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that minimise
+a bound come from a ladder, so that the bound is that of settings which can be had. Derivations are beside the formulas;
 the parts are those of `learning.py`, and each privacy cost is one that the predictor itself may be charged.
 """
 

@@ -121,7 +121,8 @@ def expect_confident_max(
 
     >>> confident = ConfidentMax(teachers=100, classes=2, threshold=60, test_scale=4.0, winner_scale=1.0)
     >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> round(expect_confident_max(confident, task, VoteForecast.from_votes([[9, 1]]), allowed=500, teachers=100).right, 2)
+    >>> votes = VoteForecast.from_votes([[9, 1]])
+    >>> round(expect_confident_max(confident, task, votes, allowed=500, teachers=100).right, 2)
     0.5
     """
     passes = normal_below((forecast.top * teachers - mechanism.threshold - 0.5) / mechanism.test_scale)
