@@ -15,7 +15,7 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.answerers import OneByOne
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Intervals, Stumps, Thresholds, check_concept
 from quorate.concepts.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.mechanisms.exponential import ExponentialChoice

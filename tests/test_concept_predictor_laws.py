@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quorate import Infeasible, InvalidInput
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.ensemble import deal_units
 from quorate.mechanisms import SoftMajority

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import Infeasible, InvalidInput
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.predictors.slots import Slots

@@ -12,7 +12,7 @@ from quorate.mechanisms import Answers
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import Run, ThresholdMechanism
 from quorate.privacy import Budget, Cost
-from quorate.session import put_to_vote
+from quorate.session import release_votes
 
 __all__ = ["Mechanism", "OneByOne", "Votes"]
 
@@ -58,10 +58,10 @@ class Votes:
     def draw(self, X: Any) -> Answers:
         """Count the ballots, and release what the mechanism makes of them."""
         if self.run is not None:
-            return put_to_vote(self.ensemble, X, self.run.answers)
+            return release_votes(self.ensemble, X, self.run.answers)
         mechanism, budget = self.mechanism, self._budget
         assert isinstance(mechanism, QueryMechanism)
-        return put_to_vote(self.ensemble, X, lambda votes: mechanism.answers(votes, budget=budget))
+        return release_votes(self.ensemble, X, lambda votes: mechanism.answers(votes, budget=budget))
 
     def end(self) -> int | None:
         """End the run, and return its secret noise."""
@@ -105,6 +105,6 @@ class OneByOne:
 
 
 def _payable(budget: Budget, cost: Cost, most: int) -> int:
-    if payable := budget.obtain(cost, most=most):
+    if payable := budget.acquire(cost, most=most):
         return payable
     raise BudgetSpent("the budget cannot pay for another query")

@@ -2,8 +2,8 @@
 
     requests -> admitted -> new queries -> [ reserved -> drawn -> settled ] by the answerer -> kept -> replies
 
-Both arrows that cross the trust line stand in `put_to_vote`: sealed ballots go into a mechanism, and what it releases
-comes out. `answerers.Votes` uses it; what has counts of private records instead uses `put_to_count`. An answerer
+Both arrows that cross the trust line stand in `release_votes`: sealed ballots go into a mechanism, and what it releases
+comes out. `answerers.Votes` uses it; what has counts of private records instead uses `release_counts`. An answerer
 charges before it draws; where the budget is in a ledger, what it charges is on the disk before that, and an answer is
 on the disk before it leaves. A query is checked before it comes here, and is refused, if at all, because of the budget,
 its id, or its caller's limits.
@@ -28,30 +28,30 @@ from quorate.privacy import Budget, Cost
 from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
 
-__all__ = ["Answerer", "Replies", "Request", "Session", "put_to_count", "put_to_vote"]
+__all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
 
 Released = TypeVar("Released")
 _BLOCK = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
 
 
-def put_to_vote(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
+def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
     """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases.
 
     >>> from quorate.ensemble.estimators import EstimatorTeachers
     >>> from quorate.mechanisms import NoisyMax
     >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 100, classes=2))
-    >>> put_to_vote(ensemble, np.zeros((2, 1)), NoisyMax(teachers=100, classes=2, scale=5.0).answers).labels
+    >>> release_votes(ensemble, np.zeros((2, 1)), NoisyMax(teachers=100, classes=2, scale=5.0).answers).labels
     array([1, 1])
     """
     return ensemble.count(X).put_to(release)
 
 
-def put_to_count(counts: Ballots, release: Callable[[Any], Released]) -> Released:
+def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Released:
     """Hand sealed counts of private records to a mechanism's `release`, and return what it releases.
 
     >>> from quorate.mechanisms import NoisySum
     >>> noisy = NoisySum(sensitivity=1, scale=0.1)
-    >>> put_to_count(Ballots(np.array([7, 3])), lambda counts: noisy.release(int(counts[0])))
+    >>> release_counts(Ballots(np.array([7, 3])), lambda counts: noisy.release(int(counts[0])))
     7
     """
     return counts.put_to(release)
@@ -137,7 +137,7 @@ class Session:
                 spent, ended = self._answer(requests, asked, results)
             finally:
                 if self.budget is not None:
-                    self.budget.give_back()
+                    self.budget.return_unused()
         return [replies_of(results[first], spent, ended) for first in firsts]
 
     def move(self, make: Callable[[Budget], Ledger]) -> Ledger:
@@ -152,16 +152,16 @@ class Session:
                 ledger.keep(self._memory.answers(), {}, [])
             return ledger
 
-    def tend(self) -> None:
+    def on_idle(self) -> None:
         """Return what is out on lease where others wait for it: for a server with nothing to do."""
         if isinstance(self.budget, LeasedBudget):
-            self.budget.tend()
+            self.budget.on_idle()
 
     def close(self) -> None:
         """Return what is out on lease, and let go of the ledger."""
         with self._lock:
             if self.budget is not None:
-                self.budget.give_back(all=True)
+                self.budget.return_unused(all=True)
             if self.ledger is not None:
                 self.ledger.close()
 

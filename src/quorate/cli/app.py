@@ -36,12 +36,7 @@ app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when i
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code.
-
-    >>> main(["--version"])
-    0.1.0
-    0
-    """
+    """Run one command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["fit"]:
         from quorate.cli.commands.fit import new_spelling

@@ -79,13 +79,7 @@ def chosen_schema(
     leave_out: Sequence[str] = (),
     missing_texts: Sequence[str] = (),
 ) -> Schema:
-    """Return the schema that is written, or learned from the public table, or else made of the header alone.
-
-    >>> import pyarrow as pa
-    >>> records = pa.table({"age": [30, 50], "ill": ["no", "yes"]})
-    >>> chosen_schema(records, None, None, label="ill", classes=["no", "yes"]).feature_names
-    ['age']
-    """
+    """Return the schema that is written, or learned from the public table, or else made of the header alone."""
     gaps = (*MISSING_TEXTS, *missing_texts)
     if schema is None:
         known, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)

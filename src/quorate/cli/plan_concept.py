@@ -1,6 +1,7 @@
 """Which method on a class of hypotheses, in a table: what each is sure to keep, and the records that it takes."""
 
 import json
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -14,34 +15,12 @@ __all__ = ["run_plan_concept"]
 
 
 def run_plan_concept(
-    concept: ConceptName,
-    *,
-    features: int = 1,
-    records: int | None,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
-    queries: int = 1000,
-    alpha: float = 0.1,
-    public: int = 0,
-    as_json: bool = False,
+    concept: ConceptName, *, features: int, records: int | None, as_json: bool = False, **options: Any
 ) -> int:
-    """Plan, print, and return 1 where no method is sure to keep alpha.
-
-    >>> run_plan_concept("thresholds", records=10**6, public=5000, as_json=True)
-    {"records": 1000000, "vc_dimension": 2, ... "best": "semi-private", "feasible": true, ...
-    0
-    """
+    """Plan, print, and return 1 where no method is sure to keep alpha. Other `options` are `plan_concept`'s."""
     if records is None:
         raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
-    made = plan_concept(
-        concept=make_concept(concept, features),
-        records=records,
-        epsilon=epsilon,
-        delta=delta,
-        queries=queries,
-        alpha=alpha,
-        public=public,
-    )
+    made = plan_concept(concept=make_concept(concept, features), records=records, **options)
     if as_json:
         print(json.dumps(made.as_dict()))
     else:

@@ -44,11 +44,6 @@ def run_predict(
 
     Everything that can be wrong with the queries is said before the ledger is opened. Answers that were paid for are
     written even if the budget ends among them; asked again by the same caller, they are free.
-
-    >>> run_predict(Path("m"), Path("q.csv"), out=None, on_no_quorum="abstain", caller="", as_json=False)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: m is not a model: it has no manifest.json
     """
     if out is not None:
         check_new_file(out, inputs=[queries])

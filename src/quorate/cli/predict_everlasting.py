@@ -15,13 +15,7 @@ __all__ = ["ask_everlasting"]
 def ask_everlasting(
     folder: Path | Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
 ) -> tuple[list[tuple[Any, str]], dict[str, Any]]:
-    """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free.
-
-    >>> ask_everlasting(Path("m"), np.zeros((1, 1)), on_no_quorum="random")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: an everlasting model leaves queries without a quorum unanswered; say ...
-    """
+    """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free."""
     if on_no_quorum == "random":
         raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
     classifier = load(folder)

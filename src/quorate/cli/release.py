@@ -20,7 +20,8 @@ from quorate.cli.output import check_new_file, check_new_folder, check_report, s
 from quorate.cli.release_subject import Subject
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import Folder, load, open_folder
-from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
+from quorate.planner.release import ReleasePlan, plan_release
+from quorate.release import Columns, OnlineRelease, QueryRelease
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
@@ -54,15 +55,7 @@ def run_release(
     report: Path | None,
     as_json: bool,
 ) -> int:
-    """Release, plan, or ask a release that was published before, and print what it promises.
-
-    >>> absent = ("public", "columns", "groups", "workload", "out", "synthetic", "ledger", "records", "report")
-    >>> settings = dict.fromkeys(absent) | {"epsilon": 1.0, "delta": 1e-6, "engine": "auto", "alpha": 0.05}
-    >>> run_release(Path("x.csv"), **settings, ask=(), online=False, plan=False, as_json=True)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such table, and no such release
-    """
+    """Release, plan, or ask a release that was published before, and print what it promises."""
     asked = _asked(ask)
     if table is not None and table.is_dir():
         return ask_published(open_folder(table), asked, out=out, synthetic=synthetic, as_json=as_json)
@@ -203,13 +196,7 @@ def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
 def ask_published(
     folder: Folder, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
 ) -> int:
-    """Answer from a folder that was published before. Nothing is spent.
-
-    >>> ask_published(Folder(Path("m"), {"kind": "student"}, b""), [], out=None, synthetic=None, as_json=True)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: m holds a model of another kind, 'student'; 'query release' was asked for
-    """
+    """Answer from a folder that was published before. Nothing is spent."""
     release = load(folder, kind="query release")
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])

@@ -8,28 +8,20 @@ import pyarrow as pa
 from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import Workload
-from quorate.release.tables.values import read_columns, read_numbers
+from quorate.tables.lenient import read_columns, read_numbers
 
 __all__ = ["Subject"]
 
 
 class Subject:
-    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers.
-
-    >>> Subject.parse("marginals:2").names, Subject.parse("boxes:x,y").names
-    ((), ('x', 'y'))
-    """
+    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
 
     def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
         self.about, self.names = about, names
 
     @classmethod
     def parse(cls, text: str) -> "Subject":
-        """Return the subject that one word says.
-
-        >>> Subject.parse("halfspaces:x,y").about
-        Halfspaces(features=2)
-        """
+        """Return the subject that one word says."""
         kind, _, rest = text.partition(":")
         if kind not in ("boxes", "halfspaces"):
             try:
@@ -42,19 +34,11 @@ class Subject:
         return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
 
     def records(self, table: pa.Table) -> Any:
-        """Return a table as the release takes it: as it is, or its columns as points; what is no number is NaN.
-
-        >>> Subject.parse("boxes:x").records(pa.table({"x": ["1.5", "?"], "y": [0, 0]})).tolist()
-        [[1.5], [nan]]
-        """
+        """Return a table as the release takes it: as it is, or its columns as points; what is no number is NaN."""
         if not self.names:
             return table
         return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
 
     def public(self, table: pa.Table | None) -> Any:
-        """Return public records; those of a class must be numbers, and an error may say which is not.
-
-        >>> Subject.parse("boxes:x").public(pa.table({"x": [1.5]})).tolist()
-        [[1.5]]
-        """
+        """Return public records; those of a class must be numbers, and an error may say which is not."""
         return None if table is None else self.records(table)

@@ -13,14 +13,7 @@ __all__ = ["run_serve"]
 def run_serve(
     models: Sequence[Path], *, host: str, port: int, workers: int, pace: float, lease: int, keys: bool
 ) -> int:
-    """Check what can be checked beforehand, and serve until told to stop. Exit code 1 if the server did not start.
-
-    >>> told = {"port": 8900, "workers": 1, "pace": 20.0, "lease": 100}
-    >>> run_serve([Path("model")], host="0.0.0.0", keys=False, **told)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: without keys a server listens on loopback alone (127.0.0.1, ::1 or localhost)...
-    """
+    """Check what can be checked beforehand, and serve until told to stop. Exit code 1 if the server did not start."""
     try:
         from quorate.service import Settings, serve
     except ModuleNotFoundError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, keep
+from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hyperplanes import ExactPoints
 from quorate.concepts.hypothesis import Hypothesis
@@ -96,7 +96,7 @@ class Halfspaces(Concept):
     features: int
 
     def __post_init__(self) -> None:
-        keep(self, features=check_count("features", self.features))
+        set_validated(self, features=check_count("features", self.features))
 
     @property
     def vc_dimension(self) -> int:

@@ -18,15 +18,6 @@ class Ensemble:
     """Teachers fitted on disjoint chunks, and their ballots.
 
     Replacing the rows of one unit changes one teacher at most, and so at most one ballot of each query.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
-    >>> deal = Deal.of([[0, 1], [2, 3]])
-    >>> ensemble = Ensemble.fit(X, codes, deal, estimator=LogisticRegression(), classes=2)
-    >>> ensemble
-    Ensemble(teachers=2, classes=2)
-    >>> ensemble.count([[-3.0], [3.0]])
-    <sealed ballots>
     """
 
     def __init__(self, teachers: Teachers | EstimatorTeachers) -> None:
@@ -53,11 +44,6 @@ class Ensemble:
         named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public` ones: what it refuses
         there, it says. (How many rows people have is not public; each row is a unit unless told.) `one_scale` says that
         columns are of about one size, which makes counting faster and must be public.
-
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
-        >>> Ensemble.fit(X, codes, Deal.of([[0, 1], [2, 3]]), estimator=DecisionTreeClassifier(), classes=2).teachers
-        2
         """
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
@@ -69,37 +55,21 @@ class Ensemble:
 
     @property
     def teachers(self) -> int:
-        """The number of teachers.
-
-        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).teachers
-        3
-        """
+        """The number of teachers."""
         return self._teachers.teachers
 
     @property
     def classes(self) -> int:
-        """The number of classes.
-
-        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).classes
-        2
-        """
+        """The number of classes."""
         return self._teachers.classes
 
     @property
     def fitted(self) -> Teachers | EstimatorTeachers:
-        """The fitted teachers, for the owner's model files. They are private.
-
-        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).fitted
-        EstimatorTeachers(teachers=3, classes=2)
-        """
+        """The fitted teachers, for the owner's model files. They are private."""
         return self._teachers
 
     def count(self, X: Any) -> Ballots:
-        """Count the ballots of every teacher on these queries.
-
-        >>> len(Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).count(np.zeros((5, 1))))
-        5
-        """
+        """Count the ballots of every teacher on these queries."""
         return Ballots(self._teachers.votes(X))
 
     def __repr__(self) -> str:

@@ -18,13 +18,6 @@ def probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None
     """Refuse an estimator that cannot be fitted on public rows, or on made-up ones where X is a matrix of numbers.
 
     Only the shape and the type of `X` are looked at. A data frame without `public` rows is not tried.
-
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> probe(DecisionTreeClassifier(), np.zeros((9, 2)), rows=9, classes=2)
-    >>> probe(DecisionTreeClassifier(max_depth=-1), np.zeros((9, 2)), rows=9, classes=2)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the estimator does not take rows like these ... InvalidParameterError: ...
     """
     from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
 

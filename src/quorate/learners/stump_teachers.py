@@ -21,10 +21,6 @@ class StumpTeachers(Teachers):
     """Each teacher looks at one feature: it votes `below` up to its threshold and `above` beyond it.
 
     As in scikit-learn's trees, a query's features are compared in single precision.
-
-    >>> teachers = StumpTeachers([0, 1], [0.5, 2.0], [0, 1], [1, 0], classes=2, features=2)
-    >>> teachers.ballots([[0.0, 0.0], [1.0, 3.0]]).tolist()
-    [[0, 1], [1, 0]]
     """
 
     def __init__(self, feature: Any, threshold: Any, below: Any, above: Any, *, classes: int, features: int) -> None:
@@ -62,10 +58,6 @@ class StumpTeachers(Teachers):
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         There is no product to speed up, so that every backend counts with NumPy.
-
-        >>> StumpTeachers([0, 0, 0], [1.0, 2.0, 3.0], [0, 0, 0], [1, 1, 2], classes=3, features=1).votes([[2.5], [9.0]])
-        array([[1, 2, 0],
-               [0, 2, 1]])
         """
         queries = check_queries(X, features=self.features)
         totals = np.zeros((len(queries), self.classes), dtype=np.int64)
@@ -75,12 +67,7 @@ class StumpTeachers(Teachers):
         return totals
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> StumpTeachers([0], [1.0], [0], [1], classes=2, features=1).ballots([[1.0], [1.5]])
-        array([[0],
-               [1]], dtype=uint8)
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
         result = np.empty((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         for part, values in _in_blocks(queries, check_memory(memory) // (24 * (self.features + self.teachers))):
@@ -88,22 +75,14 @@ class StumpTeachers(Teachers):
         return result
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private.
-
-        >>> sorted(StumpTeachers([0], [1.0], [0], [1], classes=2, features=1).arrays())
-        ['above', 'below', 'classes', 'feature', 'features', 'kind', 'threshold']
-        """
+        """Return all there is to save, as plain arrays. They are private."""
         sizes = np.array(self.classes), np.array(self.features)
         parts = (*sizes, self._feature, self._threshold, self._below, self._above)
         return {"kind": np.array("stump"), **dict(zip(_AXES, parts, strict=True))}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "StumpTeachers":
-        """Return the teachers that `arrays` describe.
-
-        >>> StumpTeachers.from_arrays(StumpTeachers([0], [1.0], [0], [1], classes=2, features=1).arrays())
-        StumpTeachers(teachers=1, classes=2, features=1)
-        """
+        """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="stump", axes=_AXES)
         parts = (arrays[name] for name in ("feature", "threshold", "below", "above"))
         return cls(*parts, classes=int(arrays["classes"]), features=int(arrays["features"]))

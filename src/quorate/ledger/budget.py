@@ -75,7 +75,7 @@ class LeasedBudget(Budget):
         """
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
 
-    def obtain(self, *costs: Cost, most: int) -> int:
+    def acquire(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
         A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
@@ -85,16 +85,16 @@ class LeasedBudget(Budget):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder) / "a.sqlite"
         ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.budget(lease=4).obtain(Cost(renyi=1 / 1024), most=1000)
+        ...     ledger.budget(lease=4).acquire(Cost(renyi=1 / 1024), most=1000)
         10
         """
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
             units = _times(self.quanta(), unit)
             most = min(most, max(1, min(max(self._lease, units // (2 * _SHARES)), units // _SHARES)))
-        return super().obtain(*costs, most=most)
+        return super().acquire(*costs, most=most)
 
-    def give_back(self, *, all: bool = False) -> None:
+    def return_unused(self, *, all: bool = False) -> None:
         """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it.
 
         >>> import pathlib, tempfile
@@ -106,7 +106,7 @@ class LeasedBudget(Budget):
         ...     budget = ledger.budget(lease=4)
         ...     budget.spend(Cost(renyi=1 / 1024))
         ...     before = ledger.view().left
-        ...     budget.give_back(all=True)
+        ...     budget.return_unused(all=True)
         ...     1024 * before, 1024 * ledger.view().left
         (1020.0, 1023.0)
         """
@@ -120,18 +120,18 @@ class LeasedBudget(Budget):
                     self._return(change)
                 self._out = False
 
-    def tend(self) -> None:
+    def on_idle(self) -> None:
         """Look whether others wait for what is out on lease, and return it then. For a server that has nothing to do.
 
         >>> import pathlib, tempfile
         >>> from quorate.ledger import Ledger
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget(lease=4).tend()
+        ...     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget(lease=4).on_idle()
         """
         if self._out:
             self._ledger.state()
-            self.give_back()
+            self.return_unused()
 
     def _refresh(self) -> None:
         state = self._ledger.state()
@@ -143,7 +143,7 @@ class LeasedBudget(Budget):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
-    def _obtained(self, each: Sequence[Quanta], most: int) -> int:
+    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
         unit = _sum(each)
         if _times(self._at_hand, unit) < most and any(unit):
             self._take(unit, most)

@@ -14,8 +14,8 @@ from typing import Any
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept
 from quorate.errors import InvalidInput
-from quorate.planner.concept_methods import (
-    Outlook,
+from quorate.planner.concept_bounds import (
+    MethodBound,
     agnostic,
     pure_realizable,
     pure_relabel,
@@ -26,6 +26,7 @@ from quorate.planner.concept_methods import (
     universal,
 )
 from quorate.planner.learning import LogGrowth, sauer_growth
+from quorate.planner.result import Change
 
 __all__ = ["ConceptMethod", "ConceptPlan", "plan_concept"]
 
@@ -79,6 +80,24 @@ class ConceptPlan:
         plain["methods"] = [asdict(method) | {"settings": dict(method.settings)} for method in self.methods]
         plain["assumptions"] = list(self.assumptions)
         return plain
+
+    @property
+    def nearest(self) -> tuple[Change, ...]:
+        """The fewest records with which a method that keeps an epsilon reaches alpha, where the best does not."""
+        needed = [(m.needed, m.name) for m in self.methods if m.needed is not None and m.name != "stable"]
+        if self.feasible or not needed:
+            return ()
+        records, name = min(needed)
+        return (Change("records", records, None, f"collect {records:,} records, for {name}"),)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments, beside the class, of the classifier of the best method."""
+        if self.best == "stable":
+            return {"gamma": self.methods[0].settings["gamma"]}
+        if self.best.startswith("pure-"):
+            return {"epsilon": self.epsilon, "queries": self.queries, "method": self.best.removeprefix("pure-")}
+        named = {"semi-private": ("epsilon",), "universal": ("epsilon", "delta")}
+        return {name: getattr(self, name) for name in named.get(self.best, ("epsilon", "delta", "queries"))}
 
     def method(self, name: str) -> ConceptMethod:
         """Return one method by its name.
@@ -141,7 +160,7 @@ def plan_concept(
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     alpha, public = check_rate("alpha", alpha), check_count("public", public, least=0)
     known: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
-    bounds: dict[str, tuple[Callable[..., Outlook], str, int | None]] = {
+    bounds: dict[str, tuple[Callable[..., MethodBound], str, int | None]] = {
         "pure-stable": (partial(pure_stable, **known, queries=queries), f"({epsilon:g}, 0)", None),
         "pure-relabel": (partial(pure_relabel, **known, queries=queries), f"({epsilon:g}, 0)", None),
     }
@@ -201,7 +220,7 @@ def _assumptions(realizable: bool, public: int) -> tuple[str, ...]:
 
 
 def _method(
-    name: str, bound: Callable[..., Outlook], *, records: int, alpha: float, guarantee: str, least: int | None
+    name: str, bound: Callable[..., MethodBound], *, records: int, alpha: float, guarantee: str, least: int | None
 ) -> ConceptMethod:
     here = bound(records)
     return ConceptMethod(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_positive, keep
+from quorate.checks import check_count, check_positive, set_validated
 from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.sealed import sealed
 from quorate.ensemble import deal_units
@@ -25,7 +25,7 @@ from quorate.predictors.flip import flip
 from quorate.predictors.slots import NO_LABEL, Slots
 from quorate.predictors.stable_choice import secret_subset
 from quorate.rounding import float_up
-from quorate.session import put_to_vote
+from quorate.session import release_votes
 
 __all__ = ["PureRelabelling"]
 
@@ -58,9 +58,9 @@ class PureRelabelling:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        keep(self, units=check_count("units", self.units, least=2), subset=check_count("subset", self.subset))
-        keep(self, scale=check_positive("scale", self.scale), reach=check_count("reach", self.reach, least=0))
-        keep(self, teachers=check_count("teachers", self.teachers), rows=check_count("rows", self.rows))
+        set_validated(self, units=check_count("units", self.units, least=2), subset=check_count("subset", self.subset))
+        set_validated(self, scale=check_positive("scale", self.scale), reach=check_count("reach", self.reach, least=0))
+        set_validated(self, teachers=check_count("teachers", self.teachers), rows=check_count("rows", self.rows))
         if self.subset >= self.units:
             raise InvalidInput(f"subset must be below units={self.units}, not {self.subset}")
         if self.teachers > self.units:
@@ -217,7 +217,7 @@ class PureRelabelling:
         labels[used] = hypothesis.predict(slots.points[used])
         deal, _ = deal_units(slots.owners, slots.units, teachers=self.teachers)
         ensemble = fit_concept_teachers(self.concept, slots.points, labels, deal, **fitting)
-        return int(put_to_vote(ensemble, row[np.newaxis, :], self.majority.answers).labels[0])
+        return int(release_votes(ensemble, row[np.newaxis, :], self.majority.answers).labels[0])
 
 
 def _attempt(

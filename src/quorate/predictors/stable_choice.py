@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_positive, keep
+from quorate.checks import check_count, check_positive, set_validated
 from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.sealed import sealed
 from quorate.errors import Infeasible, InvalidInput
@@ -81,8 +81,8 @@ class StableChoice:
         units, subset = check_count("units", self.units), check_count("subset", self.subset)
         if subset > units:
             raise InvalidInput(f"subset must be at most units={units}, not {subset}")
-        keep(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
-        keep(self, rows=check_count("rows", self.rows))
+        set_validated(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
+        set_validated(self, rows=check_count("rows", self.rows))
         self.concept._check_size(self.subset * self.rows)
 
     @classmethod

@@ -6,10 +6,8 @@ a dissent is paid, and is then put to a Quorum on the same budget. Proof: mechan
 and PROOF.md here for what comes before the votes.
 """
 
-import math
 import os
 import threading
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,23 +21,20 @@ from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, RunEnded
-from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
-from quorate.mechanisms.dissent import RATE, calibrate_with_quorum, proposed_first
+from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms.dissent import proposed_first
+from quorate.planner import plan_student_first
 from quorate.predictors.inputs import check_records, class_codes
 from quorate.predictors.predictions import Predictions
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import query_digests, take_rows
-from quorate.session import Session, put_to_vote
+from quorate.session import Session, release_votes
 
 __all__ = ["StudentFirstClassifier", "StudentFirstPredictions"]
 
 _ON_NO_QUORUM = ("abstain", "student", "random", "raise")
 _BLOCK = 8192  # queries counted together
-_MANY = 2**31  # teachers to calibrate with where their number is not yet known
-_CLEAR = 0.9  # the share of teachers that agree where the ensemble is clear, for "auto"
-_BY_CHANCE = 0.1  # the share of the dissents that traffic may use up where the student is right
-_LEAST_UNITS = 2  # for each teacher
 
 
 class StudentFirstPredictions(Predictions):
@@ -51,15 +46,6 @@ class StudentFirstPredictions(Predictions):
     """
 
     corrected: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """What `fit` plans: both mechanisms, and for how many teachers."""
-
-    teachers: int
-    dissent: Dissent
-    quorum: Quorum
 
 
 class StudentFirstClassifier(PrivateClassifier):
@@ -147,26 +133,18 @@ class StudentFirstClassifier(PrivateClassifier):
     def _plan(self, held_out: int, **known: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
         self._check_student()
-        teachers = _MANY if self.teachers == "auto" else self.teachers
-        dissent, quorum = calibrate_with_quorum(
+        made = plan_student_first(
             epsilon=self.epsilon,
             delta=self.delta,
-            teachers=teachers,
+            queries=self.queries,
             dissents=self.dissents,
             no_quorums=check_count("no_quorums", self.no_quorums),
+            teachers=None if self.teachers == "auto" else self.teachers,
+            units=known["records"],
         )
-        if self.teachers == "auto":
-            by_chance = min(1 - RATE, _BY_CHANCE * self.dissents / self.queries)
-            lead = -dissent.standing_half_gap(standing=1 - by_chance)
-            teachers = math.ceil(max(dissent.distance(), quorum.distance(), lead) / (_CLEAR - 0.5))
-            if known["records"] < _LEAST_UNITS * teachers:
-                raise Infeasible(
-                    f"this target takes {teachers} teachers, and so at least {_LEAST_UNITS * teachers} units; there "
-                    f"are {known['records']}. Raise epsilon, or allow fewer dissents than {self.dissents} or fewer "
-                    f"no_quorums than {self.no_quorums}"
-                )
-            dissent, quorum = replace(dissent, teachers=teachers), replace(quorum, teachers=teachers)
-        return _Pair(teachers, dissent, quorum)
+        if not made.feasible:
+            raise Infeasible(made.summary())
+        return made
 
     def _open(self, ensemble: Ensemble, made: Any) -> None:
         self.student_ = self.student
@@ -271,7 +249,7 @@ class StudentFirstClassifier(PrivateClassifier):
 
     def _dissents(self, X: Any, proposed: NDArray[np.int64]) -> Any:
         """Ask whether the ensemble disagrees."""
-        return put_to_vote(
+        return release_votes(
             self.session_.answerer.ensemble, X, lambda votes: self._run.answers(proposed_first(votes, proposed))
         )
 

@@ -21,7 +21,7 @@ from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
-from quorate.planner import ON_NO_QUORUM, Plan, plan
+from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.predictors.predictions import Predictions
@@ -191,7 +191,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
         return first, (float_down(rest[0]), float_down(rest[1]))
 
-    def _plan(self, held_out: int, **known: Any) -> Plan:
+    def _plan(self, held_out: int, **known: Any) -> PrivatePlan:
         epsilon, delta = self._shares()[1] if held_out else (self.epsilon, self.delta)
         asked: dict[str, Any] = {"disagreement": self.disagreement}
         if self.teachers != "auto":
@@ -211,7 +211,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             raise Infeasible(made.shortfall())
         return made
 
-    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> Plan:
+    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> PrivatePlan:
         try:
             return self._plan(held_out, teachers=teachers, disagreement=estimate.pessimistic)
         except Infeasible as error:
@@ -226,7 +226,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         epsilon, delta = self._shares()[0]
         return estimate_rates(ensemble, X, codes, epsilon=epsilon, delta=delta)
 
-    def _open(self, ensemble: Ensemble, made: Plan) -> None:
+    def _open(self, ensemble: Ensemble, made: PrivatePlan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers
         self.session_ = Session(Votes(ensemble, made.mechanism), made.open_budget())
 

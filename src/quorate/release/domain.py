@@ -23,8 +23,8 @@ from quorate.release.cover import make_cover
 from quorate.release.cover.base import read_points
 from quorate.release.queries import Floats, Queries, Rows
 from quorate.release.sealed import SealedCounts
-from quorate.release.tables import BoundWorkload, Workload
-from quorate.release.tables.truths import ExpressionWorkload
+from quorate.release.workloads import BoundWorkload, Workload
+from quorate.release.workloads.truths import ExpressionWorkload
 
 __all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "TableDomain", "make_domain"]
 

@@ -19,9 +19,6 @@ class Claim:
 
     `unit` is who is protected, `neighbours` what may change between the data sets that are compared, and
     `labels` says whether the set of labels was declared, or read from y and so not covered by the guarantee.
-
-    >>> Claim(epsilon=1.0, delta=1e-6, unit="person").labels
-    'declared'
     """
 
     epsilon: float
@@ -43,9 +40,6 @@ class Accuracy:
     """Accuracy against epsilon: points of (epsilon, accuracy of the answers, share answered), and how they were had.
 
     The points must come from public labelled points or from a simulation; `source` says which, and is shown.
-
-    >>> Accuracy(points=((1.0, 0.94, 0.98),), source="simulated from a public pilot").points[0][1]
-    0.94
     """
 
     points: tuple[tuple[float, float, float], ...]
@@ -61,9 +55,6 @@ class Agreement:
 
     The votes of teachers that were fitted on private records are private, whatever the query: they must not stand
     here. Fit teachers on public records, or simulate. `source` says which, and is shown.
-
-    >>> Agreement.of([0.97, 1.0, 0.62], source="teachers fitted on a public pilot").counts[-1]
-    2
     """
 
     counts: tuple[int, ...]
@@ -71,11 +62,7 @@ class Agreement:
 
     @classmethod
     def of(cls, shares: Iterable[float], *, source: str) -> "Agreement":
-        """Return the histogram of these shares.
-
-        >>> len(Agreement.of([0.5], source="simulated").counts)
-        20
-        """
+        """Return the histogram of these shares."""
         counts = [0] * _BINS
         for share in shares:
             if not 0 <= share <= 1:
@@ -99,10 +86,6 @@ class ReportData:
     `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
     one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `results` any
     further figures by name; `notes` what a reader must know to judge them.
-
-    >>> data = ReportData(title="A report", claim=Claim(epsilon=1.0, delta=1e-6), spending=((100, 0.3), (200, 0.4)))
-    >>> data.as_dict()["claim"]["epsilon"]
-    1.0
     """
 
     title: str
@@ -125,11 +108,7 @@ class ReportData:
             _numbers("answer_rate", self.answer_rate, 2, shares=(1,))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as plain dictionaries, lists, texts and numbers, for JSON.
-
-        >>> sorted(ReportData(title="A report", claim=Claim(epsilon=1.0, delta=0.0)).as_dict())[:3]
-        ['accuracy', 'agreement', 'answer_rate']
-        """
+        """Return the same as plain dictionaries, lists, texts and numbers, for JSON."""
         plain: dict[str, Any] = _plain(self)
         return plain
 

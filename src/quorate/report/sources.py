@@ -20,11 +20,7 @@ _PROOFS = {
 
 
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
-    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves.
-
-    >>> sorted(name for name in proofs_for("quorum") if "predictors" not in name)
-    ['quorate/mechanisms/quorum/PROOF.md', 'quorate/privacy/PROOF.md']
-    """
+    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves."""
     found = {}
     for key in ("privacy", "predictors", aggregator):
         if key not in _PROOFS:
@@ -36,11 +32,7 @@ def proofs_for(aggregator: str | None = None) -> dict[str, str]:
 
 
 def software_versions(packages: Sequence[str] = ("quorate", "opendp", "numpy", "scikit-learn")) -> dict[str, str]:
-    """Return the versions of Python and of these packages, as far as they are installed.
-
-    >>> sorted(software_versions(["quorate"]))
-    ['Python', 'quorate']
-    """
+    """Return the versions of Python and of these packages, as far as they are installed."""
     versions = {"Python": platform.python_version()}
     for package in packages:
         try:

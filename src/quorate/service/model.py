@@ -75,7 +75,7 @@ class Model:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
         self.inputs, self.outputs = inputs, outputs
         self.groups = Groups(
-            getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "tend", None)
+            getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
         self._notes: list[tuple[float, str, str]] = []
 

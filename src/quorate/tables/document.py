@@ -1,12 +1,12 @@
 """A schema as a JSON document that can be written by hand."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.tables.kinds import Category, Kind, Label, Number
+from quorate.tables.columns import Category, Kind, Label, Number
 
 __all__ = [
     "EXAMPLE",
@@ -24,7 +24,7 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
  "label": {"column": "income", "classes": ["low", "high"]},
  "leave_out": ["name"]}"""
 
-_KEYS = {"number": ("centre", "spread", "low", "high", "missing"), "category": ("categories", "missing")}
+_KEYS = {"number": ("centre", "spread", "low", "high", "missing", "cuts"), "category": ("categories", "missing")}
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
@@ -65,18 +65,19 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
 def kind_from_document(column: str, document: object) -> Kind:
     """Return the kind of a column as the document describes it.
 
-    >>> kind_from_document("age", {"kind": "number", "low": 0, "high": 100})
-    Number(centre=None, spread=None, low=0.0, high=100.0, missing='refuse')
-    >>> kind_from_document("age", {"kind": "date"})
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: column 'age': kind must be "number" or "category", not 'date'
+    A list is short for its categories; an object with categories or cuts need not say its kind.
     """
+    if isinstance(document, Sequence) and not isinstance(document, str):
+        document = {"categories": document}
     if not isinstance(document, Mapping):
         raise InvalidInput(f'column {column!r}: expected an object such as {{"kind": "number"}}, not {document!r}')
-    kind = document.get("kind")
+    short = "category" if "categories" in document else "number" if "cuts" in document else None
+    kind = document.get("kind", short)
     if kind not in ("number", "category"):
-        raise InvalidInput(f'column {column!r}: kind must be "number" or "category", not {kind!r}')
+        raise InvalidInput(
+            f'column {column!r}: kind must be "number" or "category", not {kind!r}; or a list of categories or '
+            "an object with cuts is expected"
+        )
     given = {key: value for key, value in document.items() if key != "kind"}
     check_keys(f"column {column!r}", given, _KEYS[kind])
     if kind == "category" and "categories" not in given:
@@ -88,11 +89,7 @@ def kind_from_document(column: str, document: object) -> Kind:
 
 
 def kind_to_document(kind: Kind) -> dict[str, Any]:
-    """Return the description of a kind, without what has its default.
-
-    >>> kind_to_document(Category(["a", "b"]))
-    {'kind': 'category', 'categories': ['a', 'b']}
-    """
+    """Return the description of a kind, without what has its default."""
     name = "number" if isinstance(kind, Number) else "category"
     document: dict[str, Any] = {"kind": name}
     for key in _KEYS[name]:

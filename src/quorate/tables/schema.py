@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.checks import keep
+from quorate.checks import set_validated
 from quorate.errors import InvalidInput
+from quorate.tables.columns import Category, Kind, Label, Number
 from quorate.tables.document import (
     check_keys,
     kind_from_document,
@@ -21,17 +22,15 @@ from quorate.tables.document import (
     parse_document,
     read_document,
 )
+from quorate.tables.features import encode_features, feature_names
 from quorate.tables.frames import as_table
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
-from quorate.tables.kinds import Category, Kind, Label, Number
 from quorate.tables.roles import Role, check_role, refusal, subject
-from quorate.tables.values import is_readable, texts, whole_array
+from quorate.tables.values import MISSING_TEXTS, is_readable, texts, whole_array
 
-__all__ = ["MISSING_TEXTS", "SCHEMA_FILE", "Schema"]
+__all__ = ["SCHEMA_FILE", "Schema"]
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
-
-MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
 _KEYS = ("columns", "label", "groups", "leave_out", "missing_texts")
@@ -65,8 +64,8 @@ class Schema:
     missing_texts: Sequence[str] = field(default=MISSING_TEXTS, repr=False)
 
     def __post_init__(self) -> None:
-        keep(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
-        keep(self, missing_texts=_names("missing_texts", self.missing_texts))
+        set_validated(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
+        set_validated(self, missing_texts=_names("missing_texts", self.missing_texts))
         for name, kind in self.columns.items():
             if not isinstance(name, str) or not isinstance(kind, Number | Category):
                 raise InvalidInput(f"columns must map names to Number(...) or Category(...), not {name!r} to {kind!r}")
@@ -291,7 +290,7 @@ class Schema:
         >>> Schema({"sex": Category(["f", "m"], missing="indicator")}).feature_names
         ['sex=f', 'sex=m', 'sex is missing']
         """
-        return [feature for name, kind in self.columns.items() for feature in kind.feature_names(name)]
+        return [feature for name, kind in self.columns.items() for feature in feature_names(kind, name)]
 
     def encode(self, table: Any, *, role: Role = "private") -> NDArray[np.float64]:
         """Return one row of numbers for each row of the table.
@@ -307,14 +306,13 @@ class Schema:
         """
         role, table = check_role(role), as_table(table)
         self._check_columns(table, role)
-        widths = [kind.width for kind in self.columns.values()]
+        widths = [len(feature_names(kind, name)) for name, kind in self.columns.items()]
         encoded = np.empty((table.num_rows, sum(widths)))
         offsets = np.cumsum([0, *widths])
         for start, block in _blocks(table.select(list(self.columns))):
             for place, (name, kind) in enumerate(self.columns.items()):
-                rows = kind.encode(
-                    whole_array(block.column(name)), name, role=role, missing=self.missing_texts, start=start
-                )
+                values = whole_array(block.column(name))
+                rows = encode_features(kind, values, name, role=role, missing=self.missing_texts, start=start)
                 encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
         return encoded
 

@@ -1,6 +1,6 @@
 """Columns of any type as texts or as numbers. Each value is turned by itself: no other row has a say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NotANumber", "canonical_text", "is_readable", "numbers", "texts", "whole_array"]
+__all__ = ["MISSING_TEXTS", "NotANumber", "canonical_text", "coded", "is_readable", "numbers", "texts", "whole_array"]
+
+MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 
@@ -84,6 +86,16 @@ def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.floa
         column = column.cast(pa.uint8())
     plain: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return plain
+
+
+def coded(
+    values: pa.Array, known: Sequence[str], missing: Iterable[str]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the place of each value among the known texts (-1: not there), and which values are missing."""
+    written = texts(values, missing=set(missing) - set(known))
+    places = pc.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
+    codes = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, pc.is_null(written).to_numpy(zero_copy_only=False)
 
 
 def canonical_text(value: object) -> str:

@@ -26,13 +26,7 @@ fit = App(name="fit")  # its help stands where it is registered
 
 
 def new_spelling(arguments: Sequence[str]) -> list[str]:
-    """Return `fit TABLE --method X ...`, as the command was once spelled, as `fit X TABLE ...`, and say so.
-
-    >>> new_spelling(["fit", "pure", "visits.csv"])
-    ['fit', 'pure', 'visits.csv']
-    >>> new_spelling(["fit", "visits.csv", "--method", "pure"])  # the new spelling is printed on standard error
-    ['fit', 'pure', 'visits.csv']
-    """
+    """Return `fit TABLE --method X ...`, as the command was once spelled, as `fit X TABLE ...`, and say so."""
     first, rest = " ".join(arguments[1:2]), list(arguments[1:])
     if first in fit or (first and "." not in first and not first.startswith("-")):  # a table has an ending
         return list(arguments)

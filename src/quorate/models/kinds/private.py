@@ -38,7 +38,7 @@ from quorate.models.codecs import (
     to_skops,
 )
 from quorate.models.folder import PrivateFolder, check_folder
-from quorate.planner import Plan
+from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.estimate import Estimate
 from quorate.process import check_process
@@ -99,7 +99,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
-    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
+    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
     classifier.session_ = Session(Votes(ensemble, mechanism), ledger.budget(lease=lease), ledger=ledger)
     return classifier

@@ -28,7 +28,7 @@ from quorate.models.codecs import (
 )
 from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
-from quorate.planner import Plan
+from quorate.planner import PrivatePlan
 from quorate.predictors.inputs import class_codes
 from quorate.students import Labelled, StudentClassifier
 
@@ -88,7 +88,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     restore_rows(classifier, manifest)
     labels = classifier.classes_[arrays["codes"].astype(np.int64)]
     classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
+    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
     classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     classifier.student_ = student["fitted"]
     return classifier
