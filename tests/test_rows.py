@@ -23,7 +23,7 @@ from quorate.predictors import StableClassifier
 from quorate.predictors.inputs import check_records
 from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
 from quorate.service.codec import Tensor
-from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
+from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs
 from quorate.tables import Number, Schema
 
 CONTAINERS = {

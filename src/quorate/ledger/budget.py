@@ -41,11 +41,7 @@ def _sum(each: Iterable[Quanta]) -> Quanta:
 
 
 class LeasedBudget(Budget):
-    """A budget whose account is in a ledger. Made by `Ledger.budget`.
-
-    >>> issubclass(LeasedBudget, Budget)
-    True
-    """
+    """A budget whose account is in a ledger. Made by `Ledger.budget`."""
 
     __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_name", "_out", "_taken", "_used")
 
@@ -62,31 +58,13 @@ class LeasedBudget(Budget):
         self._taken = self._used = 0.0
 
     def close(self) -> NoReturn:
-        """Refuse: the account stays in its ledger.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=1e-6), fingerprint="m").budget().close()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: this account lives in ... and stays there
-        """
+        """Refuse: the account stays in its ledger."""
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
 
     def acquire(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
         A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.budget(lease=4).acquire(Cost(renyi=1 / 1024), most=1000)
-        10
         """
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
@@ -95,21 +73,7 @@ class LeasedBudget(Budget):
         return super().acquire(*costs, most=most)
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> from quorate.privacy import Cost
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     budget = ledger.budget(lease=4)
-        ...     budget.spend(Cost(renyi=1 / 1024))
-        ...     before = ledger.view().left
-        ...     budget.return_unused(all=True)
-        ...     1024 * before, 1024 * ledger.view().left
-        (1020.0, 1023.0)
-        """
+        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
         check_process("this budget", self._process)
         with self._held():
             if not self._out:
@@ -121,14 +85,7 @@ class LeasedBudget(Budget):
                 self._out = False
 
     def on_idle(self) -> None:
-        """Look whether others wait for what is out on lease, and return it then. For a server that has nothing to do.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget(lease=4).on_idle()
-        """
+        """Return what is out on lease if others wait for it. A server calls this when it has nothing to do."""
         if self._out:
             self._ledger.state()
             self.return_unused()

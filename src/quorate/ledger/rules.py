@@ -20,11 +20,7 @@ _MINUTE = 60
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a process has taken out of the account: `renyi` and `slack` quanta that it has not returned.
-
-    >>> Lease(owner="host/1", renyi=5, slack=0, seen=0.0).renyi
-    5
-    """
+    """What a process has taken out of the account: `renyi` and `slack` quanta that it has not returned."""
 
     owner: str
     renyi: int
@@ -34,11 +30,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key: who it is for, what it may do, how many rows it may ask. Only the hash of its secret is kept.
-
-    >>> Key(id="a1", name="alice", scopes=("ask",), hash="", created=0.0).allows("admin")
-    False
-    """
+    """An API key: who it is for, what it may do, how many rows it may ask. Only the hash of its secret is kept."""
 
     id: str
     name: str
@@ -53,11 +45,7 @@ class Key:
     revoked: bool = False
 
     def allows(self, scope: str) -> bool:
-        """Return whether the key may do this. An admin may do everything.
-
-        >>> Key(id="a1", name="alice", scopes=("admin",), hash="", created=0.0).allows("ask")
-        True
-        """
+        """Return whether the key may do this. An admin may do everything."""
         return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
 
 
@@ -67,9 +55,6 @@ class Phase:
 
     `met` counts its no-quorums, and is for the owner alone. `noise` is a keyed hash of its secret noises, `points` one
     of the points in its seats, which lie in the file `seated`; `files` holds the others, with their plain hashes.
-
-    >>> Phase(number=1, seats=10, noise="ab", files={}, seated="phase-1.seats").taken
-    0
     """
 
     number: int
@@ -86,13 +71,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a ledger holds: one account, what is out on lease, and the keys.
-
-    >>> opened = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
-    >>> opened.capacity, opened.spent
-    ((100, 0), (0, 0))
-    """
+    """What a ledger holds: one account, what is out on lease, and the keys."""
 
     fingerprint: str
     epsilon: float
@@ -112,11 +91,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a ledger. `body` is plain JSON.
-
-    >>> Event("wanted", 1.0, {}).kind
-    'wanted'
-    """
+    """Something that happened to a ledger. `body` is plain JSON."""
 
     kind: str
     at: float
@@ -124,18 +99,7 @@ class Event:
 
 
 def apply(state: State | None, event: Event) -> State:
-    """Return what the ledger holds after an event, or raise where the event is not allowed.
-
-    >>> event = Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []})
-    >>> state = apply(apply(None, event), Event("leased", 1.0, {"lease": "l", "owner": "o", "renyi": 30, "slack": 0}))
-    >>> state.spent, state.leases["l"].renyi
-    ((30, 0), 30)
-    >>> apply(state, Event("leased", 2.0, {"lease": "l", "owner": "o", "renyi": 71, "slack": 0}))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.BudgetSpent: the account has 70 and 0 quanta left; this asks for 71 and 0
-    """
+    """Return what the ledger holds after an event, or raise where the event is not allowed."""
     if state is None:
         if event.kind != "opened":
             raise LedgerRefused(f"a ledger begins with its opening, not with {event.kind!r}")
@@ -148,12 +112,7 @@ def apply(state: State | None, event: Event) -> State:
 
 
 def allow(state: State, caller: str, rows: int, at: float) -> None:
-    """Raise where the key of this caller does not allow so many rows now. A caller without a key has no limit.
-
-    >>> state = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
-    >>> allow(state, "", 1000, 0.0)
-    """
+    """Raise where the key of this caller does not allow so many rows now. A caller without a key has no limit."""
     key = state.keys.get(caller)
     if key is None:
         return
@@ -168,13 +127,7 @@ def allow(state: State, caller: str, rows: int, at: float) -> None:
 
 
 def to_json(state: State) -> dict[str, Any]:
-    """Return the state as plain JSON.
-
-    >>> state = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
-    >>> from_json(to_json(state)) == state
-    True
-    """
+    """Return the state as plain JSON."""
     kept = {f.name: getattr(state, f.name) for f in fields(state)}
     kept["leases"] = {
         name: asdict(lease) | {"renyi": str(lease.renyi), "slack": str(lease.slack)}
@@ -188,13 +141,7 @@ def to_json(state: State) -> dict[str, Any]:
 
 
 def from_json(kept: Mapping[str, Any]) -> State:
-    """Return the state that `to_json` wrote.
-
-    >>> from_json({})
-    Traceback (most recent call last):
-    ...
-    KeyError: 'leases'
-    """
+    """Return the state that `to_json` wrote."""
     leases = {
         name: Lease(**{**lease, "renyi": int(lease["renyi"]), "slack": int(lease["slack"])})
         for name, lease in kept["leases"].items()

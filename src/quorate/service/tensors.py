@@ -1,4 +1,6 @@
-"""The input tensors of a model, and how they become checked queries.
+"""The tensors of a model: how inputs become checked queries, and what each query was answered.
+
+Inputs:
 
     a model fitted on arrays        one tensor "features", FP64 [-1, columns]; FP16, FP32, INT, UINT and BOOL will do
     a model with a schema.json      one tensor a column of the table, [-1] or [-1, 1]: numbers, texts (BYTES) or BOOL
@@ -7,7 +9,17 @@
 A missing value is an empty text, where the schema takes missing values. Queries leave here as `checked` of the
 classifier would return them: a matrix of finite 64-bit floats, of the right width, or a frame that it has checked.
 
-Nothing here changes after it was made: what is done for a request depends on that request, and on no other.
+Outputs:
+
+    label     the class: BYTES, INT64, FP64 or BOOL, as the classes are
+    index     INT64: the number of the class among the sorted classes, -1 for no quorum, -2 for refused
+    outcome   BYTES: answered, no_quorum or refused (the budget ended before this query, or its phase is closed)
+
+Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
+false; read `outcome` first. Responses are not padded: a caller is told the outcome anyway, and nobody else reads it
+where the connection is encrypted, but the length of a response can tell an eavesdropper one class from another.
+
+Nothing here changes once it is made: the work done for a request depends on that request, and on no other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,19 +31,29 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput, QuorateError
 from quorate.rows import canonical_matrix
-from quorate.service.codec import Tensor, listed
+from quorate.service.codec import ResponseTensor, Tensor, Values, listed
 from quorate.service.errors import Refused
 from quorate.tables import Number, QueryEncoder, Schema
 
-__all__ = ["FrameInputs", "Inputs", "MatrixInput", "NamedInputs", "SchemaInputs", "TensorInfo", "inputs_of"]
+__all__ = [
+    "OUTPUTS",
+    "FrameInputs",
+    "Inputs",
+    "MatrixInput",
+    "NamedInputs",
+    "Outputs",
+    "SchemaInputs",
+    "TensorInfo",
+    "inputs_of",
+]
+
+OUTPUTS = ("label", "index", "outcome")
+
+_OUTCOMES = ("refused", "no_quorum", "answered")
 
 
 class TensorInfo(NamedTuple):
-    """How the protocol describes a tensor.
-
-    >>> TensorInfo("features", "FP64", [-1, 20]).name
-    'features'
-    """
+    """How the protocol describes a tensor."""
 
     name: str
     datatype: str
@@ -39,41 +61,21 @@ class TensorInfo(NamedTuple):
 
 
 class Inputs(Protocol):
-    """What a model takes.
-
-    >>> isinstance(MatrixInput(2).described(), list)
-    True
-    """
+    """What a model takes."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the names of the tensors.
-
-        >>> MatrixInput(2).names
-        ('features',)
-        """
+        """Return the names of the tensors."""
 
     def described(self) -> list[TensorInfo]:
-        """Return the tensors.
-
-        >>> MatrixInput(2).described()[0].shape
-        [-1, 2]
-        """
+        """Return the tensors."""
 
     def queries(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Return checked queries, or refuse.
-
-        >>> MatrixInput(1).queries({"features": Tensor("features", "INT8", [1, 1], np.array([3]))})
-        array([[3.]])
-        """
+        """Return checked queries, or refuse."""
 
 
 class MatrixInput:
-    """One matrix of numbers.
-
-    >>> MatrixInput(2).queries({"features": Tensor("features", "FP64", [1, 2], np.array([0.5, 1.0]))})
-    array([[0.5, 1. ]])
-    """
+    """One matrix of numbers."""
 
     names: Sequence[str] = ("features",)
 
@@ -81,21 +83,11 @@ class MatrixInput:
         self.columns = columns
 
     def described(self) -> list[TensorInfo]:
-        """Return the one tensor.
-
-        >>> MatrixInput(2).described()
-        [TensorInfo(name='features', datatype='FP64', shape=[-1, 2])]
-        """
+        """Return the one tensor."""
         return [TensorInfo("features", "FP64", [-1, self.columns])]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
-        """Return the matrix.
-
-        >>> MatrixInput(2).queries({})
-        Traceback (most recent call last):
-        ...
-        quorate.service.errors.Refused: bad_request
-        """
+        """Return the matrix."""
         _check_names(self.names, tensors)
         tensor = tensors["features"]
         if len(tensor.shape) != 2 or tensor.shape[1] != self.columns:
@@ -104,44 +96,23 @@ class MatrixInput:
 
 
 class NamedInputs:
-    """Columns of numbers, by name: a model fitted on a data frame of numbers.
-
-    >>> columns = {name: Tensor(name, "FP64", [1], np.array([1.0])) for name in ("age", "weight")}
-    >>> NamedInputs(["weight", "age"]).queries(columns)
-    array([[1., 1.]])
-    """
+    """Columns of numbers, by name: a model fitted on a data frame of numbers."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
 
     def described(self) -> list[TensorInfo]:
-        """Return one tensor a column.
-
-        >>> NamedInputs(["age"]).described()
-        [TensorInfo(name='age', datatype='FP64', shape=[-1])]
-        """
+        """Return one tensor a column."""
         return [TensorInfo(name, "FP64", [-1]) for name in self.names]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
-        """Return the columns as a matrix, in the order of the model.
-
-        >>> NamedInputs(["age"]).queries({"age": Tensor("age", "INT8", [2], np.array([1, 2]))})
-        array([[1.],
-               [2.]])
-        """
+        """Return the columns as a matrix, in the order of the model."""
         _check_columns(self.names, tensors)
         return canonical_matrix(np.column_stack([_numbers(tensors[name]) for name in self.names]))
 
 
 class SchemaInputs:
-    """Columns of a table, encoded by its schema.
-
-    >>> from quorate.tables import Category
-    >>> inputs = SchemaInputs(Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])}))
-    >>> tensors = {"age": Tensor("age", "INT64", [1], np.array([50])), "sex": Tensor("sex", "BYTES", [1], ["m"])}
-    >>> inputs.queries(tensors)
-    array([[0., 0., 1.]])
-    """
+    """Columns of a table, encoded by its schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -149,23 +120,12 @@ class SchemaInputs:
         self._encoder = QueryEncoder(schema)
 
     def described(self) -> list[TensorInfo]:
-        """Return one tensor a column.
-
-        >>> SchemaInputs(Schema({"age": Number()})).described()
-        [TensorInfo(name='age', datatype='FP64', shape=[-1])]
-        """
+        """Return one tensor a column."""
         kinds = self.schema.columns.items()
         return [TensorInfo(name, "FP64" if isinstance(kind, Number) else "BYTES", [-1]) for name, kind in kinds]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
-        """Return the encoded columns; what the schema refuses is told by column and row, never by value.
-
-        >>> wrong = {"age": Tensor("age", "BYTES", [1], ["old"])}
-        >>> SchemaInputs(Schema({"age": Number()})).queries(wrong)
-        Traceback (most recent call last):
-        ...
-        quorate.service.errors.Refused: invalid_input
-        """
+        """Return the encoded columns; what the schema refuses is told by column and row, never by value."""
         _check_columns(self.names, tensors)
         try:
             columns = [self._encoder.encode(name, tensors[name].values) for name in self.names]
@@ -177,13 +137,7 @@ class SchemaInputs:
 
 
 class FrameInputs:
-    """Columns of a data frame, for learners that choose columns by name; the classifier checks the frame itself.
-
-    >>> inputs = FrameInputs(["age"], ["number"], checked=lambda frame: frame)
-    >>> inputs.queries({"age": Tensor("age", "INT8", [1], np.array([50]))})
-       age
-    0   50
-    """
+    """Columns of a data frame, for learners that choose columns by name; the classifier checks the frame itself."""
 
     def __init__(self, names: Sequence[str], kinds: Sequence[str], checked: Callable[[Any], Any]) -> None:
         try:
@@ -193,22 +147,12 @@ class FrameInputs:
         self.names, self.kinds, self._checked, self._frame = list(names), list(kinds), checked, pandas.DataFrame
 
     def described(self) -> list[TensorInfo]:
-        """Return one tensor a column.
-
-        >>> FrameInputs(["age", "sex"], ["number", "other"], checked=lambda frame: frame).described()[1].datatype
-        'BYTES'
-        """
+        """Return one tensor a column."""
         pairs = zip(self.names, self.kinds, strict=True)
         return [TensorInfo(name, "FP64" if kind == "number" else "BYTES", [-1]) for name, kind in pairs]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Return the frame; what the classifier says about it is passed on only where it is Quorate's own text.
-
-        >>> FrameInputs(["age"], ["number"], checked=float).queries({"age": Tensor("age", "BYTES", [1], ["old"])})
-        Traceback (most recent call last):
-        ...
-        quorate.service.errors.Refused: invalid_input
-        """
+        """Return the frame; what the classifier says about it is passed on only where it is Quorate's own text."""
         _check_columns(self.names, tensors)
         try:
             return self._checked(self._frame({name: tensors[name].values for name in self.names}))
@@ -218,14 +162,70 @@ class FrameInputs:
             raise Refused("invalid_input") from None
 
 
-def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
-    """Return what a fitted classifier takes.
+class Outputs:
+    """The answers of a classifier with these classes, as tensors."""
 
-    >>> class Fitted:
-    ...     n_features_in_ = 3
-    >>> inputs_of(Fitted(), None).described()
-    [TensorInfo(name='features', datatype='FP64', shape=[-1, 3])]
-    """
+    names: Sequence[str] = OUTPUTS
+
+    def __init__(self, classes: NDArray[Any]) -> None:
+        self.classes = classes
+        self._texts: list[str] | None = None
+        self._numbers: NDArray[Any] = classes
+        self.unanswered: Any
+        kind = classes.dtype.kind
+        if kind in "iu":
+            self.datatype, self.unanswered = "INT64", _no_class(classes.astype(np.int64))
+        elif kind == "f":
+            self.datatype, self.unanswered = "FP64", _no_class(classes.astype(np.float64))
+        elif kind == "b":
+            self.datatype, self.unanswered = "BOOL", False
+        else:
+            self.datatype, self.unanswered = "BYTES", ""
+            self._texts = [str(label) for label in classes.tolist()] + [""]  # the last stands for no answer
+        if self._texts is None:
+            dtype = {"INT64": np.int64, "FP64": np.float64, "BOOL": np.bool_}[self.datatype]
+            self._numbers = np.array([*classes.tolist(), self.unanswered], dtype=dtype)
+
+    def described(self) -> list[TensorInfo]:
+        """Return the three tensors."""
+        return [
+            TensorInfo(name, datatype, [-1])
+            for name, datatype in zip(OUTPUTS, (self.datatype, "INT64", "BYTES"), strict=True)
+        ]
+
+    def chosen(self, asked: Sequence[tuple[str, bool]] | None, *, binary: bool) -> Sequence[tuple[str, bool]]:
+        """Return the outputs to send, all of them where none is asked for. An unknown one is refused."""
+        if asked is None:
+            return [(name, binary) for name in self.names]
+        if any(name not in self.names for name, _ in asked):
+            raise Refused("bad_request", f"the outputs of a model are {listed(self.names)}; another was asked for")
+        return asked
+
+    def written(
+        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+    ) -> list[ResponseTensor]:
+        """Return the chosen tensors of class numbers, in the order chosen."""
+        made: list[ResponseTensor] = []
+        index = np.where(refused, -2, labels)
+        for name, binary in chosen:
+            if name == "label":
+                made.append(ResponseTensor(name, self.datatype, self._labels(index), binary))
+            elif name == "index":
+                made.append(ResponseTensor(name, "INT64", index, binary))
+            else:
+                made.append(ResponseTensor(name, "BYTES", [_OUTCOMES[min(i, 0) + 2] for i in index.tolist()], binary))
+        return made
+
+    def _labels(self, index: NDArray[np.int64]) -> Values:
+        places = np.maximum(index, -1)
+        if self._texts is not None:
+            return [self._texts[place] for place in places.tolist()]
+        numbers: NDArray[Any] = self._numbers[places]
+        return numbers
+
+
+def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
+    """Return what a fitted classifier takes."""
     if schema is not None:
         return SchemaInputs(schema)
     names = [str(name) for name in getattr(classifier, "feature_names_in_", [])]
@@ -254,3 +254,8 @@ def _numbers(tensor: Tensor) -> NDArray[np.float64]:
     if isinstance(tensor.values, list):
         raise Refused("bad_tensor", f"input {tensor.name!r} takes numbers, and BYTES are texts")
     return tensor.values.astype(np.float64)
+
+
+def _no_class(classes: NDArray[Any]) -> Any:
+    """Return -1, or a number below all classes where that is one."""
+    return -1 if -1 not in classes else classes.min().item() - 1

@@ -1,7 +1,7 @@
-"""Requests that queue up are answered together: one thread, one call of `ask_all` for all that came meanwhile.
+"""Requests that queue up are answered in batches: one thread, one call of `ask_all` for all that came meanwhile.
 
-Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so whatever arrives
-while a group is answered makes up the next. A queue that is full refuses at once, before anything is asked.
+Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so what arrives while
+one batch is answered makes up the next. A full queue refuses at once, before anything is asked.
 """
 
 import asyncio
@@ -12,27 +12,17 @@ from typing import Any
 
 from quorate.service.errors import Refused
 
-__all__ = ["Groups"]
+__all__ = ["RequestBatcher"]
 
-_GROUP_ROWS = 4096  # queries in one group, unless one request alone has more: the next group does not wait for ever
+_BATCH_ROWS = 4096  # queries in one batch, unless one request alone has more: the next batch does not wait for long
 _QUEUE_ROWS = 2**16  # queries that may wait: memory is bounded whatever is asked
 _IDLE_SECONDS = 0.25
 
 Waiting = tuple[Any, int, "asyncio.Future[Any]"]
 
 
-class Groups:
-    """The queue before a session, and the thread that empties it. `idle` is called a few times a second between groups.
-
-    >>> async def ask_twice():
-    ...     groups = Groups(lambda requests: [request.upper() for request in requests])
-    ...     groups.start()
-    ...     answers = await asyncio.gather(groups.ask("a", rows=1), groups.ask("b", rows=1))
-    ...     await groups.close()
-    ...     return answers
-    >>> asyncio.run(ask_twice())
-    ['A', 'B']
-    """
+class RequestBatcher:
+    """The queue before a session, and the thread that empties it. When idle it calls `idle` a few times a second."""
 
     def __init__(
         self,
@@ -50,27 +40,13 @@ class Groups:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Start answering, for the event loop that is running.
-
-        >>> asyncio.run(Groups(lambda requests: requests).close())
-        """
+        """Start answering, for the event loop that is running."""
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="quorate-groups", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="quorate-batcher", daemon=True)
         self._thread.start()
 
     def ask(self, request: Any, *, rows: int) -> "asyncio.Future[Any]":
-        """Queue a request. The future holds what `ask_all` gave for it: an answer or an error, which is not raised.
-
-        >>> async def ask_late():
-        ...     groups = Groups(lambda requests: requests)
-        ...     groups.start()
-        ...     await groups.close()
-        ...     await groups.ask("late", rows=1)
-        >>> asyncio.run(ask_late())
-        Traceback (most recent call last):
-        ...
-        quorate.service.errors.Refused: stopping
-        """
+        """Queue a request. The future holds what `ask_all` gave for it: an answer or an error, which is not raised."""
         if self._loop is None:
             raise Refused("not_ready")
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -85,10 +61,7 @@ class Groups:
         return future
 
     async def close(self) -> None:
-        """Take no more, answer all that is queued, and end the thread.
-
-        >>> asyncio.run(Groups(lambda requests: requests).close())
-        """
+        """Take no more, answer all that is queued, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -98,26 +71,22 @@ class Groups:
 
     @property
     def answering(self) -> bool:
-        """Whether requests are taken and answered.
-
-        >>> Groups(lambda requests: requests).answering
-        False
-        """
+        """Whether requests are taken and answered."""
         return self._thread is not None and self._thread.is_alive() and not self._closed
 
     def _run(self) -> None:
         assert self._loop is not None
-        while group := self._next():
+        while batch := self._next():
             try:
-                results = list(self._ask_all([request for request, _, _ in group]))
-                if len(results) != len(group):
-                    raise RuntimeError("a session must answer every request of a group")
+                results = list(self._ask_all([request for request, _, _ in batch]))
+                if len(results) != len(batch):
+                    raise RuntimeError("a session must answer every request of a batch")
             except Exception as error:
-                results = [error] * len(group)
-            self._loop.call_soon_threadsafe(_deliver, group, results)
+                results = [error] * len(batch)
+            self._loop.call_soon_threadsafe(_deliver, batch, results)
 
     def _next(self) -> list[Waiting]:
-        """Return the next group, or nothing when all is done."""
+        """Return the next batch, or nothing when all is done."""
         with self._changed:
             while not self._waiting and not self._closed:
                 if not self._changed.wait(_IDLE_SECONDS) and self._idle is not None:
@@ -128,16 +97,16 @@ class Groups:
                         pass
                     finally:
                         self._changed.acquire()
-            group: list[Waiting] = []
+            batch: list[Waiting] = []
             rows = 0
-            while self._waiting and (not group or rows + self._waiting[0][1] <= _GROUP_ROWS):
-                group.append(self._waiting.popleft())
-                rows += group[-1][1]
+            while self._waiting and (not batch or rows + self._waiting[0][1] <= _BATCH_ROWS):
+                batch.append(self._waiting.popleft())
+                rows += batch[-1][1]
             self._rows -= rows
-            return group
+            return batch
 
 
-def _deliver(group: list[Waiting], results: list[Any]) -> None:
-    for (_, _, future), result in zip(group, results, strict=True):
+def _deliver(batch: list[Waiting], results: list[Any]) -> None:
+    for (_, _, future), result in zip(batch, results, strict=True):
         if not future.done():  # a client that went away has cancelled it; its answer is paid for and kept
             future.set_result(result)
