@@ -27,7 +27,7 @@ class Codes:
     name: str = "outcome"
 
     def orders(self, ones: Integers, others: Integers) -> Iterator[Integers]:
-        """Yield ranks of the codes, learnt on these plays: first those likely in the first world and not in the second."""
+        """Yield ranks of the codes, learnt on these plays: those likely in the first world only come first."""
         if self.table.shape[1] == 1:
             yield from self.natural_orders(ones, others)
         else:
