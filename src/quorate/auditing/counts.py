@@ -25,7 +25,7 @@ class NoisyCount:
         check_positive("epsilon", self.epsilon)
 
     def played(self, count: int, *, plays: int, noise: PlayNoise) -> np.ndarray:
-        """Return what is released about this count in so many plays."""
+        """Return what is released about this count, once for each play."""
         return count + noise.laplace(1 / self.epsilon, plays)
 
 

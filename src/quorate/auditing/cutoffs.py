@@ -16,7 +16,7 @@ _MOST = 200_000  # plays: each opens a real run of its own
 
 
 def closing_law(cutoff: NoisyCutoff, no_quorum: Sequence[bool]) -> np.ndarray:
-    """Return the probability that so many of these arrivals are let in, from the definition of the cutoff."""
+    """Return the law of how many of these arrivals are let in, from the definition of the cutoff."""
     ratio = cutoff.ratio / 2**64
     steps = np.arange(cutoff.spread + 1)
     limits = cutoff.allowed + steps

@@ -73,7 +73,7 @@ def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, 
 
 
 def label_plays(quorum: Quorum, votes: int, *, plays: int, seed: int) -> Integers:
-    """Return what one query with so many votes for class 1 is answered, in as many runs."""
+    """Return the answers to one query with this many votes for class 1, one a run."""
     missed = no_quorum_plays(quorum, [_distance(votes, quorum.teachers)], queries=1, plays=plays, seed=seed)[:, 0]
     return np.where(missed == 1, NO_QUORUM, int(2 * votes > quorum.teachers))
 

@@ -36,7 +36,7 @@ def audit_votes(
 ) -> Verdict:
     """Move one ballot, ask the queries that will show most of it, and return the verdict.
 
-    The claim is that of the mechanism for so many `queries` (a threshold run claims the same for any number). It is
+    The claim is that of the mechanism for this many `queries` (a threshold run claims the same for any number). It is
     attacked at each of these `deltas`, with an equal share of the error for each; the verdict is about the one that
     comes closest.
     """

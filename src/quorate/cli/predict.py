@@ -109,7 +109,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: 
 def _ask_everlasting(
     folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
 ) -> int:
-    """Ask a model that goes on for ever: what is refused is refused until the next phase."""
+    """Ask an everlasting model: what is refused is refused until the next phase."""
     answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum)
     if out is not None:
         _write(out, _written(answers))
@@ -208,7 +208,7 @@ def _asked(
 
 
 def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str, Any], path: Path) -> None:
-    """Write a page of what was released: for whoever may see the answers."""
+    """Write a page of what was released, for readers who may see the answers."""
     labels = Counter(str(label) for label, outcome in asked.answers if outcome == "answered")
     data = ReportData(
         title="A private model, asked",

@@ -1,6 +1,6 @@
 """From a table of private records to a folder of answers that may be published: `quorate release`.
 
-The folder can be asked again, by anyone and for nothing. With --online the queries are asked one at a time instead, and
+Anyone may ask the folder again, at no privacy cost. With --online the queries are asked one at a time instead, and
 only those are paid for that public data and earlier answers miss.
 """
 
@@ -56,7 +56,7 @@ class _Subject:
         return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
 
     def records(self, table: pa.Table) -> Any:
-        """Return a table as the release takes it: as it is, or its columns as points; what is no number is NaN."""
+        """Return a table as the release takes it: unchanged, or its columns as points, with NaN for non-numbers."""
         if not self.names:
             return table
         return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)

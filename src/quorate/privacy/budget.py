@@ -183,7 +183,7 @@ class Budget:
             return min(most, self._obtained([to_quanta(cost) for cost in costs], most))
 
     def covers(self, *counted: tuple[Cost, int]) -> bool:
-        """Return whether as much as these costs, each so many times, has been charged here already."""
+        """Return whether these costs, each this many times, have been charged here already."""
         renyi = slack = 0
         for cost, times in counted:
             one, count = to_quanta(cost), check_count("times", times, least=0)
@@ -193,7 +193,7 @@ class Budget:
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
     def give_back(self, *, all: bool = False) -> None:
-        """Give back what was obtained and not used, where others wait for it. Nobody does here."""
+        """Return what was obtained and not used to those who share the budget. Here there are none."""
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
         """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing."""

@@ -88,7 +88,7 @@ class Agreement:
 class ReportData:
     """What a report may show: *public or released values only*.
 
-    Whoever fills this in vouches for it. May stand here: parameters and plans made without private records; released
+    The caller vouches for the values. May stand here: parameters and plans made without private records; released
     answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
     long as the no-quorums themselves were released; figures measured on public points with public models, or simulated.
     May not stand here: votes, margins or agreement of teachers that saw private records, accuracy on private records,

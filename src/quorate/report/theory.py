@@ -243,7 +243,7 @@ def _noise_axes(axes: Any, means: dict[str, list[float]]) -> None:
     for times in (1, 2, 3):
         axes.plot(_GAMMAS, [times * gamma for gamma in _GAMMAS], ":", color="#888888")
         axes.annotate(f"{times} gamma", (_GAMMAS[-1], times * _GAMMAS[-1]))
-    axes.set(xlabel="gamma: error of the best hypothesis", ylabel="not answered rightly")
+    axes.set(xlabel="gamma: error of the best hypothesis", ylabel="not answered correctly")
 
 
 def _queries_axes(axes: Any, data: tuple[Sequence[int], list[dict[str, int]]]) -> None:

@@ -89,7 +89,7 @@ class _Grid:
 
 
 def law_of_code(mechanism: QueryMechanism | ThresholdMechanism, *, classes: int) -> Release:
-    """Return the law of what this mechanism's code releases, for votes on so many classes."""
+    """Return the law of what this mechanism's code releases, for votes on this many classes."""
     if isinstance(mechanism, ThresholdMechanism):
         return _run_law(mechanism, classes)
 
