@@ -1,8 +1,8 @@
 """Putting queries to a model so that what it says of one is a function of the model and of that query.
 
 A library of linear algebra sums by the shape of what it is given, and by the place of a row in it. So the shape of a
-call is fixed, and so is the place of a query: a digest of the query says where it stands. Whoever else is in the call
-stands in other places, and changes nothing for a model that answers row by row. Three kinds are told apart by their
+call is fixed, and so is the place of a query: a digest of the query says where it stands. Other queries of the
+call stand in other places, and change nothing for a model that answers row by row. Three kinds are told apart by their
 types, which are public:
 
     trees and forests of scikit-learn       compare and add value by value: any number of rows at once
@@ -96,7 +96,7 @@ def call_rows(estimator: Any) -> int | None:
 
 
 def asks_a_copy(estimator: Any) -> bool:
-    """Return whether each query is put to a copy, since nobody has said that asking leaves the estimator as it is."""
+    """Return whether each query is put to a copy, since the estimator may change when it is asked."""
     if hasattr(estimator, "asks_a_copy"):
         copied: bool = estimator.asks_a_copy()
         return copied

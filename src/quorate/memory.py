@@ -1,4 +1,4 @@
-"""What was asked and answered before: a caller that repeats a query gets its answer again, for nothing.
+"""What was asked and answered before: a caller that repeats a query gets its answer again, at no cost.
 
 This is also a defence: noisy answers to one query, drawn over and over, would average the noise away.
 """

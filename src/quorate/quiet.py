@@ -38,7 +38,7 @@ class _Silence:
 
 
 silence = _Silence()
-_generators = threading.RLock()  # whoever seeds the global generators has them for itself
+_generators = threading.RLock()  # held while the global generators are seeded
 
 
 @contextmanager

@@ -5,8 +5,8 @@
     pandas, polars, Arrow, for learners that take frames  -> a frame: columns in order, types as at fit, index 0, 1, ..
 
 A value is converted by its column's type at fit and by nothing else: not by another row, a row of another caller, or
-the container that it came in. Whatever is joined, dealt, cached or counted is in canonical form, so that it is the same
-value whoever stands beside it. What has no canonical form is refused before anything is spent for it.
+the container that it came in. Whatever is joined, dealt, cached or counted is in canonical form, so its value
+does not depend on its neighbours. What has no canonical form is refused before anything is spent for it.
 """
 
 import hashlib

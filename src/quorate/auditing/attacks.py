@@ -1,4 +1,4 @@
-"""Which queries to ask in a game on votes: those that, by the exact law of the release, show most in so many plays.
+"""Which queries to ask in a game on votes: those that should show most, by the exact law of the release.
 
 An attack is a tree of queries with one ballot moved. Candidates are single queries at every lead, the same query asked
 again and again, pairs of leads of which one falls where the other rises, and, where teachers are few, the worst trees
@@ -21,7 +21,7 @@ from quorate.mechanisms import NO_QUORUM
 __all__ = ["Attack", "attacks_on", "best_attack", "exact_epsilon", "turned"]
 
 _LEADS = 48  # leads that are looked at
-_KEPT = 4  # of which so many are built upon
+_KEPT = 4  # candidates that longer ones are built from
 _FEW = 400_000  # numbers in the table of a game that enumeration looks through
 _PATIENCE = ((2, 1), (4, 1), (8, 0), (8, 8), (40, 0), (40, 40))  # queries in a row, one way and then the other
 _DEEPEST = 4  # queries of the worst trees

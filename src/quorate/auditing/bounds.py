@@ -28,7 +28,7 @@ __all__ = [
     "score_lower_bound",
 ]
 
-_PART = 4  # one play in so many has a part in choosing the event
+_PART = 4  # one play in this many helps to choose the event
 _CUTS = 400  # events of one order that are compared, at most
 _BINS = 4000  # steps into which real-valued scores are cut
 
@@ -82,8 +82,8 @@ def epsilon_lower_bound(first: object, second: object, *, delta: float, confiden
 def score_lower_bound(first: object, second: object, *, delta: float, confidence: float, splits: int = 1) -> Bound:
     """Return a lower bound on epsilon from real-valued scores, such as those of a trained distinguisher.
 
-    The events are those that the score is at least, or at most, some number. Whoever made the score must not have seen
-    these plays.
+    The events are those that the score is at least, or at most, some number. The score must have been made
+    without these plays.
     """
     ones, others = (_scores(name, values) for name, values in (("first", first), ("second", second)))
     few = min(ones.size, others.size) // 10  # these say where the steps lie, and have no other part

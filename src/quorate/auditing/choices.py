@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from quorate.auditing.bounds import expected_lower_bound
-from quorate.auditing.games import attempts_at, laws_of
+from quorate.auditing.games import attempts_at, laws_of, most_telling
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.releases import release_of
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Effort, Verdict, game, settled
 from quorate.concepts import Hypothesis, Tally, Thresholds
 from quorate.mechanisms import ExponentialChoice, Relabel, SoftMajority
 
@@ -43,54 +42,35 @@ def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
     return {chosen: weight / total for chosen, weight in weights.items()}
 
 
-@verdict_on.register(ExponentialChoice)
-def audit_choice(
-    target: ExponentialChoice,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-) -> Verdict:
+@game(ExponentialChoice)
+def audit_choice(target: ExponentialChoice, effort: Effort) -> Verdict:
     """Choose between "all 0" and "all 1" on records of which one changes its label, and return the verdict.
 
     Every choice is drawn by the real code, one at a time, so that plays end at a hundred thousand.
     """
-    plays = min(plays, _MOST_CHOICES)
+    effort, noise = effort.at_most(_MOST_CHOICES), PlayNoise(effort.seed)
     rate, records = float(target.rate), max(_RECORDS, target.sensitivity)
     laws = [_choice_law(rate, zeros, records) for zeros in range(records + 1)]
     pairs = [(zeros, zeros + target.sensitivity) for zeros in range(records + 1 - target.sensitivity)]
-    zeros, more = max(
-        pairs,
-        key=lambda pair: expected_lower_bound(
-            laws[pair[0]], laws[pair[1]], delta=0.0, confidence=confidence, plays=plays
-        ),
-    )
+    zeros, more = most_telling(pairs, laws.__getitem__, delta=0.0, effort=effort)
     law = laws_of(laws[zeros], laws[more])
-    noise, claims = PlayNoise(seed), [(target.epsilon(), 0.0)]
-    first, second = (_choices(target, _tally(count, records), plays, noise) for count in (zeros, more))
+    claims = [(target.epsilon(), 0.0)]
+    first, second = (_choices(target, _tally(count, records), effort.plays, noise) for count in (zeros, more))
     attack = f"{zeros} or {more} of {records} records labelled 0, two candidates"
-    found = attempts_at(claims, first, second, attack=attack, confidence=confidence, law=law)
+    found = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
     not_tested = "more than two candidates, several choices in a row, and candidates that depend on the records"
-    return settled("ExponentialChoice", found, plays=plays, confidence=confidence, not_tested=not_tested)
+    return settled("ExponentialChoice", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
-@verdict_on.register(Relabel)
-def audit_relabel(
-    target: Relabel,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-) -> Verdict:
+@game(Relabel)
+def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
     """Relabel rows of which one is replaced, ask a soft majority of the new labels, and judge that.
 
     The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both. All
     other rows lie at one point, so that they get one label; the majority costs little and sees which. The changed row
     is on either side of them: there it decides how many hypotheses give them a label, and what these weigh.
     """
-    plays, noise = min(plays, _MOST_RELABELLED), PlayNoise(seed)
+    effort, noise = effort.at_most(_MOST_RELABELLED), PlayNoise(effort.seed)
     inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)
 
     @cache
@@ -102,16 +82,11 @@ def audit_relabel(
         for middle, lead in itertools.product(_PLACES[:2], range(-_LEADS, _LEADS + 1, 2))
         for one, other in itertools.combinations(itertools.product(_PLACES, (0, 1)), 2)
     ]
-    chosen = max(
-        pairs,
-        key=lambda pair: expected_lower_bound(
-            law(*pair[0]), law(*pair[1]), delta=0.0, confidence=confidence, plays=plays
-        ),
-    )
+    chosen = most_telling(pairs, lambda world: law(*world), delta=0.0, effort=effort)
     seen = []
     for world in chosen:
         X, labels = _relabel_world(target, *world)
-        votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(plays)])
+        votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(effort.plays)])
         seen.append(inner._answers(votes, None, noise).labels)
     claims = [(target.epsilon(_INNER), 0.0)]
     (one, middle, lead), (other, _, _) = chosen
@@ -120,13 +95,13 @@ def audit_relabel(
         f"{middle:g}, of which label {int(lead < 0)} has {abs(lead)} more, then a soft majority of epsilon {_INNER}"
     )
     found = attempts_at(
-        claims, *seen, attack=attack, confidence=confidence, law=laws_of(law(*chosen[0]), law(*chosen[1]))
+        claims, *seen, attack=attack, confidence=effort.confidence, law=laws_of(law(*chosen[0]), law(*chosen[1]))
     )
     not_tested = (
         "other classes of hypotheses, rows at many points, other mechanisms on the new labels, unlabelled rows; the "
         "term of relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
     )
-    return settled("Relabel", found, plays=plays, confidence=confidence, not_tested=not_tested)
+    return settled("Relabel", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _tally(zeros: int, records: int) -> Tally:

@@ -9,7 +9,7 @@ import numpy as np
 
 from quorate.auditing.games import attempts_at
 from quorate.auditing.plays import PlayNoise
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Effort, Verdict, game, settled
 from quorate.checks import check_positive
 
 __all__ = ["NoisyCount", "audit_count"]
@@ -25,21 +25,14 @@ class NoisyCount:
         check_positive("epsilon", self.epsilon)
 
     def played(self, count: int, *, plays: int, noise: PlayNoise) -> np.ndarray:
-        """Return what is released about this count in so many plays."""
+        """Return what is released about this count, once for each play."""
         return count + noise.laplace(1 / self.epsilon, plays)
 
 
-@verdict_on.register(NoisyCount)
-def audit_count(
-    target: NoisyCount,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-) -> Verdict:
+@game(NoisyCount)
+def audit_count(target: NoisyCount, effort: Effort) -> Verdict:
     """Count a record or not, and return the verdict."""
-    noise = PlayNoise(seed)
+    plays, confidence, noise = effort.plays, effort.confidence, PlayNoise(effort.seed)
     first, second = (target.played(count, plays=plays, noise=noise) for count in (0, 1))
     found = attempts_at([(target.epsilon, 0.0)], first, second, attack="a count of 0 or of 1", confidence=confidence)
     found = [replace(attempt, exact=target.epsilon) for attempt in found]  # the ratio of neighbouring values of the law

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quorate.auditing.bounds import expected_lower_bound
-from quorate.auditing.games import attempts_at, laws_of
+from quorate.auditing.games import attempts_at, laws_of, most_telling
 from quorate.auditing.plays import PlayNoise
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Effort, Verdict, game, settled
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.cutoff.mechanism import CutoffRun
 
@@ -17,7 +16,7 @@ _MOST = 200_000  # plays: each opens a real run of its own
 
 
 def closing_law(cutoff: NoisyCutoff, no_quorum: Sequence[bool]) -> np.ndarray:
-    """Return the probability that so many of these arrivals are let in, from the definition of the cutoff."""
+    """Return the law of how many of these arrivals are let in, from the definition of the cutoff."""
     ratio = cutoff.ratio / 2**64
     steps = np.arange(cutoff.spread + 1)
     limits = cutoff.allowed + steps
@@ -31,17 +30,10 @@ def closing_law(cutoff: NoisyCutoff, no_quorum: Sequence[bool]) -> np.ndarray:
     return np.asarray(law @ (reached * np.concatenate([closes, np.ones((limits.size, 1))], axis=1)))
 
 
-@verdict_on.register(NoisyCutoff)
-def audit_cutoff(
-    target: NoisyCutoff,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-) -> Verdict:
+@game(NoisyCutoff)
+def audit_cutoff(target: NoisyCutoff, effort: Effort) -> Verdict:
     """Change one arrival's outcome, look when the phase closes, and return the verdict."""
-    plays, noise = min(plays, _MOST), PlayNoise(seed)
+    effort, noise = effort.at_most(_MOST), PlayNoise(effort.seed)
     longest = min(3 * target.most, 60)
     candidates = []
     for met in {0, target.allowed // 2, max(0, target.allowed - 1), target.allowed}:
@@ -53,19 +45,14 @@ def audit_cutoff(
         return outcomes, [*outcomes[:place], False, *outcomes[place + 1 :]]
 
     pairs = [pair(one, place) for one in candidates for place in {0, sum(one) - 1} if one[place]]
-    first, second = max(
-        pairs,
-        key=lambda both: expected_lower_bound(
-            *(closing_law(target, one) for one in both), delta=target.delta, confidence=confidence, plays=plays
-        ),
-    )
+    first, second = most_telling(pairs, lambda one: closing_law(target, one), delta=target.delta, effort=effort)
     law = laws_of(*(closing_law(target, one) for one in (first, second)))
-    seen = [_closings(target, one, plays, noise) for one in (first, second)]
+    seen = [_closings(target, one, effort.plays, noise) for one in (first, second)]
     attack = f"one no-quorum of {sum(first)} among {len(first)} arrivals taken away"
     claims = [(target.epsilon, target.delta)]
-    found = attempts_at(claims, *seen, attack=attack, confidence=confidence, law=law)
+    found = attempts_at(claims, *seen, attack=attack, confidence=effort.confidence, law=law)
     not_tested = "arrivals chosen by what was seen before, and more than 60 of them"
-    return settled("NoisyCutoff", found, plays=plays, confidence=confidence, not_tested=not_tested)
+    return settled("NoisyCutoff", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _closings(cutoff: NoisyCutoff, outcomes: Sequence[bool], plays: int, noise: PlayNoise) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.auditing.bounds import Bound, epsilon_lower_bound
-from quorate.auditing.verdict import CONFIDENCE, Attempt, Verdict, settled, verdict_on
+from quorate.auditing.verdict import CONFIDENCE, Attempt, Effort, Verdict, game, settled
 from quorate.errors import InvalidInput
 from quorate.everlasting import EverlastingClassifier, Guarantee, Terms
 from quorate.mechanisms import NO_QUORUM, Quorum
@@ -73,7 +73,7 @@ def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, 
 
 
 def label_plays(quorum: Quorum, votes: int, *, plays: int, seed: int) -> Integers:
-    """Return what one query with so many votes for class 1 is answered, in as many runs."""
+    """Return the answers to one query with this many votes for class 1, one a run."""
     missed = no_quorum_plays(quorum, [_distance(votes, quorum.teachers)], queries=1, plays=plays, seed=seed)[:, 0]
     return np.where(missed == 1, NO_QUORUM, int(2 * votes > quorum.teachers))
 
@@ -150,26 +150,18 @@ def _attempt(attack: str, worlds: Sequence[Any], claim: Guarantee, confidence: f
     return Attempt(attack, bound.epsilon, bound.event, claim=(claim.epsilon, claim.delta))
 
 
-@verdict_on.register
-def _(
-    target: EverlastingClassifier,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Any = "auto",
-    seed: int = 0,
-) -> Verdict:
-    attempts = audit_terms(target.terms_, plays=plays, confidence=confidence, seed=seed)
-    if attacks != "auto":
+@game(EverlastingClassifier)
+def _audit_everlasting(target: EverlastingClassifier, effort: Effort) -> Verdict:
+    attempts = audit_terms(target.terms_, plays=effort.plays, confidence=effort.confidence, seed=effort.seed)
+    if effort.attacks != "auto":
         known = [one.attack for one in attempts]
-        names = [attacks] if isinstance(attacks, str) else attacks  # a text is one name, and not its letters
-        attempts = tuple(one for one in attempts if any(one.attack.startswith(name) for name in names))
+        attempts = tuple(one for one in attempts if effort.wants(one.attack))
         if not attempts:
             raise InvalidInput(f"attacks must begin like one of: {'; '.join(known)}")
     return settled(
         "EverlastingClassifier",
         attempts,
-        plays=plays,
-        confidence=confidence,
+        plays=effort.plays,
+        confidence=effort.confidence,
         not_tested="how teachers are taught (the deal and the seats are replayed in the tests), time, and memory",
     )

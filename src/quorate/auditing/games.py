@@ -1,16 +1,18 @@
 """What all games share: plays of two worlds, held against a claim at several deltas."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quorate.auditing.attacks import exact_epsilon
-from quorate.auditing.bounds import Bound, epsilon_lower_bound
+from quorate.auditing.bounds import Bound, epsilon_lower_bound, expected_lower_bound
 from quorate.auditing.enumeration import Outcomes
-from quorate.auditing.verdict import Attempt
+from quorate.auditing.verdict import Attempt, Effort
 
-__all__ = ["DELTAS", "attempts_at", "laws_of"]
+__all__ = ["DELTAS", "attempts_at", "laws_of", "most_telling"]
+
+Pair = TypeVar("Pair", bound=tuple[Any, Any])
 
 DELTAS = (1e-1, 1e-2, 1e-3)  # where a claim has a delta: below, a million plays see too little
 
@@ -37,6 +39,16 @@ def attempts_at(
         exact = None if law is None else exact_epsilon(law, delta)
         attempts.append(Attempt(attack, found.epsilon, found.event, claim=(epsilon, delta), exact=exact))
     return attempts
+
+
+def most_telling(pairs: Iterable[Pair], law: Callable[..., Any], *, delta: float, effort: Effort) -> Pair:
+    """Return the pair of worlds that so many plays should tell apart best, by the `law` of what is seen in each."""
+
+    def expected(pair: Pair) -> float:
+        first, second = (law(world) for world in pair)
+        return expected_lower_bound(first, second, delta=delta, confidence=effort.confidence, plays=effort.plays)
+
+    return max(pairs, key=expected)
 
 
 def laws_of(first: Any, second: Any) -> Outcomes:

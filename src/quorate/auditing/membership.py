@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.auditing.bounds import proportion_at_least, proportion_at_most
+from quorate.auditing.timing import area_under_curve
 from quorate.checks import check_count, check_rate
 from quorate.errors import InvalidInput
 
@@ -44,9 +45,7 @@ class Roc:
     @property
     def area(self) -> float:
         """The area under the curve: 0.5 where the scores tell nothing, 1 where they tell all."""
-        ranks = np.searchsorted(np.sort(self.others), self.members, side="left")
-        ties = np.searchsorted(np.sort(self.others), self.members, side="right") - ranks
-        return float((ranks + ties / 2).mean() / self.others.size)
+        return area_under_curve(self.others, self.members)
 
     def hits(self, *, false_alarms: float) -> float:
         """Return the share of members found at this share of false alarms: the true-positive rate."""
@@ -100,9 +99,9 @@ class Targets:
 
 
 def make_targets(*, records: int, targets: int, features: int, poison: int = 0, seed: int = 0) -> Targets:
-    """Return records of two classes around two centres; the targets have labels that nobody would guess.
+    """Return records of two classes around two centres; the targets have unlikely labels.
 
-    A record of the usual label leaves few traces. One with an unusual label is remembered, where anything is.
+    A record with a usual label leaves few traces; one with an unusual label is remembered, if anything is.
     """
     records, targets = check_count("records", records), check_count("targets", targets)
     if targets > records:
@@ -159,7 +158,7 @@ def _log_density(seen: Floats, shadows: Floats, chosen: Mask) -> Floats:
 
 
 def attack_membership(train: Train, targets: Targets, *, models: int = 32, seed: int = 0) -> Roc:
-    """Train so many models and return how well members are told from others by what the models answer about them.
+    """Train this many models and return how well their answers tell members from others.
 
     `train` takes records and labels and returns what answers queries: probabilities, or labels.
     """

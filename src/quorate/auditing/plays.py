@@ -72,7 +72,7 @@ class PlayNoise(SeededNoise):
 def play(
     mechanism: QueryMechanism | ThresholdMechanism, query: Query, *, plays: int, neighbour: bool, noise: SeededNoise
 ) -> Integers:
-    """Return what an asker sees who asks this tree of queries: one row a play, one column a query.
+    """Return what the asker of this tree of queries sees: one row a play, one column a query.
 
     With `neighbour` the votes are those of the neighbouring data set. A query that is reached on several ways may be
     one object in `then`; all plays that stand there are answered together.

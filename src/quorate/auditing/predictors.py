@@ -16,7 +16,7 @@ from quorate.auditing.games import attempts_at
 from quorate.auditing.plays import PlayNoise, play
 from quorate.auditing.releases import Votes, release_of
 from quorate.auditing.replay import entropy_tape, fitted_ensemble
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Effort, Verdict, game, settled
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
 
@@ -25,34 +25,28 @@ __all__ = ["audit_classifier"]
 _MOST_VOTES = 64  # that are made of records: each takes a fit
 
 
-@verdict_on.register(PrivateClassifier)
-def audit_classifier(
-    target: PrivateClassifier,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-) -> Verdict:
+@game(PrivateClassifier)
+def audit_classifier(target: PrivateClassifier, effort: Effort) -> Verdict:
     """Fit a copy of the classifier on records that vote as an attacker wants, play what it releases, and judge it.
 
     Each teacher gets one record, whose label it then votes for, whatever it is asked; in the second world one record
     has another label. The claim is that of the classifier, for all answers together.
     """
+    plays, confidence = effort.plays, effort.confidence
     teachers = target.teachers_ if hasattr(target, "teachers_") else target.teachers
     if teachers == "auto":
         raise InvalidInput("an audit of a classifier takes a number of teachers, or a fitted classifier")
     made = clone(target).set_params(teachers=int(teachers), classes=[0, 1], holdout=0.0)
-    mechanism = _fitted(made, (teachers, 0), seed).mechanism_
+    mechanism = _fitted(made, (teachers, 0), effort.seed).mechanism_
     release = release_of(mechanism, classes=2)
     asked = min(int(target.queries), 4)
     claim = float(target.epsilon), float(target.delta)
     candidates = list(attacks_on(release, queries=asked, epsilon=claim[0]))
     attack, exact = best_attack(release, candidates, delta=claim[1], confidence=confidence, plays=plays)
-    worlds = {votes: _counted(made, votes, seed) for votes in _votes(attack.query)}
+    worlds = {votes: _counted(made, votes, effort.seed) for votes in _votes(attack.query)}
     if any(tuple(seen) != votes for votes, seen in worlds.items()):
         raise InvalidInput("the teachers did not vote as their records say; the attack does not fit this estimator")
-    noise = PlayNoise(seed)
+    noise = PlayNoise(effort.seed)
     seen = [play(mechanism, attack.query, plays=plays, neighbour=other, noise=noise) for other in (False, True)]
     words = f"{attack.name}: records that make votes of {attack.query.votes} or of {attack.query.neighbour}"
     found = attempts_at([claim], *seen, attack=words, confidence=confidence)

@@ -12,7 +12,7 @@ from quorate.auditing.enumeration import Outcomes
 from quorate.auditing.games import attempts_at
 from quorate.auditing.replay import entropy_tape
 from quorate.auditing.sums import vector_law
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Effort, Verdict, game, settled
 from quorate.concepts import Threshold, Thresholds
 from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
@@ -27,30 +27,24 @@ _PUBLIC = np.array([1.0, 2.0, 3.0, 4.0])
 _CUTS = (1.5, 3.5)  # all but the first cell, and the last cell alone
 
 
-@verdict_on.register(QueryRelease)
-def audit_release(
-    target: QueryRelease,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-) -> Verdict:
+@game(QueryRelease)
+def audit_release(target: QueryRelease, effort: Effort) -> Verdict:
     """Fit copies of the release on records of which one is replaced, ask them thresholds, and return the verdict."""
     if not isinstance(target.subject, Thresholds):
         raise InvalidInput(f"the game is about a release of Thresholds(), not of {type(target.subject).__name__}")
-    plays = min(plays, _MOST)
+    effort = effort.at_most(_MOST)
     first = np.repeat([0.0, 10.0], _RECORDS // 2)
     second = np.append(first[1:], 10.0)
-    with entropy_tape(seed):
+    with entropy_tape(effort.seed):
         law = _law(clone(target).fit(first, _PUBLIC))
-        seen = [_scores(target, records, plays) for records in (first, second)]
+        seen = [_scores(target, records, effort.plays) for records in (first, second)]
     claim = float(target.epsilon), float(target.delta)
     attack = f"one of {_RECORDS} records moved from the first cell to the last, {len(_CUTS)} thresholds asked"
-    found = attempts_at([claim], *seen, attack=attack, confidence=confidence, law=law, bound=score_lower_bound)
+    bound, confidence = score_lower_bound, effort.confidence
+    found = attempts_at([claim], *seen, attack=attack, confidence=confidence, law=law, bound=bound)
     not_tested = "other queries and classes, public records that matter, and what a million fits would show"
     name = f"QueryRelease ({target.engine})"
-    return settled(name, found, plays=plays, confidence=confidence, not_tested=not_tested)
+    return settled(name, found, plays=effort.plays, confidence=confidence, not_tested=not_tested)
 
 
 def _scores(target: QueryRelease, records: np.ndarray, plays: int) -> np.ndarray:

@@ -7,9 +7,10 @@ a mechanism (scales, margin, table, threshold), so that a mistake in a proof or 
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
+from quorate.mechanisms.run import ThresholdMechanism
 
 __all__ = ["Release", "all_votes", "ballots_to_change", "gaussian", "laplace", "neighbours", "release_of"]
 
@@ -50,6 +52,11 @@ class Release:
     covered: Callable[[Votes], Floats] | None = None  # None: what the claim leaves out is in `covered_law` alone
     no_quorums: int | None = None  # the run ends with this one; None: it never does
     redraws: bool = False  # whether a no-quorum redraws the hidden noise
+
+    @classmethod
+    def of_run(cls, mechanism: ThresholdMechanism, classes: int, **laws: Any) -> "Release":
+        """Return the release of a threshold run, which ends with the mechanism's last no-quorum."""
+        return cls(teachers=mechanism.teachers, classes=classes, no_quorums=mechanism.no_quorums, **laws)
 
     def covered_outcomes(self, votes: Votes) -> Floats:
         """Return `outcomes(votes)` without the tail event of the claim."""
@@ -131,8 +138,20 @@ def _hidden(law: Callable[[float, int], Floats], scale: float, *, needed: int = 
     return np.arange(-reach, reach + 1), law(scale, reach)
 
 
+def _query_tails(mechanism: StabilityTest | BetweenThresholds, values: int) -> _Tails:
+    """Return the tails of the noise on a query, out to where no value of the hidden noise needs more."""
+    reach = values + mechanism.margin + math.ceil(45 * mechanism.query_scale)
+    return _Tails(laplace(mechanism.query_scale, reach))
+
+
 def _top(votes: Votes) -> int:
     return votes.index(max(votes))
+
+
+def _table_law(table: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return the probabilities of no quorum and of an answer at each level of a table in units of 2**-64."""
+    one = 2**64
+    return np.array([level / one for level in table]), np.array([(one - level) / one for level in table])
 
 
 @singledispatch
@@ -148,9 +167,7 @@ def release_of(mechanism: object, *, classes: int) -> Release:
 @release_of.register
 def _quorum(mechanism: Quorum, *, classes: int) -> Release:
     noise, law = _hidden(gaussian, mechanism.threshold_scale)
-    one = 2**64
-    missed = np.array([level / one for level in mechanism.table])
-    answered = np.array([(one - level) / one for level in mechanism.table])
+    missed, answered = _table_law(mechanism.table)
 
     def outcomes(votes: Votes) -> Floats:
         beyond = ballots_to_change(votes) - (mechanism.margin - noise)
@@ -159,23 +176,15 @@ def _quorum(mechanism: Quorum, *, classes: int) -> Release:
         rows[_top(votes)], rows[NO_QUORUM] = answered[level], missed[level]
         return rows
 
-    return Release(
-        teachers=mechanism.teachers,
-        classes=classes,
-        outcomes=outcomes,
-        law=law,
-        covered_law=np.where(noise > mechanism.margin, 0.0, law),
-        no_quorums=mechanism.no_quorums,
-    )
+    covered_law = np.where(noise > mechanism.margin, 0.0, law)
+    return Release.of_run(mechanism, classes, outcomes=outcomes, law=law, covered_law=covered_law)
 
 
 @release_of.register
 def _dissent(mechanism: Dissent, *, classes: int) -> Release:
     needed = mechanism.teachers // 2 + 2 - mechanism.margin  # for all teachers against the student, who yet stands
     noise, law = _hidden(gaussian, mechanism.threshold_scale, needed=needed)
-    one = 2**64
-    missed = np.array([level / one for level in mechanism.table])
-    stood = np.array([(one - level) / one for level in mechanism.table])
+    missed, stood = _table_law(mechanism.table)
 
     def outcomes(votes: Votes) -> Floats:
         short = mechanism.margin + noise - math.ceil((max(votes[1:]) - votes[0]) / 2)
@@ -184,22 +193,13 @@ def _dissent(mechanism: Dissent, *, classes: int) -> Release:
         rows[0], rows[NO_QUORUM] = stood[level], missed[level]  # the student's label is label 0
         return rows
 
-    return Release(
-        teachers=mechanism.teachers,
-        classes=classes,
-        outcomes=outcomes,
-        law=law,
-        covered_law=law,
-        no_quorums=mechanism.no_quorums,
-    )
+    return Release.of_run(mechanism, classes, outcomes=outcomes, law=law, covered_law=law)
 
 
 @release_of.register
 def _stability(mechanism: StabilityTest, *, classes: int) -> Release:
     noise, law = _hidden(laplace, mechanism.threshold_scale)
-    query = _Tails(
-        laplace(mechanism.query_scale, noise.size + mechanism.margin + math.ceil(45 * mechanism.query_scale))
-    )
+    query = _query_tails(mechanism, noise.size)
 
     def outcomes(votes: Votes) -> Floats:
         most = mechanism.margin + noise - ballots_to_change(votes)  # noise on the distance that is no quorum yet
@@ -213,25 +213,15 @@ def _stability(mechanism: StabilityTest, *, classes: int) -> Release:
             rows[_top(votes)] = 0.0
         return rows
 
-    return Release(
-        teachers=mechanism.teachers,
-        classes=classes,
-        outcomes=outcomes,
-        law=law,
-        covered_law=law,
-        covered=covered,
-        no_quorums=mechanism.no_quorums,
-        redraws=True,
-    )
+    laws = {"law": law, "covered_law": law}
+    return Release.of_run(mechanism, classes, outcomes=outcomes, covered=covered, redraws=True, **laws)
 
 
 @release_of.register
 def _between(mechanism: BetweenThresholds, *, classes: int = 2) -> Release:
     paper = mechanism.calibration == "paper"
     noise, law = _hidden(laplace if paper else gaussian, mechanism.threshold_scale)
-    query = _Tails(
-        laplace(mechanism.query_scale, noise.size + mechanism.margin + math.ceil(45 * mechanism.query_scale))
-    )
+    query = _query_tails(mechanism, noise.size)
     half = mechanism.teachers / 2
 
     def outcomes(votes: Votes) -> Floats:
@@ -243,15 +233,8 @@ def _between(mechanism: BetweenThresholds, *, classes: int = 2) -> Release:
         rows[NO_QUORUM] = _between_tails(query, np.minimum(zero, one), np.maximum(zero, one))
         return rows
 
-    return Release(
-        teachers=mechanism.teachers,
-        classes=classes,
-        outcomes=outcomes,
-        law=law,
-        covered_law=np.where(noise > mechanism.cap, 0.0, law),
-        no_quorums=mechanism.no_quorums,
-        redraws=paper,
-    )
+    covered_law = np.where(noise > mechanism.cap, 0.0, law)
+    return Release.of_run(mechanism, classes, outcomes=outcomes, law=law, covered_law=covered_law, redraws=paper)
 
 
 def _between_tails(query: _Tails, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floats:

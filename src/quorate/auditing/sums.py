@@ -11,7 +11,7 @@ from quorate.auditing.enumeration import Outcomes
 from quorate.auditing.games import DELTAS, attempts_at, laws_of
 from quorate.auditing.plays import PlayNoise
 from quorate.auditing.releases import gaussian
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Effort, Verdict, game, settled
 from quorate.mechanisms import NoisySum
 from quorate.mechanisms.noisy_vector import NoisyVector
 
@@ -43,55 +43,40 @@ def _joint(laws: Sequence[np.ndarray]) -> np.ndarray:
     return joint
 
 
-@verdict_on.register(NoisySum)
-def audit_sum(
-    target: NoisySum,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-    deltas: Sequence[float] = DELTAS,
-) -> Verdict:
+@game(NoisySum)
+def audit_sum(target: NoisySum, effort: Effort, *, deltas: Sequence[float] = DELTAS) -> Verdict:
     """Release a sum that one unit moves by all that it may, and return the verdict."""
-    noise = PlayNoise(seed)
-    first, second = (np.array(target._releases([total] * plays, None, noise)) for total in (0, target.sensitivity))
+    noise = PlayNoise(effort.seed)
+    first, second = (
+        np.array(target._releases([total] * effort.plays, None, noise)) for total in (0, target.sensitivity)
+    )
     claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
     attack = f"a sum of 0 or of {target.sensitivity}, released once"
     law = sum_outcomes(target, changes=[target.sensitivity])
-    found = attempts_at(claims, first, second, attack=attack, confidence=confidence, law=law)
+    found = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
     not_tested = f"several releases together, and epsilon at deltas other than {', '.join(f'{d:g}' for d in deltas)}"
-    return settled("NoisySum", found, plays=plays, confidence=confidence, not_tested=not_tested)
+    return settled("NoisySum", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
-@verdict_on.register(NoisyVector)
-def audit_vector(
-    target: NoisyVector,
-    *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
-    deltas: Sequence[float] = DELTAS,
-) -> Verdict:
+@game(NoisyVector)
+def audit_vector(target: NoisyVector, effort: Effort, *, deltas: Sequence[float] = DELTAS) -> Verdict:
     """Release vectors of which one unit moves as many entries by 1 as it may, and return the verdict.
 
     What is seen is kept as one number, the sum of all entries, each over its squared scale: it tells the two worlds
     apart as well as all entries do.
     """
-    noise = PlayNoise(seed)
-    first, second = (_scores(target, plays, moved, noise) for moved in (0, 1))
+    noise = PlayNoise(effort.seed)
+    first, second = (_scores(target, effort.plays, moved, noise) for moved in (0, 1))
     claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
     entries = ", ".join(map(str, target.squared_sensitivities))
     attack = f"{entries} entries moved by 1, in each of {len(target.scales)} vectors"
-    found = attempts_at(
-        claims, first, second, attack=attack, confidence=confidence, law=vector_law(target), bound=score_lower_bound
-    )
+    law, bound = vector_law(target), score_lower_bound
+    found = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law, bound=bound)
     not_tested = (
         "entries moved by more than 1 (fewer of them, the same length), other releases from the same budget, and "
         f"epsilon at deltas other than {', '.join(f'{delta:g}' for delta in deltas)}"
     )
-    return settled("NoisyVector", found, plays=plays, confidence=confidence, not_tested=not_tested)
+    return settled("NoisyVector", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np.ndarray:

@@ -38,7 +38,7 @@ class Population:
         self.means: Floats = self._generator.uniform(-1, 1, size=check_count("stumps", stumps))
 
     def draw(self, people: int) -> Rows:
-        """Return the rows of so many people."""
+        """Return the rows of this many people."""
         chance = ((1 + self.means) / 2).astype(np.float32)
         drawn = self._generator.random(size=(people, chance.size), dtype=np.float32)
         return np.where(drawn < chance, np.int8(1), np.int8(-1))
@@ -114,7 +114,7 @@ def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Re
 def trace(
     release: Release, *, stumps: int = 10_000, people: int = 100, strangers: int = 2000, repeats: int = 1, seed: int = 0
 ) -> Traced:
-    """Release the means of so many people, and score them and so many strangers against what was released.
+    """Release the means of this many people, and score them and as many strangers against the release.
 
     Each repeat draws the population, the people and the strangers anew.
     """

@@ -1,14 +1,14 @@
 """What an audit says about one claim, and `audit`, which is told what to attack and finds out how."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import singledispatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import singledispatch, wraps
 from typing import Any, Literal
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 
-__all__ = ["CONFIDENCE", "Attempt", "Verdict", "audit", "settled", "verdict_on"]
+__all__ = ["CONFIDENCE", "Attempt", "Effort", "Verdict", "audit", "game", "settled", "verdict_on"]
 
 CONFIDENCE = 1 - 1e-9
 Attacks = Sequence[str] | Literal["auto"]
@@ -87,11 +87,49 @@ def settled(target: str, attempts: Sequence[Attempt], *, plays: int, confidence:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How hard a game is played: plays in each world, the verdict's confidence, attacks by name, the noise's seed."""
+
+    plays: int = 1_000_000
+    confidence: float = CONFIDENCE
+    attacks: Attacks = "auto"
+    seed: int = 0
+
+    def wants(self, attack: str) -> bool:
+        """Return whether an attack of this name is to be played."""
+        names = [self.attacks] if isinstance(self.attacks, str) else self.attacks  # a text is one name, not its letters
+        return self.attacks == "auto" or any(attack.startswith(name) for name in names)
+
+    def at_most(self, plays: int) -> "Effort":
+        """Return the same with no more plays than this, where each is slow."""
+        return replace(self, plays=min(self.plays, plays))
+
+
 @singledispatch
 def verdict_on(target: object, **options: Any) -> Verdict:
     """Play the game for the type of `target`; `verdict_on.register(Mine)` adds one for your own type."""
     remedy = "quorate.auditing.epsilon_lower_bound takes plays"
     raise InvalidInput(f"no attack is known for {type(target).__name__}; {remedy}")
+
+
+def game(*kinds: type) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
+    """Register a function of a target, an `Effort` and options of its own; callers pass keywords, as to `audit`."""
+
+    def register(play: Callable[..., Verdict]) -> Callable[..., Verdict]:
+        @wraps(play)
+        def played(target: Any, **options: Any) -> Verdict:
+            effort = {name: options.pop(name) for name in _EFFORT if name in options}
+            return play(target, Effort(**effort), **options)
+
+        for kind in kinds:
+            verdict_on.register(kind, played)
+        return played
+
+    return register
+
+
+_EFFORT = tuple(one.name for one in fields(Effort))
 
 
 def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:

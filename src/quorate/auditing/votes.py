@@ -11,7 +11,7 @@ from quorate.auditing.bounds import epsilon_lower_bound
 from quorate.auditing.games import DELTAS
 from quorate.auditing.plays import STOPPED, PlayNoise, play
 from quorate.auditing.releases import release_of
-from quorate.auditing.verdict import CONFIDENCE, Attacks, Attempt, Verdict, settled, verdict_on
+from quorate.auditing.verdict import Attempt, Effort, Verdict, game, settled
 from quorate.errors import InvalidInput
 from quorate.mechanisms import SoftMajority
 from quorate.mechanisms.query import QueryMechanism
@@ -26,22 +26,21 @@ _NOT_TESTED = (
 )
 
 
+@game(QueryMechanism, ThresholdMechanism)
 def audit_votes(
     target: QueryMechanism | ThresholdMechanism,
+    effort: Effort,
     *,
-    plays: int = 1_000_000,
-    confidence: float = CONFIDENCE,
-    attacks: Attacks = "auto",
-    seed: int = 0,
     queries: int | None = None,
     deltas: Sequence[float] | None = None,
 ) -> Verdict:
     """Move one ballot, ask the queries that will show most of it, and return the verdict.
 
-    The claim is that of the mechanism for so many `queries` (a threshold run claims the same for any number). It is
+    The claim is that of the mechanism for this many `queries` (a threshold run claims the same for any number). It is
     attacked at each of these `deltas`, with an equal share of the error for each; the verdict is about the one that
     comes closest.
     """
+    plays, confidence = effort.plays, effort.confidence
     classes = target._columns() or 2
     release = release_of(target, classes=classes)
     if queries is None:
@@ -50,12 +49,12 @@ def audit_votes(
         deltas = (0.0,) if isinstance(target, SoftMajority) else DELTAS
     claims = _claims(target, queries, deltas)
     error = (1 - confidence) / len(claims)
-    noise = PlayNoise(seed)
+    noise = PlayNoise(effort.seed)
     candidates = [
-        a for a in attacks_on(release, queries=queries, epsilon=max(e for e, _ in claims)) if _wanted(a, attacks)
+        a for a in attacks_on(release, queries=queries, epsilon=max(e for e, _ in claims)) if effort.wants(a.name)
     ]
     if not candidates:
-        raise InvalidInput(f"no attack on {type(target).__name__} is called any of {attacks}")
+        raise InvalidInput(f"no attack on {type(target).__name__} is called any of {effort.attacks}")
     attempts = []
     for epsilon, delta in claims:
         attack, exact = best_attack(release, candidates, delta=delta, confidence=1 - error, plays=plays)
@@ -69,10 +68,6 @@ def audit_votes(
         classes=classes, queries=queries, deltas=", ".join(f"{delta:g}" for delta in deltas)
     )
     return settled(type(target).__name__, attempts, plays=plays, confidence=confidence, not_tested=not_tested)
-
-
-verdict_on.register(QueryMechanism, audit_votes)
-verdict_on.register(ThresholdMechanism, audit_votes)
 
 
 def _claims(
@@ -89,11 +84,6 @@ def _claims(
 
 def _epsilon(target: Any, delta: float, queries: int) -> float:
     return float(target.epsilon(delta=delta, queries=queries))
-
-
-def _wanted(attack: Attack, attacks: Attacks) -> bool:
-    names = [attacks] if isinstance(attacks, str) else attacks  # a text is one name, and not its letters
-    return attacks == "auto" or any(attack.name.startswith(name) for name in names)
 
 
 def _words(attack: Attack) -> str:

@@ -25,7 +25,7 @@ _GROWING = ("thresholds", "stumps", "intervals")
 
 
 def _select(concept: Concept, rows: int) -> tuple[float, float, int]:
-    """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of so many points."""
+    """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of this many points."""
     from quorate.mechanisms.exponential import ExponentialChoice
 
     generator = np.random.default_rng()

@@ -87,7 +87,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Send all requests over so many connections; return the seconds in all, of each, and the status of each."""
+    """Send all requests over this many connections; return the seconds in all, of each, and the status of each."""
     left = iter(enumerate(requests))
     seconds, status = np.full(len(requests), np.nan), np.zeros(len(requests), dtype=int)
 

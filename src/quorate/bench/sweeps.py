@@ -186,7 +186,7 @@ def plateau_errors(
 
 
 def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
-    """Return how many queries can be answered with so many records of thresholds where one label in five is wrong.
+    """Return how many queries this many records of thresholds can answer where one label in five is wrong.
 
     A power of two: the largest for which nine in ten are expected to get the label of most teachers. Plain teachers
     disagree by a fifth; those on relabelled chunks by a fiftieth, and pay for relabelling. "published" is the stability

@@ -41,7 +41,7 @@ def ledger_figures(view: "LedgerView") -> dict[str, Any]:
 
 
 def _phase_figures(phase: Any) -> dict[str, Any]:
-    """Return the phase of an everlasting model, with its count of no-quorums: whoever has the folder is the owner."""
+    """Return the phase of an everlasting model, with its count of no-quorums: the holder of the folder is the owner."""
     if phase is None:
         return {}
     names = ("number", "seats", "taken", "met", "closed", "lost")

@@ -11,7 +11,7 @@ __all__ = ["make_concept", "make_learner"]
 
 
 def make_concept(name: ConceptName, features: int) -> Concept:
-    """Return the class of hypotheses of this name over so many columns of numbers.
+    """Return the class of hypotheses of this name over this many columns of numbers.
 
     Conjunctions are over columns of 0 and 1, such as those that a schema makes of categories.
     """

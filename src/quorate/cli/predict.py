@@ -109,10 +109,8 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: 
 def _ask_everlasting(
     folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
 ) -> int:
-    """Ask a model that goes on for ever: what is refused is refused until the next phase."""
-    from quorate.cli.predict_everlasting import ask_everlasting
-
-    answers, bill = ask_everlasting(folder, encoded, on_no_quorum=on_no_quorum)
+    """Ask an everlasting model: what is refused is refused until the next phase."""
+    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum)
     if out is not None:
         _write(out, _written(answers))
     elif as_json:
@@ -124,6 +122,31 @@ def _ask_everlasting(
         print(f"quorate: {bill['refused']} queries were refused: the phase is closed, and the next one begins when its "
               "seats are taken", file=sys.stderr)  # fmt: skip
     return int(bool(bill["refused"] or (on_no_quorum == "raise" and bill["no_quorum"])))
+
+
+def _everlasting_answers(
+    folder: Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
+) -> tuple[list[Answer], dict[str, Any]]:
+    """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free."""
+    if on_no_quorum == "random":
+        raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
+    classifier = load(folder)
+    try:
+        made = classifier.predict(encoded)
+        progress = classifier.progress_
+    finally:
+        classifier.session_.close()
+    outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
+    bill = {
+        "queries": made.size,
+        "answered": int(made.answered.sum()),
+        "no_quorum": int(made.no_quorum.sum()),
+        "refused": made.refused,
+        "phase": progress["phase"],
+        "seats_taken": progress["seats_taken"],
+        "seats": progress["seats"],
+    }
+    return list(zip(made.labels.tolist(), outcomes.tolist(), strict=True)), bill
 
 
 def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
@@ -185,7 +208,7 @@ def _asked(
 
 
 def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str, Any], path: Path) -> None:
-    """Write a page of what was released: for whoever may see the answers."""
+    """Write a page of what was released, for readers who may see the answers."""
     labels = Counter(str(label) for label, outcome in asked.answers if outcome == "answered")
     data = ReportData(
         title="A private model, asked",

@@ -19,7 +19,7 @@ _SLIP = 0.03  # share of the outcomes that no vital sign explains: staffing, wis
 
 
 def clinic_table(records: int) -> pa.Table:
-    """Return this many generated visits, about five for every three people. Different every time; nobody is in it.
+    """Return this many generated visits, about five for every three people. Different every time; none of them is real.
 
     The outcome follows from an acute illness that shows in the vital signs and the laboratory, from age and from
     earlier admissions; a part of it follows from nothing in the table.

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.ensemble.ballots import Ballots
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
-from quorate.ensemble.probe import probe
+from quorate.errors import InvalidInput
 from quorate.learners import Deal, Teachers, batched_equivalent
+from quorate.quiet import silence
 
 __all__ = ["Ensemble"]
 
@@ -50,7 +51,7 @@ class Ensemble:
         if learner is not None:
             return cls(learner.fit(X, codes, deal, classes=classes, one_scale=one_scale))
         dealt = deal.rows.size if units is None else units
-        probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
+        _probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
         return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))
 
     @property
@@ -74,3 +75,29 @@ class Ensemble:
 
     def __repr__(self) -> str:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"
+
+
+def _probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None) -> None:
+    """Refuse an estimator that cannot be fitted on public rows, or on made-up ones where X is a matrix of numbers.
+
+    A teacher's own failure is never reported, since the message may speak of its rows; a setting that no rows could
+    satisfy must be, and shows here first. Only the shape and the type of `X` are looked at. A data frame without
+    `public` rows is not tried.
+    """
+    from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
+
+    if public is not None:
+        made_up = public
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
+        made_up = np.random.default_rng(0).normal(size=(max(rows, 2 * classes), X.shape[1])).astype(X.dtype)
+    else:
+        return
+    codes = np.arange(len(made_up)) % classes
+    with silence():
+        try:
+            clone(estimator).fit(made_up, codes).predict(made_up[:1])
+        except Exception as error:
+            kind = f"{type(error).__name__}: {error}"
+            raise InvalidInput(
+                f"the estimator does not take rows like these (tried on rows that are not private) - {kind}"
+            ) from error

@@ -47,7 +47,7 @@ class Backend:
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
     product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
-    spread: Callable[[Array, int], Array]  # a column repeated so many times
+    spread: Callable[[Array, int], Array]  # a column, repeated
     count: Callable[[Array], Array]  # how many are true in each column
 
     def __repr__(self) -> str:

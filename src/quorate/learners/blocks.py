@@ -65,7 +65,7 @@ class Chunks:
     def blocks(self, backend: Backend, *, memory: int, cost: Callable[[int, int], int]) -> Iterator[Block]:
         """Yield the teachers that show two classes or more, as many of one shape together as fit into `memory` bytes.
 
-        A chunk of so many rows that show so many classes needs `cost(rows, shown)` bytes.
+        A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes.
         """
         shown = (self.counts > 0).sum(axis=1)
         rows = padded_rows(self._sizes)

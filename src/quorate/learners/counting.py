@@ -21,7 +21,7 @@ def ballots_in_blocks(
 
     `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
     squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
-    often. Whoever votes for none of the labels yielded votes for 0.
+    often. A teacher that votes for none of the labels yielded votes for 0.
     """
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
@@ -68,7 +68,7 @@ def _product(backend: Backend, parts: list[list[Array]], columns: list[list[Arra
 
 
 def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
-    """Return how many queries and how many teachers to take together, for a block of so many cells at most."""
+    """Return how many queries and how many teachers to take together, for a block of at most this many cells."""
     wide = max(1, min(queries, _QUERIES, cells))
     high = max(1, min(teachers, cells // wide))
     if high == teachers:

@@ -65,7 +65,7 @@ def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
 
 
 def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> list[Matrix]:
-    """Return values as so many slices, each of what the one before has rounded off."""
+    """Return values as this many slices, each of what the one before rounded off."""
     parts: list[Matrix] = []
     for _ in range(slices):
         parts.append(gridded(values))

@@ -49,7 +49,7 @@ def check_labels(y: Any, *, rows: int) -> NDArray[np.int64]:
 def check_queries(X: Any, *, features: int) -> Matrix:
     """Return queries as a matrix of finite 64-bit floats with the number of columns that the teachers were fitted on.
 
-    A query belongs to the one who asks, so its values may be the reason for an error. Magnitudes beyond `LARGEST` are
+    A query belongs to its caller, so its values may cause an error. Magnitudes beyond `LARGEST` are
     counted as `LARGEST`.
     """
     queries = check_features(X, name="queries")

@@ -41,7 +41,7 @@ class StumpTeachers(Teachers):
 
     @cached_property
     def _tables(self) -> list[tuple[int, Matrix, NDArray[np.int64]]]:
-        """For each feature in use: the thresholds in order, and the votes once a query has passed so many of them."""
+        """For each feature in use: the thresholds in order, and the votes by how many of them a query has passed."""
         tables = []
         for feature in np.unique(self._feature).tolist():
             own = np.flatnonzero(self._feature == feature)
@@ -89,7 +89,7 @@ class StumpTeachers(Teachers):
 
 
 def _in_blocks(queries: Matrix, rows: int) -> Iterator[tuple[slice, Matrix]]:
-    """Yield so many queries at a time, rounded to single precision."""
+    """Yield blocks of queries, rounded to single precision."""
     for start in range(0, len(queries), max(1, rows)):
         part = slice(start, start + max(1, rows))
         yield part, np.clip(queries[part], -LARGEST, LARGEST).astype(np.float32).astype(np.float64)

@@ -86,7 +86,7 @@ class ThresholdMechanism(ABC):
 
         For a durable ledger, which kept both, and how many no-quorums were `met` where that is not the budget's to say.
         The budget must have been charged with the opening and with the no-quorums met, or it is refused: a fresh budget
-        has paid for nothing. A run that redraws its threshold cannot be resumed: open another.
+        has paid nothing. A run that redraws its threshold cannot be resumed: open another.
         """
         if self.redraws:
             raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
@@ -260,7 +260,7 @@ class Run:
         return np.concatenate(parts), met
 
     def end(self) -> int:
-        """Answer nothing more here, and return the secret noise: for a ledger that goes on with the run."""
+        """Answer nothing more here, and return the secret noise, for a ledger that resumes the run."""
         check_process("this run", self._process)
         with self._lock:
             self._left = 0

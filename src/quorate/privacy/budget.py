@@ -183,7 +183,7 @@ class Budget:
             return min(most, self._acquired([to_quanta(cost) for cost in costs], most))
 
     def covers(self, *counted: tuple[Cost, int]) -> bool:
-        """Return whether as much as these costs, each so many times, has been charged here already."""
+        """Return whether these costs, each this many times, have been charged here already."""
         renyi = slack = 0
         for cost, times in counted:
             one, count = to_quanta(cost), check_count("times", times, least=0)

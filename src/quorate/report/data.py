@@ -1,16 +1,29 @@
-"""What a report may show."""
+"""What a report may show, and where its claims can be checked: the proofs in the package, the software used."""
 
 import math
-from collections.abc import Iterable, Mapping
+import platform
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import metadata, resources
 from typing import Any
 
 from quorate.errors import InvalidInput
 
-__all__ = ["Accuracy", "Agreement", "Claim", "ReportData"]
+__all__ = ["Accuracy", "Agreement", "Claim", "ReportData", "proofs_for", "software_versions"]
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
+_PROOFS = {
+    "privacy": ("privacy/PROOF.md", "costs add up over adaptively chosen queries, and convert to (epsilon, delta)"),
+    "predictors": ("predictors/PROOF.md", "one unit is dealt to one teacher, and moves at most one ballot a query"),
+    "quorum": ("mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
+    "noisy_max": ("mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
+    "confident_max": ("mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
+    "sharp_majority": ("mechanisms/sharp_majority/PROOF.md", "what an answer costs, and that none is better at it"),
+    "soft_majority": ("mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
+    "stability": ("mechanisms/stability/PROOF.md", "an epoch up to a no-quorum has one cost, however many answers"),
+    "between_thresholds": ("mechanisms/between_thresholds/PROOF.md", "each no-quorum costs a fixed price; two classes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,7 @@ class Agreement:
 class ReportData:
     """What a report may show: *public or released values only*.
 
-    Whoever fills this in vouches for it. May stand here: parameters and plans made without private records; released
+    The caller vouches for the values. May stand here: parameters and plans made without private records; released
     answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
     long as the no-quorums themselves were released; figures measured on public points with public models, or simulated.
     May not stand here: votes, margins or agreement of teachers that saw private records, accuracy on private records,
@@ -135,3 +148,26 @@ def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: t
             f"{name} must hold at least one point of {width} finite numbers, with shares from 0 to 1; "
             "pass None to leave the section out"
         )
+
+
+def proofs_for(aggregator: str | None = None) -> dict[str, str]:
+    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves."""
+    found = {}
+    for key in ("privacy", "predictors", aggregator):
+        if key not in _PROOFS:
+            continue
+        name, line = _PROOFS[key]
+        if resources.files("quorate").joinpath(name).is_file():
+            found[f"quorate/{name}"] = line
+    return found
+
+
+def software_versions(packages: Sequence[str] = ("quorate", "opendp", "numpy", "scikit-learn")) -> dict[str, str]:
+    """Return the versions of Python and of these packages, as far as they are installed."""
+    versions = {"Python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

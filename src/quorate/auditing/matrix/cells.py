@@ -120,7 +120,10 @@ def run_case(case: Case, unit: str) -> Outcome:
 
 
 def _outcome(cell: Cell, found: list[str], first: list[Stage]) -> Outcome:
-    refused = first[-1].public.get("refused", "")
+    return _judged(cell, found, first[-1].public.get("refused", ""))
+
+
+def _judged(cell: Cell, found: list[str], refused: str) -> Outcome:
     if refused.startswith("not a refusal"):
         found = [*found, refused]
     if found:
@@ -147,12 +150,7 @@ def _people(cell: Cell, case: Case) -> Outcome:
 
 
 def _company(cell: Cell, case: Case) -> Outcome:
-    found, refused = company_differences(case)
-    if refused.startswith("not a refusal"):
-        found = [refused]
-    if found:
-        return Outcome(cell, "violated", tuple(found))
-    return Outcome(cell, "refused", (refused,)) if refused else Outcome(cell, "sound")
+    return _judged(cell, *company_differences(case))
 
 
 def _queries(cell: Cell, case: Case) -> Outcome:

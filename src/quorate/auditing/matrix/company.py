@@ -118,7 +118,7 @@ def _companies(asked: _Asked, queries: Floats) -> Iterator[tuple[str, NDArray[An
         try:
             beside = [asked.ballots(np.vstack([query[np.newaxis], hostile]))[:1] for query in some]
             all_of_them = asked.ballots(np.vstack([queries[:5], hostile, queries[5:]]))
-        except (TypeError, ValueError):  # refused, whoever it comes with
+        except (TypeError, ValueError):  # refused, in any company
             continue
         yield f"beside a row of {what}", np.vstack(beside)
         yield f"in a batch with a row of {what}", np.delete(all_of_them, 5, axis=0)

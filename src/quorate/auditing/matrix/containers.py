@@ -1,8 +1,8 @@
 """The containers that records and queries come in: one table of whole numbers, packed in each of them.
 
 Where a container holds decimal numbers, those of the table are made so. A container whose types are declared (integer
-matrices, data frames) keeps them whatever the values; `loose` packs a row as somebody would who writes it down anew,
-so that its types follow from its values.
+matrices, data frames) keeps them whatever the values; `loose` packs a row as if it were written down afresh:
+its types follow from its values.
 """
 
 import importlib

@@ -51,7 +51,7 @@ class Table:
 
 
 def base_table(rows: int, *, columns: int, seed: int = 0) -> Table:
-    """Return so many rows of digits, two rows a person: small digits for one label, large ones for the other, mostly.
+    """Return this many rows of digits, two rows a person: small digits for one label, large ones for the other, mostly.
 
     So every learner can tell the labels apart, whichever columns it takes.
     """

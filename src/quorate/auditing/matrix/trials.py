@@ -35,7 +35,7 @@ class Case(NamedTuple):
         return self.subject.make(self.subject.learner(self.learner))
 
     def packed(self, rows: int, *, seed: int) -> Any:
-        """Return packed rows that are nobody's."""
+        """Return packed rows that belong to no unit."""
         table = base_table(rows, columns=self.subject.columns, seed=seed)
         return self.container.pack(table.X, table.names)
 

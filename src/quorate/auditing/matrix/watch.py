@@ -104,7 +104,7 @@ class Watch:
         return len(self._draws) - self._drawn
 
     def counts(self, queries: int) -> None:
-        """Take note that ballots on so many queries are counted."""
+        """Note how many queries are counted together."""
         self._counted.append(queries)
 
     def seats(self, labels: list[int]) -> None:
@@ -160,7 +160,7 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
 
 
 def told(error: BaseException) -> str:
-    """Return the words of a refusal, or say that it is none: an error of a kind that nobody planned."""
+    """Return the text of a refusal, or say that the error is not a refusal but unplanned."""
     said = f"{type(error).__name__}: {error}"
     planned = isinstance(error, QuorateError) or type(error) in (TypeError, ValueError)
     return said if planned else f"not a refusal, but {said}"

@@ -28,7 +28,7 @@ __all__ = [
     "attack_exceptions",
 ]
 
-_CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and so many are enough
+_CHOICES = 10_000  # plays: each is drawn exactly, one at a time, and these are enough
 
 
 class WeightsOfWholeEpsilon(SoftMajority):
@@ -68,7 +68,7 @@ class ZeroWhenNobodyVotes(NearestVotes):
 
 @dataclass(frozen=True, kw_only=True)
 class RaisesOnTie(NoisyMax):
-    """Refuses to decide where the votes are tied: an error that one ballot brings about, and that nobody pays for."""
+    """Refuses to decide where the votes are tied: an error that one ballot causes, at no charge."""
 
     def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
         top_two = np.partition(counts, -2, axis=1)[:, -2:]

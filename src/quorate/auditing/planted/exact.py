@@ -89,7 +89,7 @@ class _Grid:
 
 
 def law_of_code(mechanism: QueryMechanism | ThresholdMechanism, *, classes: int) -> Release:
-    """Return the law of what this mechanism's code releases, for votes on so many classes."""
+    """Return the law of what this mechanism's code releases, for votes on this many classes."""
     if isinstance(mechanism, ThresholdMechanism):
         return _run_law(mechanism, classes)
 
@@ -123,16 +123,8 @@ def _run_law(mechanism: ThresholdMechanism, classes: int) -> Release:
             rows[:NO_QUORUM] = 0.0  # an answer that one ballot may change is in the tail event that both of them name
         return rows
 
-    return Release(
-        teachers=mechanism.teachers,
-        classes=classes,
-        outcomes=outcomes,
-        law=law,
-        covered_law=covered_law,
-        covered=covered,
-        no_quorums=mechanism.no_quorums,
-        redraws=mechanism.redraws,
-    )
+    laws = {"law": law, "covered_law": covered_law, "covered": covered}
+    return Release.of_run(mechanism, classes, outcomes=outcomes, redraws=mechanism.redraws, **laws)
 
 
 def _count(mechanism: Any, votes: Votes, hidden: Sequence[int]) -> Floats:

@@ -1,6 +1,6 @@
 """Model folders whose schema nothing proves, and a loader that reads it all the same.
 
-A schema decides what a query means: whoever can put another into the folder swaps the answers to two categories.
+A schema decides what a query means: another one in the folder can swap the answers to two categories.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Guards around budgets, runs and records, each with one of them taken away.
 
-Nobody has to mean harm for these: a second thread, a restart, a line that sets an attribute, a class of one's own that
-fails on a row. Every attack is deterministic: where threads must meet, they wait for each other.
+None of these takes malice: a second thread, a restart, a line that sets an attribute, a user's class that fails on a
+row. Every attack is deterministic: where threads must meet, they wait for each other.
 """
 
 import itertools
@@ -43,7 +43,7 @@ __all__ = [
 
 _PATIENCE = 1.0  # seconds that a thread waits for others that run already, and that a lock may keep out for good
 _CUTOFF = NoisyCutoff(epsilon=1.0, allowed=20, spread=10)
-_FAILS = 13.0  # the record on which a class of one's own fails
+_FAILS = 13.0  # the record on which a user's class fails
 
 
 class CountsLater(CutoffRun):
@@ -74,7 +74,7 @@ class _Meeting:
         self._together = threading.Barrier(threads)
 
     def words(self, size: int) -> NDArray[np.uint64]:
-        with suppress(threading.BrokenBarrierError):  # they will not come: from now on nobody waits
+        with suppress(threading.BrokenBarrierError):  # they will not come: nothing waits from now on
             self._together.wait(_PATIENCE)
         return np.full(size, 2**64 - 1, dtype=np.uint64)
 
@@ -105,18 +105,18 @@ def _in_threads(count: int, work: Callable[[], int]) -> list[int]:
 
 
 class ResumesUnpaid(Quorum):
-    """Goes on with a run on whatever budget it is given, as if the opening had been paid from it."""
+    """Resumes a run on any budget, as if that budget had paid for the opening."""
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> Run:
-        """Return a run that has paid for nothing."""
+        """Return a run that no budget has paid for."""
         run = self.open()
         run._threshold, run._left = threshold_noise, self.no_quorums - met
-        run._budget = budget  # the mistake: nobody asks whether it has paid
+        run._budget = budget  # the mistake: whether it has paid is not checked
         return run
 
 
 def resume_on_a_fresh_budget(target: Quorum) -> Caught:
-    """Resume a run on budgets that paid for nothing, or for too little, and see whether it answers."""
+    """Resume a run on budgets that paid nothing, or too little, and see whether it answers."""
     answered, votes = 0, [[target.teachers, 0]] * 1000
     for slack, paid in ((0.0, Cost(0.0)), (target.slack, Cost(0.0)), (target.slack, Cost(renyi=0.25))):
         budget = Budget(epsilon=2.0, delta=1e-5, order=target.order, slack=slack)
@@ -169,7 +169,7 @@ def lower_the_order(budget: Budget) -> Caught:
 
 
 class TakesAnyRefund(Budget):
-    """Believes what a reservation says of itself, whoever made it and however often it is settled."""
+    """Trusts what a reservation says of itself, even if it is forged or settled twice."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ class TakesAnyRefund(Budget):
 
 
 class _Forged(Reservation):
-    """A reservation that nobody made."""
+    """A reservation that no budget made."""
 
     def __init__(self, budget: Budget, claimed: tuple[list[Quanta], int]) -> None:
         super().__init__(budget)
@@ -205,7 +205,7 @@ def forge_refunds(kind: type[Budget]) -> Caught:
 
 
 class _One(Hypothesis):
-    """A hypothesis of one's own: all points are 1, and it fails on one of them."""
+    """A user's hypothesis: all points are 1, and it fails on one of them."""
 
     features = 1
 
@@ -231,7 +231,7 @@ class _Alone(Dichotomies):
 
 
 class _FailsWhenAsked(Concept):
-    """A class of one's own that fails where the record is among all those that are counted."""
+    """A user's class that fails when the record is among those that are counted."""
 
     features, vc_dimension = 1, 0
 
@@ -240,7 +240,7 @@ class _FailsWhenAsked(Concept):
 
 
 class _FailsAtOnce(_FailsWhenAsked):
-    """A class of one's own that fails where the record is among those that define the candidates."""
+    """A user's class that fails when the record is among those that define the candidates."""
 
     def _dichotomies(self, points: NDArray[np.float64]) -> Dichotomies:
         _fail_on(points)

@@ -84,7 +84,7 @@ class _TriedOnAsManyRows(SmallClassifier):
     """Tries the estimator on made-up rows, as many as a teacher has: with people, their number is not public."""
 
     def try_out(self, X: Any, *, rows: int) -> None:
-        """Try it on so many rows for each teacher as there are rows: the mistake, where units were meant."""
+        """Try it on the number of rows of a teacher: the mistake, since the number of units was meant."""
         made_up = np.arange(2.0 * len(X)).reshape(-1, 2)[: len(X) // 4]
         clone(self.estimator).fit(np.repeat(made_up[:, :1], X.shape[1], axis=1), np.arange(len(made_up)) % 2)
 

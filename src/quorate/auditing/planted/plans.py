@@ -64,7 +64,7 @@ class _Reading:
     kind: type[Budget]
 
     def spent(self, no_quorums: int) -> float:
-        """Return what is read after so many no-quorums."""
+        """Return what is read after this many no-quorums."""
         quorum = self.quorum
         budget = self.kind(epsilon=2.0, delta=0.02, order=quorum.order, slack=quorum.slack)
         budget.spend(quorum.opening_cost(quorum.order))

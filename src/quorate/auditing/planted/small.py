@@ -51,7 +51,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def teach(self, X: Any, labels: Any, units: Any, count: int) -> None:
-        """Deal units to teachers, those without a label to nobody, and fit."""
+        """Deal units to teachers, leave out those without a label, and fit."""
         deal, _ = deal_units(units, count, teachers=_TEACHERS)
         chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
         chunks = [rows[labels[rows] >= 0] for rows in chunks]

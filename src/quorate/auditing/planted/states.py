@@ -189,7 +189,7 @@ def _let_through(budget: Budget) -> float:
 
 
 class SharedAnswers(KeptAnswers):
-    """Remembers answers by query, whoever asked: who gets one for nothing learns that another has asked before."""
+    """Remembers answers by query, for all callers: a free answer tells a caller that another asked the same."""
 
     def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
         found = super()._admit(one, taken)
@@ -200,7 +200,7 @@ class SharedAnswers(KeptAnswers):
 
 
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:
-    """Let one caller ask, then another the same: the second must pay as if nobody had."""
+    """Let two callers ask the same: the second must pay as if it were the first."""
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 50, classes=2))
     session = Session(Votes(ensemble, SoftMajority(teachers=50, epsilon=0.25)), Budget(epsilon=1.0, delta=0.0))
     session._memory = memory

@@ -66,7 +66,7 @@ class StatedCount(NoisyCount):
     stated: int
 
     def played(self, count: int, *, plays: int, noise: PlayNoise) -> np.ndarray:
-        """Return what is released about so many records in so many plays."""
+        """Return what is released about this many records, once for each play."""
         return self.weight * count + noise.laplace(self.stated / self.epsilon, plays)
 
 
@@ -97,7 +97,7 @@ def _worlds(target: ClippedSum, plays: int, seed: int) -> tuple[Any, Any]:
 
 def play_sum(target: ClippedSum, plays: int, seed: int) -> Caught:
     """Play the release of one value at either end of the clipping range."""
-    delta = 1e-2  # smaller ones are about events that so many plays seldom see
+    delta = 1e-2  # smaller ones are about events too rare for these plays
     claim = _exact_epsilon(target.noisy, delta), delta
     return play(target, plays, seed, worlds=_worlds, claim=claim, said="one value from end to end")
 
@@ -113,7 +113,7 @@ def _exact_epsilon(noisy: NoisySum, delta: float) -> float:
 
 
 def _differences(target: NoisySum, plays: int, seed: int) -> tuple[Any, Any]:
-    plays = min(plays, 20_000)  # each is a call of its own, and so many are enough
+    plays = min(plays, 20_000)  # each is a call of its own, and these are enough
     found = []
     for world, moved in enumerate((0, target.sensitivity)):
         noise = SeededNoise(2 * seed + world)

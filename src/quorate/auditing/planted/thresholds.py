@@ -1,4 +1,4 @@
-"""Threshold runs, each with one mistake. Sparse vector has been published wrongly more often than rightly.
+"""Threshold runs, each with one mistake. Most published variants of sparse vector are wrong.
 
 Lyu, Su and Li (2017) list six variants; the ones here are those that a quorum of teachers can meet. One threshold noise
 for the whole run, which looks like a mistake and is none, is the sound twin of the redrawn one.

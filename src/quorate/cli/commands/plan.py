@@ -82,10 +82,6 @@ def plan(
     when = "without --concept" if concept is None else "with --concept"
     refuse_idle(plan, given, PLAN_OPTIONS[when], when)
     used = {name: given[name] for name in PLAN_OPTIONS[when].split() if name != "json"}
-    if concept is not None:
-        from quorate.cli.plan_concept import run_plan_concept
+    from quorate.cli.plan import run_plan, run_plan_concept
 
-        return run_plan_concept(**used, as_json=json)
-    from quorate.cli.plan import run_plan
-
-    return run_plan(**used, as_json=json)
+    return run_plan(**used, as_json=json) if concept is None else run_plan_concept(**used, as_json=json)

@@ -82,7 +82,7 @@ def _threshold_scale(room: float) -> float:
 
 
 def _price(order: float, levels: int, standing: float) -> float:
-    """Return about the smallest price at which so many levels lead from near-certain to almost never."""
+    """Return roughly the smallest price at which this many levels lead from near-certain to almost never."""
     looked = min(levels, _SEARCHED)
     low = order * (order - 1) * 0.5 * (2.0 / looked) ** 2  # a fall of a factor of at least e takes more than this
     high = low * 2.0**16

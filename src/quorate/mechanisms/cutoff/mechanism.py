@@ -91,7 +91,7 @@ class NoisyCutoff:
         return self.allowed + self.spread
 
     def cost(self) -> Cost:
-        """Return the cost, at every order, for whoever is behind one arrival."""
+        """Return the cost, at every order, to the person behind one arrival."""
         return Cost(self.epsilon, self.delta)  # proof: step 5
 
     @cached_property
@@ -104,7 +104,7 @@ class NoisyCutoff:
 
     @cached_property
     def _last_words(self) -> NDArray[np.uint64]:
-        """The largest word that closes the phase when so many no-quorums are missing to the limit."""
+        """The largest word that closes the phase when this many no-quorums are missing to the limit."""
         words = np.array([tail - 1 for tail in self._tails], dtype=np.uint64)
         words.flags.writeable = False
         return words
@@ -114,7 +114,7 @@ class NoisyCutoff:
         return CutoffRun(self, noise=system_noise)
 
     def resume(self, *, limit: int, met: int, closed: bool) -> "CutoffRun":
-        """Go on with a phase whose limit was drawn earlier, and that has met so many no-quorums since.
+        """Resume a phase whose limit was drawn earlier, and which has met this many no-quorums since.
 
         For a durable ledger, which kept all three. Each arrival has fresh noise of its own: nothing else is carried on.
         """
@@ -176,7 +176,7 @@ class CutoffRun:
         `no_quorum` says of each arrival whether it would find no quorum. An arrival is let in or not by those before.
         """
         check_process("this cutoff", self._process)
-        outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nobody can change meanwhile
+        outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nothing else can change
         if outcomes.ndim != 1:
             raise InvalidInput(f"arrivals must be a vector of outcomes, not of shape {outcomes.shape}")
         let_in = 0

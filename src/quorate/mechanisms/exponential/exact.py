@@ -49,7 +49,7 @@ def enclose_exp(exponent: Fraction, *, digits: int) -> tuple[Fraction, Fraction]
 
 
 def _context(digits: int, rounding: str) -> decimal.Context:
-    """Return a context of so many digits, of every exponent there is, that raises nothing."""
+    """Return a decimal context of this many digits, with the widest exponents, that never raises."""
     return decimal.Context(prec=digits, rounding=rounding, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[])
 
 

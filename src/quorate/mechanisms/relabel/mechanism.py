@@ -127,7 +127,7 @@ class Relabel:
         return self._relabel(X, y, unlabelled, budget=budget, unit=unit, noise=system_noise)
 
     def _unit_cost(self, rows: int, rows_unlabelled: int) -> Cost:
-        """Return the term of a unit that has so many rows of both kinds, rounded up."""
+        """Return the term of a unit with these numbers of rows of both kinds, rounded up."""
         cost = self.relabelling_cost(rows=rows)
         if rows_unlabelled == 0:
             return cost
