@@ -1,8 +1,8 @@
 """The excess error that each method on a class of hypotheses is sure to keep, with the best settings for that bound.
 
-Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that minimise
-a bound come from a ladder, so that the bound is that of settings which can be had. Derivations are beside the formulas;
-the parts are those of `learning.py`, and each privacy cost is one that the predictor itself may be charged.
+Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that
+minimise a bound come from a ladder, so the bound is one of settings that can be had. Derivations stand beside the
+formulas; the parts are those of `learning.py`, and each privacy cost is one that the predictor itself is charged.
 """
 
 import math
@@ -40,11 +40,7 @@ _RATES = tuple(2.0**-power for power in range(1, 12))
 
 @dataclass(frozen=True)
 class MethodBound:
-    """A bound on the expected excess error, and the settings it was found with.
-
-    >>> min(MethodBound(0.2), MethodBound(0.1), key=lambda bound: bound.error)
-    MethodBound(error=0.1, settings={})
-    """
+    """A bound on the expected excess error, and the settings it was found with."""
 
     error: float
     settings: Mapping[str, float] = field(default_factory=dict)
@@ -73,9 +69,6 @@ def ballot_error(
     by (1 - 2f) k ballots, and noise turns it over with probability at most exp(-epsilon (1/2 - f) k / m) for a
     soft majority that shares epsilon among m queries, or exp(-((1/2 - f) k)^2 / (2 s^2)) for Gaussian noise of scale s
     on one count, with m / (2 s^2) = (sqrt(L + epsilon) - sqrt(L))^2 and L = log(1/delta). The better one is taken.
-
-    >>> ballot_error(lambda rows: 1 / rows, rows=10**6, epsilon=1.0, delta=1e-6, queries=100).error < 0.01
-    True
     """
     rate = 0.0
     if delta > 0:
@@ -96,12 +89,7 @@ def ballot_error(
 
 
 def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> MethodBound:
-    """Teachers on chunks of the records as they are, where some hypothesis is always right.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> subsample(10**6, log_growth=sauer_growth(1), epsilon=1.0, delta=1e-6, queries=100).error < 0.1
-    True
-    """
+    """Teachers on chunks of the records as they are, where some hypothesis is always right."""
     learned = lambda rows: consistent_error(log_growth, rows)  # noqa: E731
     return ballot_error(learned, rows=records, epsilon=epsilon, delta=delta, queries=queries)
 
@@ -111,10 +99,6 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
 
     The sample's hypothesis is off by its deviation and by what the choice loses. Teachers agree with it on their chunk;
     as it depends on the chunk, their error is that of *pairs* of hypotheses which agree there.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> agnostic(10**7, log_growth=sauer_growth(1), epsilon=1.0, delta=1e-6, queries=10).error < 0.1
-    True
     """
     best = MethodBound(1.0)
     for rate in _RATES:
@@ -141,12 +125,7 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
 
 
 def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public: int) -> MethodBound:
-    """One hypothesis for each dichotomy of public points, chosen by private mistakes.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> semi_private(10**5, log_growth=sauer_growth(1), epsilon=1.0, public=2000).error < 0.1
-    True
-    """
+    """One hypothesis for each dichotomy of public points, chosen by private mistakes."""
 
     def found() -> Iterator[MethodBound]:
         for points in _ladder(public):
@@ -159,12 +138,7 @@ def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public:
 
 
 def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float) -> MethodBound:
-    """The first queries are answered by `agnostic`, with half of the budget; then they are the public points.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> universal(10**8, log_growth=sauer_growth(1), epsilon=1.0, delta=1e-6).error < 0.2
-    True
-    """
+    """The first queries are answered by `agnostic`, with half of the budget; then they are the public points."""
     ladder = list(_ladder(_MOST_FIRST))
     low, high = 0, len(ladder) - 1
     found = []
@@ -181,12 +155,7 @@ def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: flo
 
 
 def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> MethodBound:
-    """A random subset defines the candidates, all records choose: q + (1 - q) tanh(e / 4) = gamma, with q = gamma / 2.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> stable(10**5, log_growth=sauer_growth(1), gamma=0.1).error < 0.1
-    True
-    """
+    """A random subset defines the candidates, all records choose: q + (1 - q) tanh(e / 4) = gamma, q = gamma / 2."""
     subset = int(gamma / 2 * records)
     if subset < 1:
         return MethodBound(1.0)
@@ -201,12 +170,7 @@ def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> MethodBound:
 
 
 def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
-    """A stable prediction, flipped with probability a: gamma = a (e^epsilon - 1) / (1 - 2a).
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> pure_stable(10**5, log_growth=sauer_growth(1), epsilon=1.0, queries=1).error < 0.2
-    True
-    """
+    """A stable prediction, flipped with probability a: gamma = a (e^epsilon - 1) / (1 - 2a)."""
 
     def found() -> Iterator[MethodBound]:
         each = math.expm1(min(epsilon / queries, 700.0))
@@ -226,10 +190,6 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
     With r = 1 + 1/(eta n) and epsilon = log F, F = (1 + 4 e^(3r) q / (1 - q)) e^(3 / (eta n)) says the rate q; the
     subset without one point fails to be an eta-net for pairs with probability at most a; flipping with probability
     a q / (F - 1 + 2 a q) pays for that.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> pure_relabel(10**6, log_growth=sauer_growth(1), epsilon=1.0, queries=1).error < 0.5
-    True
     """
 
     def found() -> Iterator[MethodBound]:
@@ -267,11 +227,6 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
 
 
 def pure_realizable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
-    """A soft majority of teachers on chunks of the records, where some hypothesis is always right.
-
-    >>> from quorate.planner.learning import sauer_growth
-    >>> pure_realizable(10**5, log_growth=sauer_growth(1), epsilon=1.0, queries=1).error < 0.1
-    True
-    """
+    """A soft majority of teachers on chunks of the records, where some hypothesis is always right."""
     learned = lambda rows: consistent_error(log_growth, rows)  # noqa: E731
     return ballot_error(learned, rows=records, epsilon=epsilon, delta=0.0, queries=queries)

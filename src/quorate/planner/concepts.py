@@ -38,9 +38,6 @@ class ConceptMethod:
     """One method: the excess error it is sure to keep at these records, and the records that alpha takes.
 
     `needed` is None where no number of records would do. `settings` are those that the bound was found with.
-
-    >>> ConceptMethod("stable", 0.2, 50_000, {"gamma": 0.1}, "each prediction moves by at most gamma").needed
-    50000
     """
 
     name: str
@@ -53,11 +50,7 @@ class ConceptMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class ConceptPlan:
-    """All methods, the best at these records first. `best` is its name, `feasible` whether it keeps alpha.
-
-    >>> plan_concept(records=10**6, vc_dimension=1, epsilon=1.0, alpha=0.1, public=5000).best
-    'semi-private'
-    """
+    """All methods, the best at these records first. `best` is its name, `feasible` whether it keeps alpha."""
 
     records: int
     vc_dimension: int
@@ -71,11 +64,7 @@ class ConceptPlan:
     assumptions: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold.
-
-        >>> plan_concept(records=1000, vc_dimension=2).as_dict()["vc_dimension"]
-        2
-        """
+        """Return the plan as plain values that JSON can hold."""
         plain = asdict(self)
         plain["methods"] = [asdict(method) | {"settings": dict(method.settings)} for method in self.methods]
         plain["assumptions"] = list(self.assumptions)
@@ -100,23 +89,14 @@ class ConceptPlan:
         return {name: getattr(self, name) for name in named.get(self.best, ("epsilon", "delta", "queries"))}
 
     def method(self, name: str) -> ConceptMethod:
-        """Return one method by its name.
-
-        >>> plan_concept(records=10**5, vc_dimension=1, public=1000).method("semi-private").error < 0.2
-        True
-        """
+        """Return one method by its name."""
         for method in self.methods:
             if method.name == name:
                 return method
         raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(one.name for one in self.methods)}")
 
     def summary(self) -> str:
-        """Return the plan in a few sentences.
-
-        >>> print(plan_concept(records=10**6, vc_dimension=1, alpha=0.1, public=5000).summary())
-        With 1,000,000 records of a class of VC dimension 1, at epsilon = 1, semi-private is sure to keep the smallest
-        excess error: ... It needs ... records for 0.1. ...
-        """
+        """Return the plan in a few sentences."""
         best = self.methods[0]
         parts = [
             f"With {self.records:,} records of a class of VC dimension {self.vc_dimension}, at epsilon = "

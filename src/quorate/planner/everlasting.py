@@ -32,11 +32,7 @@ Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkForecast:
-    """What one chunk size is expected to give; `no_quorums` is what the classifier is to be given.
-
-    >>> ChunkForecast(chunk=5, no_quorums=100, no_quorum_rate=0.01, error=0.0).chunk
-    5
-    """
+    """What one chunk size is expected to give; `no_quorums` is what the classifier is to be given."""
 
     chunk: int
     no_quorums: int
@@ -46,11 +42,7 @@ class ChunkForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedPhase:
-    """What came of one phase that was played on public or simulated points.
-
-    >>> PlayedPhase(no_quorum_rate=0.01, refused=0, error=0.0).refused
-    0
-    """
+    """What came of one phase that was played on public or simulated points."""
 
     no_quorum_rate: float
     refused: int
@@ -63,14 +55,6 @@ class EverlastingPlan:
 
     `no_quorum_rate` and `error` (of the answers) are those of the first phase, predicted; `phases` holds what came of
     those that were played. `feasible` says whether all of them kept within `target`, and none refused a query.
-
-    >>> chosen = {"chunk": 4, "no_quorums": 400, "no_quorum_rate": 0.0151, "error": 0.0}
-    >>> plan = EverlastingPlan(records=20_000, teachers=5000, epsilon=2.0, delta=1e-6, distance=500, target=0.02,
-    ...     cutoff=NoisyCutoff(epsilon=0.1, allowed=500, spread=162), feasible=True, candidates=(), phases=(), **chosen)
-    >>> plan.settings()
-    {'epsilon': 2.0, 'delta': 1e-06, 'chunk': 4, 'no_quorums': 400}
-    >>> print(plan.summary())
-    20,000 records make 5,000 teachers of 4. About 1.51% of queries are expected to find no quorum, and 0.00% of ...
     """
 
     records: int
@@ -136,12 +120,7 @@ _TRIES = 3  # chunk sizes whose phases are played
 
 
 def simulated_points(concept: Any) -> Draw:
-    """Return a source of points with labels of one hypothesis of the class: uniform, or Gaussian for halfspaces.
-
-    >>> X, y = simulated_points(Thresholds())(1000)
-    >>> bool((y == (X[:, 0] >= 0.5)).all())
-    True
-    """
+    """Return a source of points with labels of one hypothesis of the class: uniform, or Gaussian for halfspaces."""
     random = np.random.default_rng()
     features = getattr(concept, "features", 0)
 

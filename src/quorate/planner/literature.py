@@ -13,11 +13,7 @@ _TAU = 1.1e10  # the tau of GenericBBL must be above this
 
 @dataclass(frozen=True)
 class PublishedBound:
-    """One bound from the literature: what is named, what it would be, and whose it is.
-
-    >>> PublishedBound("teachers", 10_000.0, "Bassily, Thakkar and Thakurta 2018", "needs 10,000 teachers").name
-    'teachers'
-    """
+    """One bound from the literature: what is named, what it would be, and whose it is."""
 
     name: str
     value: float
@@ -30,9 +26,6 @@ def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreeme
 
     T = 3 (g m + sqrt(g m log(m / b) / 2)) no-quorums for m queries, an error g of a teacher and b = 0.05;
     lambda = sqrt(32 T log(2 / delta)) / epsilon; k = 34 sqrt(2) lambda log(4 m T / min(delta, b / 2)).
-
-    >>> stability_teachers(epsilon=1.0, delta=1e-6, queries=1000, disagreement=0.01)
-    (194703, 52)
     """
     expected = disagreement * queries
     cutoff = max(1, math.ceil(3 * (expected + math.sqrt(expected * math.log(queries / _FAILURE) / 2))))
@@ -42,11 +35,7 @@ def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreeme
 
 
 def pate_epsilon(*, scale: float, queries: int, delta: float) -> float:
-    """Return the epsilon of the plain cost order / scale**2 a query, at the best order (Papernot et al. 2018).
-
-    >>> round(pate_epsilon(scale=161.8, queries=1000, delta=1e-6), 2)
-    1.49
-    """
+    """Return the epsilon of the plain cost order / scale**2 a query, at the best order (Papernot et al. 2018)."""
     each = queries / scale**2
     return each + 2 * math.sqrt(each * math.log(1 / delta))
 

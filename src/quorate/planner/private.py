@@ -36,11 +36,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One aggregator and what it is expected to give.
-
-    >>> Candidate("noisy_max", {"scale": 40.0}, None, 1.0, 0.9, 0.9).right
-    0.9
-    """
+    """One aggregator and what it is expected to give."""
 
     aggregator: str
     noise: Mapping[str, float]
@@ -59,11 +55,6 @@ class PrivatePlan:
     of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
     query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
     lift `right` to the rate asked for, where it is below (`feasible` is False).
-
-    >>> from quorate.planner import plan
-    >>> planned = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=2000, disagreement=0.1)
-    >>> planned.aggregator, planned.right > 0.9
-    ('sharp_majority', True)
     """
 
     aggregator: str
@@ -91,14 +82,7 @@ class PrivatePlan:
     lasts: float | None = None
 
     def open_budget(self) -> Budget:
-        """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism.
-
-        >>> from quorate.planner import plan
-        >>> planned = plan(epsilon=2.0, delta=1e-5, queries=100, teachers=500, aggregator="quorum", no_quorums=5)
-        >>> run = planned.mechanism.open(planned.open_budget())
-        >>> run.no_quorums_left
-        5
-        """
+        """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism."""
         return Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)
 
     def settings(self) -> dict[str, Any]:
@@ -108,12 +92,7 @@ class PrivatePlan:
         return {name: getattr(self, name) for name in named} | {"no_quorums": no_quorums}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold; an infinite order becomes None.
-
-        >>> from quorate.planner import plan
-        >>> plan(epsilon=1.0, delta=0.0, queries=10, teachers=500).as_dict()["aggregator"]
-        'sharp_majority'
-        """
+        """Return the plan as plain values that JSON can hold; an infinite order becomes None."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "mechanism"}
         plain["order"] = self.order if math.isfinite(self.order) else None
         plain["noise"] = dict(self.noise)
@@ -124,13 +103,7 @@ class PrivatePlan:
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], mechanism: QueryMechanism | ThresholdMechanism) -> "PrivatePlan":
-        """Return the plan that `as_dict` described, with its mechanism.
-
-        >>> from quorate.planner import plan
-        >>> planned = plan(epsilon=1.0, delta=0.0, queries=10, teachers=500)
-        >>> PrivatePlan.from_dict(planned.as_dict(), planned.mechanism) == planned
-        True
-        """
+        """Return the plan that `as_dict` described, with its mechanism."""
         known = dict(described)
         known["order"] = math.inf if known["order"] is None else known["order"]
         for name, kind in (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change)):
@@ -139,14 +112,7 @@ class PrivatePlan:
         return cls(mechanism=mechanism, **known)
 
     def shortfall(self) -> str:
-        """Return what is wrong with a plan that is not feasible, and what would do.
-
-        >>> from quorate.planner import plan
-        >>> print(plan(epsilon=1.0, queries=100_000, teachers=100).shortfall())
-        not feasible: with 100 teachers only 51...% of 100,000 queries would be answered with the teachers' plurality
-        label (asked for: 50%, and 75% of the answers, halfway between guessing and certainty); any one of these would
-        do: use ... teachers; ask at most ... queries
-        """
+        """Return what is wrong with a plan that is not feasible, and what would do."""
         teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
         text = (
             f"not feasible: with {teachers} only {self.right:.1%} of {self.queries:,} queries would be answered with "
@@ -159,12 +125,7 @@ class PrivatePlan:
         )
 
     def summary(self) -> str:
-        """Return the plan in a few sentences.
-
-        >>> from quorate.planner import plan
-        >>> print(plan(epsilon=1.0, delta=0.0, queries=10, teachers=500).summary())
-        500 teachers vote through a sharp majority. Of 10 queries about 100.0% are expected to be answered, ...
-        """
+        """Return the plan in a few sentences."""
         rows = f" of {self.rows_per_teacher:,} units each" if self.rows_per_teacher is not None else ""
         parts = [
             f"{self.teachers:,} teachers{rows} vote through {NAMES[self.aggregator]}.",

@@ -18,7 +18,7 @@ from quorate.errors import Infeasible
 from quorate.planner.result import Change
 from quorate.release.cover.shares import gap_share, list_share, pair_share
 from quorate.release.domain import Domain, make_domain
-from quorate.release.engines import predict_errors
+from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows
 
 __all__ = ["EngineForecast", "ReleasePlan", "plan_release", "stand_in_points"]
@@ -29,11 +29,7 @@ _TRIES = 24  # numbers of records looked at
 
 @dataclass(frozen=True)
 class EngineForecast:
-    """The largest error that an engine is expected to make on the queries it is given.
-
-    >>> EngineForecast("prefix", 0.002).engine
-    'prefix'
-    """
+    """The largest error that an engine is expected to make on the queries it is given."""
 
     engine: str
     error: float
@@ -47,10 +43,6 @@ class ReleasePlan:
     `feasible` where both together stay within alpha. `private_needed` and `public_needed` are the smallest numbers
     that bring each part within half of alpha, None where no number does or none is needed. `public_alone` is the error
     of answering from the public records alone, if they are a fair sample; `sentences` say what follows.
-
-    >>> from quorate.concepts import Thresholds
-    >>> plan_release(Thresholds(), records=100_000, public=1000, epsilon=1.0, delta=1e-6, alpha=0.05).feasible
-    True
     """
 
     subject: str
@@ -74,12 +66,7 @@ class ReleasePlan:
 
     @property
     def feasible(self) -> bool:
-        """Whether the expected error and the cover's share together stay within alpha.
-
-        >>> from quorate.concepts import Thresholds
-        >>> plan_release(Thresholds(), records=100, public=10, epsilon=0.1, delta=1e-6, alpha=0.01).feasible
-        False
-        """
+        """Whether the expected error and the cover's share together stay within alpha."""
         return self.error + self.cover <= self.alpha
 
     @property
@@ -101,21 +88,11 @@ class ReleasePlan:
         return {"epsilon": self.epsilon, "delta": self.delta, "engine": self.engine}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values.
-
-        >>> from quorate.concepts import Thresholds
-        >>> plan_release(Thresholds(), records=1000, public=10, epsilon=1.0, delta=1e-6).as_dict()["records"]
-        1000
-        """
+        """Return the plan as plain values."""
         return asdict(self) | {"feasible": self.feasible}
 
     def summary(self) -> str:
-        """Return the plan in a few sentences.
-
-        >>> from quorate.concepts import Thresholds
-        >>> print(plan_release(Thresholds(), records=100_000, public=1000, epsilon=1.0, delta=1e-6).summary())
-        100000 private and 1000 public records of Thresholds: expected largest error 0.0... by the engine ..., ...
-        """
+        """Return the plan in a few sentences."""
         words = (
             f"{self.records} private and {self.public} public records of {self.subject}: expected largest error "
             f"{self.error:.3g} by the engine {self.engine!r}, and {self.cover:.3g} for the cover itself."
@@ -193,7 +170,7 @@ def plan_release(
 
 def _forecasts(domain: Domain, known: Any, *, records: int, epsilon: float, delta: float) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
-    found = predict_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
+    found = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
     return [EngineForecast(name, float(error)) for name, error in found.items()]
 
 
@@ -211,12 +188,7 @@ def _domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
 
 
 def stand_in_points(concept: Concept, size: int) -> Points:
-    """Return so many evenly spread points of a class, for planning: they depend on nothing but their number.
-
-    >>> from quorate.concepts import Conjunctions, Thresholds
-    >>> len(stand_in_points(Thresholds(), 5)), stand_in_points(Conjunctions([2, 3]), 2).tolist()
-    (5, [[0.0, 0.0], [0.0, 1.0]])
-    """
+    """Return so many evenly spread points of a class, for planning: they depend on nothing but their number."""
     root = _root(concept.features)
     steps = np.arange(1, size + 1)[:, np.newaxis] / root ** np.arange(1, concept.features + 1)
     spread = (0.5 + steps) % 1.0  # an additive recurrence: no clusters and no gaps in any of a few dimensions

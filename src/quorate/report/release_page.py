@@ -12,7 +12,7 @@ import numpy as np
 
 from quorate.errors import QuorateError
 from quorate.release import QueryRelease
-from quorate.release.engines import ENGINES, predict_errors
+from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
 from quorate.release.queries import Floats
 from quorate.report import Claim, software_versions
@@ -80,7 +80,7 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         "all simulations for this page": time.perf_counter() - began,
     }
     known = release.domain_.public()
-    outlook = predict_errors(
+    outlook = expected_errors(
         release.domain_.queries,
         records=release.records_,
         epsilon=release.budget_.epsilon,
@@ -147,7 +147,7 @@ def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]
 def _expected(release: QueryRelease, epsilon: float) -> float:
     engine = ENGINES[release.engine_]
     settings: dict[str, Any] = {"records": min(release.records_, _MOST_ROWS), "delta": release.budget_.delta}
-    return engine.predict(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
+    return engine.expected_error(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
 
 
 def _answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:

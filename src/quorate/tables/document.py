@@ -28,13 +28,7 @@ _KEYS = {"number": ("centre", "spread", "low", "high", "missing", "cuts"), "cate
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """Return the JSON object in a file.
-
-    >>> read_document("nowhere.json")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: nowhere.json: there is no such file
-    """
+    """Return the JSON object in a file."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
@@ -42,13 +36,7 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the JSON object that is the content of a file; `path` is for errors alone.
-
-    >>> parse_document(b"{", "schema.json")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: schema.json: this is no JSON: ...
-    """
+    """Return the JSON object that is the content of a file; `path` is for errors alone."""
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
@@ -100,24 +88,14 @@ def kind_to_document(kind: Kind) -> dict[str, Any]:
 
 
 def label_from_document(document: object) -> Label:
-    """Return the label as the document describes it.
-
-    >>> label_from_document({"column": "income", "classes": ["low", "high"]})
-    Label(column='income', classes=('low', 'high'))
-    """
+    """Return the label as the document describes it."""
     if not isinstance(document, Mapping) or set(document) != {"column", "classes"}:
         raise InvalidInput('label must be an object such as {"column": "income", "classes": ["low", "high"]}')
     return Label(document["column"], document["classes"])
 
 
 def check_keys(subject: str, document: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse keys that mean nothing: a mistyped one would be a setting that is silently not made.
-
-    >>> check_keys("a schema", {"colums": {}}, ["columns", "label"])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: a schema: 'colums' means nothing here; the keys are columns, label
-    """
+    """Refuse keys that mean nothing: a mistyped one would be a setting that is silently not made."""
     for key in document:
         if key not in known:
             raise InvalidInput(f"{subject}: {key!r} means nothing here; the keys are {', '.join(known)}")

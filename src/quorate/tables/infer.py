@@ -23,23 +23,12 @@ _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missi
 
 
 def kinds_from_public(table: pa.Table, *, without: Collection[str], missing: Sequence[str]) -> dict[str, Kind]:
-    """Return a kind for each column of a public table: numbers where all values are numbers, else categories.
-
-    >>> public = pa.table({"age": [30, 50], "sex": ["f", "m"]})
-    >>> kinds_from_public(public, without=[], missing=[""])["age"]
-    Number(centre=40.0, spread=10.0, low=None, high=None, missing='refuse')
-    """
+    """Return a kind for each column of a public table: numbers where all values are numbers, else categories."""
     return {name: _kind(name, table.column(name), missing) for name in table.column_names if name not in without}
 
 
 def kinds_from_header(table: pa.Table, *, without: Collection[str], missing: Sequence[str]) -> dict[str, Kind]:
-    """Return unscaled numbers for all columns: names and types alone are used, and a column of texts is refused.
-
-    >>> kinds_from_header(pa.table({"sex": ["f", "m"]}), without=[], missing=[])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: column 'sex' holds texts: ...
-    """
+    """Return unscaled numbers for all columns: names and types alone are used, and a column of texts is refused."""
     for name in table.column_names:
         if name in without:
             continue
@@ -61,11 +50,7 @@ def kinds_from_header(table: pa.Table, *, without: Collection[str], missing: Seq
 
 
 def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that the label column of a public table shows.
-
-    >>> classes_from_public(pa.table({"income": ["low", "high", "low"]}), "income", missing=[])
-    ('high', 'low')
-    """
+    """Return the classes that the label column of a public table shows."""
     if label not in table.column_names:
         raise InvalidInput(
             f"the classes of the label {label!r} must be declared (classes=..., --classes, or in the schema): they are "

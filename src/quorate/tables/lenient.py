@@ -25,11 +25,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", 
 
 
 def read_columns(table: Any, names: Sequence[str], *, whose: str = "the table") -> dict[str, pa.Array]:
-    """Return some columns of a frame, of a matrix with just these columns, or of a mapping from names to values.
-
-    >>> read_columns({"age": [39, None], "sex": ["f", 5]}, ["sex"])["sex"].to_pylist()
-    ['f', '5']
-    """
+    """Return some columns of a frame, of a matrix with just these columns, or of a mapping from names to values."""
     if isinstance(table, np.ndarray):
         if table.ndim != 2 or table.shape[1] != len(names):
             raise InvalidInput(
@@ -50,11 +46,7 @@ def read_columns(table: Any, names: Sequence[str], *, whose: str = "the table") 
 
 
 def read_texts(column: pa.Array, known: Sequence[str]) -> NDArray[np.int64]:
-    """Return the place of each value among the known texts, and one past the last for any other or missing one.
-
-    >>> read_texts(pa.array(["b ", "x", None]), ["a", "b"])
-    array([1, 2, 2])
-    """
+    """Return the place of each value among the known texts, and one past the last for any other or missing one."""
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         column = _written(read_numbers(column))
     written = _texts(column, missing=set(MISSING_TEXTS) - set(known))
@@ -63,11 +55,7 @@ def read_texts(column: pa.Array, known: Sequence[str]) -> NDArray[np.int64]:
 
 
 def read_numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Return values as floats, and NaN where one is missing or no number.
-
-    >>> read_numbers(pa.array([" 1.5", "", "two", "-inf"]))
-    array([ 1.5,  nan,  nan, -inf])
-    """
+    """Return values as floats, and NaN where one is missing or no number."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         coded = _texts(column).dictionary_encode()
         each = np.array([*(_number(text) for text in coded.dictionary.to_pylist()), np.nan])

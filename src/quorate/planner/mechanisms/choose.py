@@ -55,12 +55,7 @@ SLOW = ("stability", "between_thresholds")  # each calibration takes a moment
 
 
 def drafts(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> tuple[Draft, ...]:
-    """Return the drafts of this aggregator, or of all that "auto" chooses from, the most worthy first.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> [draft.aggregator for draft in drafts("auto", task, VoteForecast.from_disagreement(0.1, classes=2), 500)][0]
-    'sharp_majority'
-    """
+    """Return the drafts of this aggregator, or of all that "auto" chooses from, the most worthy first."""
     names: tuple[str, ...] = _AUTO if aggregator == "auto" else (aggregator,)
     if task.delta == 0:
         names = tuple(name for name in names if name in _PURE)
@@ -76,23 +71,12 @@ def drafts(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -
 
 
 def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> Draft:
-    """Return the most worthy draft.
-
-    >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
-    >>> best_draft("auto", task, VoteForecast.from_disagreement(0.1, classes=2), 500).aggregator
-    'sharp_majority'
-    """
+    """Return the most worthy draft."""
     return drafts(aggregator, task, forecast, teachers)[0]
 
 
 def exact(made: Made, task: Task, forecast: VoteForecast) -> Expected:  # noqa: PLR0911  one for each mechanism
-    """Return what a mechanism gives, by its own certified noise.
-
-    >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
-    >>> forecast = VoteForecast.from_votes([[1, 0]])
-    >>> round(exact(best_draft("auto", task, forecast, 500).make(), task, forecast).right, 3)
-    1.0
-    """
+    """Return what a mechanism gives, by its own certified noise."""
     mechanism = made.mechanism
     if isinstance(mechanism, Quorum):
         return expect_quorum(mechanism, task, forecast)
@@ -118,10 +102,6 @@ def smallest_teachers(aggregator: str, task: Task, forecast: VoteForecast, *, mo
     """Return the fewest teachers that do nearly as well as `most` would, or that reach 95% where there is no limit.
 
     Fewer teachers learn from more records each, so that they are better teachers.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
-    >>> smallest_teachers("noisy_max", task, VoteForecast.from_disagreement(0.1, classes=2), most=5000) < 5000
-    True
     """
 
     def right(teachers: int) -> float:

@@ -17,23 +17,14 @@ _NEARLY_NORMAL = 30.0  # variance from which a binomial count is taken as normal
 
 
 def normal_below(value: Floats | float) -> Floats:
-    """Return P(Z <= value) for a standard normal Z, to six digits.
-
-    >>> normal_below(np.array([0.0, 1.96])).round(4)
-    array([0.5  , 0.975])
-    """
+    """Return P(Z <= value) for a standard normal Z, to six digits."""
     below: Floats = np.interp(value, _GRID, _BELOW, left=0.0, right=1.0)
     return below
 
 
 @lru_cache(maxsize=16)
 def normal_nodes(count: int) -> tuple[Floats, Floats]:
-    """Return points and weights whose weighted mean is the mean over a standard normal (Gauss and Hermite's rule).
-
-    >>> points, weights = normal_nodes(5)
-    >>> round(float(weights @ points**2), 9)
-    1.0
-    """
+    """Return points and weights whose weighted mean is the mean over a standard normal (Gauss and Hermite's rule)."""
     points, weights = np.polynomial.hermite_e.hermegauss(count)
     return points, weights / weights.sum()
 
@@ -42,9 +33,6 @@ def beta_quantiles(levels: Floats, *, mean: float, concentration: float) -> Floa
     """Return the quantiles of a Beta law at these levels.
 
     The density is integrated in t = x**a, where it has no pole at 0. The concentration is a + b; b is at least 1 here.
-
-    >>> beta_quantiles(np.array([0.5, 0.9, 0.999]), mean=0.1, concentration=4.0).round(3)
-    array([0.043, 0.289, 0.778])
     """
     if mean == 0:
         return np.zeros(levels.shape)
@@ -61,11 +49,7 @@ _MOST_TERMS = 200_000  # of a sum; beyond, the normal law has to do
 
 
 def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats:
-    """Return the mean of min(X, cap) for binomial X, elementwise in the probability.
-
-    >>> binomial_capped_mean(10, 10, np.array([0.5])).round(6), binomial_capped_mean(2, 1, np.array([0.5]))
-    (array([5.]), array([0.75]))
-    """
+    """Return the mean of min(X, cap) for binomial X, elementwise in the probability."""
     mean, variance = trials * probability, trials * probability * (1 - probability)
     spread = np.sqrt(np.maximum(variance, 1e-30))
     z = (cap - mean) / spread
@@ -78,11 +62,7 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
 
 
 def binomial_tail(trials: int, least: int, probability: Floats) -> Floats:
-    """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability.
-
-    >>> binomial_tail(2, 1, np.array([0.5])), binomial_tail(1, 2, np.array([0.5]))
-    (array([0.75]), array([0.]))
-    """
+    """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability."""
     mean = binomial_capped_mean  # E[min(X, c)] - E[min(X, c - 1)] = P(X >= c)
     return np.clip(mean(trials, least, probability) - mean(trials, least - 1, probability), 0.0, 1.0)
 

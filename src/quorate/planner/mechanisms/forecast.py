@@ -24,10 +24,6 @@ class VoteForecast:
 
     `weights` says how common each query is, `copies` how many labels each rival column stands for, and `evidence` how
     many public points stand behind it all: None for a guess.
-
-    >>> forecast = VoteForecast.from_votes([[90, 10, 0], [40, 0, 60]])
-    >>> forecast.top, round(forecast.disagreement, 2)
-    (array([0.9, 0.6]), 0.25)
     """
 
     top: Floats
@@ -42,9 +38,6 @@ class VoteForecast:
 
         From query to query that share follows a Beta law of this mean and of concentration `CONCENTRATION`, cut at a
         half, and all who disagree vote for one rival: the worst case for more than two classes.
-
-        >>> round(VoteForecast.from_disagreement(0.1, classes=2).disagreement, 2)
-        0.1
         """
         edges = 1 - (1 - np.arange(_QUANTILES + 1) / _QUANTILES) ** 3
         middles = (edges[1:] + edges[:-1]) / 2
@@ -56,11 +49,7 @@ class VoteForecast:
 
     @classmethod
     def from_votes(cls, votes: Any) -> "VoteForecast":
-        """Return the forecast of votes on public points, one row a point and one column a class.
-
-        >>> VoteForecast.from_votes([[3, 1], [0, 4]]).gap
-        array([0.5, 1. ])
-        """
+        """Return the forecast of votes on public points, one row a point and one column a class."""
         counts = np.asarray(votes)
         if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
             raise InvalidInput(
@@ -81,35 +70,19 @@ class VoteForecast:
         return cls(shares[:, 0], rivals, np.full(len(shares), 1 / len(shares)), copies, len(counts))
 
     def mean(self, values: Floats) -> float:
-        """Return the mean over queries.
-
-        >>> VoteForecast.from_votes([[3, 1], [1, 0]]).mean(np.array([0.5, 1.0]))
-        0.75
-        """
+        """Return the mean over queries."""
         return min(1.0, float(self.weights @ values))
 
     @property
     def disagreement(self) -> float:
-        """The mean share of teachers that vote against the plurality.
-
-        >>> VoteForecast.from_votes([[3, 1]]).disagreement
-        0.25
-        """
+        """The mean share of teachers that vote against the plurality."""
         return 1 - self.mean(self.top)
 
     @property
     def gap(self) -> Floats:
-        """The share by which the first label leads the second, query by query.
-
-        >>> VoteForecast.from_votes([[3, 1]]).gap
-        array([0.5])
-        """
+        """The share by which the first label leads the second, query by query."""
         return self.top - self.rivals[:, 0]
 
     def distances(self, teachers: int) -> NDArray[np.int64]:
-        """Return how many of this many ballots can change, query by query, without changing the label.
-
-        >>> VoteForecast.from_votes([[3, 1]]).distances(100)
-        array([24])
-        """
+        """Return how many of this many ballots can change, query by query, without changing the label."""
         return np.maximum(0, np.ceil(self.gap * teachers / 2 - 1e-9).astype(np.int64) - 1)

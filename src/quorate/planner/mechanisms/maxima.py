@@ -80,11 +80,7 @@ def _scale(task: Task, winners: float, tests: float = 0.0) -> float:
 
 
 def expect_noisy_max(scale: float, forecast: VoteForecast, teachers: int) -> Expected:
-    """Return what a NoisyMax of this scale gives: an answer to every query.
-
-    >>> expect_noisy_max(1.0, VoteForecast.from_votes([[9, 1]]), 100).answered
-    1.0
-    """
+    """Return what a NoisyMax of this scale gives: an answer to every query."""
     right = forecast.mean(_wins(forecast, teachers, scale))
     return Expected(1.0, right, right)
 
@@ -103,12 +99,7 @@ def _make_noisy_max(task: Task, teachers: int, scale: float) -> Made:
 
 
 def draft_noisy_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
-    """Return the draft of a NoisyMax that answers every query.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_noisy_max(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
-    True
-    """
+    """Return the draft of a NoisyMax that answers every query."""
     scale = _scale(task, task.queries)
     expected = expect_noisy_max(scale, forecast, teachers)
     return Draft("noisy_max", expected, None, {"scale": scale}, partial(_make_noisy_max, task, teachers, scale))
@@ -117,14 +108,7 @@ def draft_noisy_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
 def expect_confident_max(
     mechanism: ConfidentMax, task: Task, forecast: VoteForecast, *, allowed: float, teachers: int
 ) -> Expected:
-    """Return what a ConfidentMax gives if its budget pays for `allowed` answers.
-
-    >>> confident = ConfidentMax(teachers=100, classes=2, threshold=60, test_scale=4.0, winner_scale=1.0)
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> votes = VoteForecast.from_votes([[9, 1]])
-    >>> round(expect_confident_max(confident, task, votes, allowed=500, teachers=100).right, 2)
-    0.5
-    """
+    """Return what a ConfidentMax gives if its budget pays for `allowed` answers."""
     passes = normal_below((forecast.top * teachers - mechanism.threshold - 0.5) / mechanism.test_scale)
     wins = _wins(forecast, teachers, mechanism.winner_scale)
     rate = np.array([forecast.mean(passes)])
@@ -163,12 +147,7 @@ def _confident_settings(
 
 
 def draft_confident_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
-    """Return the draft of a ConfidentMax with the threshold that is worth most.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_confident_max(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).expected.right > 0.8
-    True
-    """
+    """Return the draft of a ConfidentMax with the threshold that is worth most."""
     tops = np.concatenate([float(forecast.top.min()) * np.array(_LOWER), np.quantile(forecast.top, _THRESHOLDS)])
     thresholds = sorted(set((tops * teachers).astype(np.int64).tolist()))
     best: tuple[Expected, ConfidentMax, float] | None = None
@@ -193,11 +172,7 @@ def _soft(epsilon: float, delta: float, queries: int) -> float:
 
 
 def expect_soft_majority(epsilon_per_query: float, forecast: VoteForecast, teachers: int) -> Expected:
-    """Return what a SoftMajority gives: an answer to every query.
-
-    >>> expect_soft_majority(1.0, VoteForecast.from_votes([[9, 1]]), 1000).agreement
-    1.0
-    """
+    """Return what a SoftMajority gives: an answer to every query."""
     lead = (forecast.top[:, np.newaxis] - forecast.rivals) * (teachers * epsilon_per_query / 2)
     right = forecast.mean(1 / (1 + np.exp(-np.minimum(lead, 700.0)) @ forecast.copies))
     return Expected(1.0, right, right)
@@ -216,12 +191,7 @@ def _make_soft(task: Task, teachers: int, each: float) -> Made:
 
 
 def draft_soft_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
-    """Return the draft of a SoftMajority that answers every query.
-
-    >>> task = Task(epsilon=1.0, delta=0.0, queries=10, classes=2)
-    >>> draft_soft_majority(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).noise
-    {'epsilon_per_query': 0.099...}
-    """
+    """Return the draft of a SoftMajority that answers every query."""
     each = _soft(task.epsilon, task.delta, task.queries)
     expected = expect_soft_majority(each, forecast, teachers)
     return Draft(

@@ -35,11 +35,7 @@ def _smallest(reaches: Callable[[float], bool], low: float, high: float) -> floa
 
 
 def _tidy(value: float, digits: int = 3) -> float:
-    """Return the value rounded up to a few digits.
-
-    >>> _tidy(1.2341), _tidy(123456)
-    (1.24, 124000.0)
-    """
+    """Return the value rounded up to a few digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.{digits}g}")
 
@@ -51,11 +47,6 @@ def nearest_changes(
 
     `free` says that the number of teachers was not given, so that more records are more teachers. For the aggregators
     that are slow to calibrate only teachers are looked for: their noise does not depend on that number.
-
-    >>> task, forecast = Task(1.0, 1e-6, 1000, 2), VoteForecast.from_disagreement(0.1, classes=2)
-    >>> changes = nearest_changes("noisy_max", task, forecast, 100, rate=0.9, records=None, free=False)
-    >>> [change.parameter for change in changes]
-    ['teachers', 'epsilon', 'queries']
     """
 
     def expected(task: Task, teachers: int) -> Expected:

@@ -73,11 +73,7 @@ def _priced(
 
 @lru_cache(maxsize=4096)
 def likely_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
-    """Return about the best settings, with the tail of the threshold noise taken as normal: to search by.
-
-    >>> likely_settings(1.0, 1e-6, 20).margin < 70
-    True
-    """
+    """Return about the best settings, with the tail of the threshold noise taken as normal: to search by."""
     order, scale, share = _point(epsilon, delta, no_quorums)
     margin = math.ceil(-NormalDist().inv_cdf(delta * share) * scale - 0.5)
     return _priced(epsilon, delta, no_quorums, order=order, scale=scale, margin=margin, tail=delta * share)
@@ -85,11 +81,7 @@ def likely_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
 
 @lru_cache(maxsize=64)
 def certified_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
-    """Return the same settings with the exact tail. Their distance is within a ballot or two of the best.
-
-    >>> certified_settings(1.0, 1e-6, 20).slack < 1e-6
-    True
-    """
+    """Return the same settings with the exact tail. Their distance is within a ballot or two of the best."""
     order, scale, share = _point(epsilon, delta, no_quorums)
     margin = gaussian_tail_quantile(scale, delta * share)
     tail = gaussian_tail(scale, margin)
@@ -124,13 +116,7 @@ def run_expected(
     nodes: int,
     agreement: float = 1.0,
 ) -> Expected:
-    """Return what a run with one Gaussian threshold noise of this scale gives, if it stops after `count` no-quorums.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=10, classes=2)
-    >>> forecast = VoteForecast.from_votes([[9, 1]])
-    >>> run_expected(lambda noise: np.array([0.5]), 1.0, forecast, task, count=10, nodes=3).agreement
-    1.0
-    """
+    """Return what a run with one Gaussian threshold noise of this scale gives, if it stops after `count` no-quorums."""
     points, weights = normal_nodes(nodes)
     missed = np.array([forecast.mean(no_quorum(round(point * scale))) for point in points])
     rates, chances = unsure(missed, forecast.evidence)
@@ -156,12 +142,7 @@ def _likely(task: Task, forecast: VoteForecast, distances: NDArray[np.int64], co
 
 
 def best_no_quorums(task: Task, forecast: VoteForecast, teachers: int) -> int:
-    """Return how many no-quorums to allow: enough not to stop early, few enough not to need a clearer vote.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> best_no_quorums(task, VoteForecast.from_disagreement(0.02, classes=2), 2000) < 100
-    True
-    """
+    """Return how many no-quorums to allow: enough not to stop early, few enough not to need a clearer vote."""
     if task.no_quorums is not None:
         return task.no_quorums
     distances = forecast.distances(teachers)
@@ -195,13 +176,7 @@ def _make(task: Task, teachers: int, count: int) -> Made:
 
 
 def expect_quorum(quorum: Quorum, task: Task, forecast: VoteForecast) -> Expected:
-    """Return what this very Quorum gives.
-
-    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-    >>> task = Task(epsilon=2.0, delta=1e-5, queries=100, classes=2)
-    >>> round(expect_quorum(quorum, task, VoteForecast.from_votes([[1, 0]])).right, 3)
-    1.0
-    """
+    """Return what this very Quorum gives."""
     levels, distances = np.array(quorum.table, dtype=np.float64) / ONE, forecast.distances(quorum.teachers)
 
     def no_quorum(threshold_noise: int) -> Floats:
@@ -213,12 +188,7 @@ def expect_quorum(quorum: Quorum, task: Task, forecast: VoteForecast) -> Expecte
 
 
 def draft_quorum(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
-    """Return the draft of a Quorum, or None where the target leaves nothing to spend.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_quorum(task, VoteForecast.from_disagreement(0.02, classes=2), 2000).expected.right > 0.9
-    True
-    """
+    """Return the draft of a Quorum, or None where the target leaves nothing to spend."""
     count = best_no_quorums(task, forecast, teachers)
     expected = _likely(task, forecast, forecast.distances(teachers), count)
     if expected is None:

@@ -40,12 +40,7 @@ def _looked_up(lead: Floats, table: tuple[int, ...]) -> Floats:
 
 
 def expect_sharp_majority(mechanism: SharpMajority, forecast: VoteForecast) -> Expected:
-    """Return what a SharpMajority gives: an answer to every query.
-
-    >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=400, queries=100)
-    >>> expect_sharp_majority(sharp, VoteForecast.from_votes([[9, 1]])).agreement > 0.999
-    True
-    """
+    """Return what a SharpMajority gives: an answer to every query."""
     right = 1 - forecast.mean(_looked_up(forecast.gap * mechanism.teachers, mechanism.table))
     return Expected(1.0, right, right)
 
@@ -64,12 +59,7 @@ def _make(task: Task, forecast: VoteForecast, teachers: int, order: float) -> Ma
 
 
 def draft_sharp_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
-    """Return the draft of a SharpMajority that answers every query; None for more than two classes.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2)
-    >>> draft_sharp_majority(task, VoteForecast.from_disagreement(0.1, classes=2), 2000).expected.right > 0.9
-    True
-    """
+    """Return the draft of a SharpMajority that answers every query; None for more than two classes."""
     best: tuple[float, float, float] | None = None
     for order in dict.fromkeys((task.order, math.inf)):
         price = to_capacity(task.epsilon, delta=task.delta, order=order) / task.queries - 1 / RENYI_QUANTA

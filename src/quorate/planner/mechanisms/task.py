@@ -24,11 +24,7 @@ def _order(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Task:
-    """The target, without the ensemble. With `guess`, a query without a quorum gets a label at random.
-
-    >>> round(Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2).order)
-    22
-    """
+    """The target, without the ensemble. With `guess`, a query without a quorum gets a label at random."""
 
     epsilon: float
     delta: float
@@ -39,20 +35,12 @@ class Task:
 
     @cached_property
     def order(self) -> float:
-        """The Renyi order at which a query that costs the same every time is paid.
-
-        >>> Task(epsilon=1.0, delta=0.0, queries=1000, classes=2).order
-        inf
-        """
+        """The Renyi order at which a query that costs the same every time is paid."""
         return _order(self.epsilon, self.delta)
 
     @cached_property
     def capacity(self) -> float:
-        """What may be spent at that order.
-
-        >>> Task(epsilon=1.0, delta=0.0, queries=1000, classes=2).capacity
-        1.0
-        """
+        """What may be spent at that order."""
         return to_capacity(self.epsilon, delta=self.delta, order=self.order)
 
 
@@ -62,9 +50,6 @@ class Expected:
 
     `worth` is the share answered and right when the forecast itself is as uncertain as its evidence: to choose by.
     `lasts` is the probability that no query is refused because the run or the budget has ended.
-
-    >>> round(Expected(answered=0.8, agreement=0.95, worth=0.75).right, 9)
-    0.76
     """
 
     answered: float
@@ -74,21 +59,13 @@ class Expected:
 
     @property
     def right(self) -> float:
-        """The share of all queries answered with the plurality's label.
-
-        >>> Expected(answered=0.5, agreement=1.0, worth=0.5).right
-        0.5
-        """
+        """The share of all queries answered with the plurality's label."""
         return self.answered * self.agreement
 
     def guessed(self, task: Task, *, no_quorum: float, likely: float) -> "Expected":
         """Return what a random label for every query without a quorum makes of it, where the task allows one.
 
         They are the share `no_quorum` of all queries, and `likely` is that share under the uncertainty of `worth`.
-
-        >>> task = Task(epsilon=1.0, delta=1e-6, queries=10, classes=2, guess=True)
-        >>> Expected(answered=0.5, agreement=1.0, worth=0.5).guessed(task, no_quorum=0.5, likely=0.25)
-        Expected(answered=1.0, agreement=0.75, worth=0.625, lasts=1.0)
         """
         if not task.guess:
             return self
@@ -99,12 +76,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Made:
-    """A calibrated mechanism, and the order and slack of the budget that pays for it.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> Made(SoftMajority(teachers=10, epsilon=0.5), float("inf"), 0.0).slack
-    0.0
-    """
+    """A calibrated mechanism, and the order and slack of the budget that pays for it."""
 
     mechanism: QueryMechanism | ThresholdMechanism
     order: float
@@ -113,13 +85,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Draft:
-    """One aggregator, not certified yet: what it is expected to give, and how to make it.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> made = Made(SoftMajority(teachers=10, epsilon=0.5), float("inf"), 0.0)
-    >>> Draft("soft_majority", Expected(1.0, 0.9, 0.9), None, {"scale": 4.0}, lambda: made).expected.right
-    0.9
-    """
+    """One aggregator, not certified yet: what it is expected to give, and how to make it."""
 
     aggregator: str
     expected: Expected
@@ -133,10 +99,6 @@ def unsure(rate: Floats, evidence: int | None) -> tuple[Floats, Floats]:
 
     After so many public points it lies around the estimate of Jeffreys: what was never seen among a few hundred points
     may still happen once in a thousand. Without evidence it is a guess, good to a factor of one and a half.
-
-    >>> values, weights = unsure(np.array([0.3, 0.0]), 100)
-    >>> (values @ weights).round(3)
-    array([0.302, 0.005])
     """
     points, weights = normal_nodes(5)
     rare = np.minimum(rate, 1 - rate)
@@ -153,9 +115,6 @@ def answered_before_stop(queries: int, no_quorums: int, missed: Floats) -> Float
     """Return the expected share answered by a run that stops after so many no-quorums, for each rate of them.
 
     By Wald's equation the queries asked are the no-quorums met over their rate.
-
-    >>> answered_before_stop(100, 1, np.array([0.5, 0.0])).round(4)
-    array([0.01, 1.  ])
     """
     met = binomial_capped_mean(queries, no_quorums, missed)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -164,18 +123,10 @@ def answered_before_stop(queries: int, no_quorums: int, missed: Floats) -> Float
 
 
 def lasts(queries: int, no_quorums: int, missed: Floats) -> Floats:
-    """Return the probability that a run reaches its last query before it has met so many no-quorums, for each rate.
-
-    >>> lasts(2, 1, np.array([0.25])).round(4), lasts(100, 100, np.array([0.5]))
-    (array([0.75]), array([1.]))
-    """
+    """Return the probability that a run reaches its last query before it has met so many no-quorums, for each rate."""
     return 1 - binomial_tail(queries - 1, no_quorums, missed)
 
 
 def least_agreement(classes: int) -> float:
-    """Return the agreement below which answers are nearer to guesses than to the plurality's label.
-
-    >>> least_agreement(2)
-    0.75
-    """
+    """Return the agreement below which answers are nearer to guesses than to the plurality's label."""
     return (1 + 1 / classes) / 2

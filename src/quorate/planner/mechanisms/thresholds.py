@@ -41,11 +41,7 @@ def _calibrated(kind: type[Threshold], epsilon: float, delta: float, count: int)
 
 
 class Shares(NamedTuple):
-    """Expected shares of all queries: answered, and without a quorum; and the probability that the run lasts.
-
-    >>> Shares(answered=0.9, no_quorum=0.05, lasts=0.5).lasts
-    0.5
-    """
+    """Expected shares of all queries: answered, and without a quorum; and the probability that the run lasts."""
 
     answered: float
     no_quorum: float
@@ -57,9 +53,6 @@ def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: 
 
     An epoch ends with its first no-quorum. With the transform f of the law of its length, f**c is that of the time
     of no-quorum number c, and f + f**2 + ... + f**c counts the no-quorums.
-
-    >>> round(shares_with_redraws(100, 1, np.array([0.5]), np.array([1.0])).answered, 4)
-    0.01
     """
     coarse = math.ceil(queries / _LONGEST)
     steps = math.ceil(queries / coarse)
@@ -82,14 +75,7 @@ def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: 
 
 
 def expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForecast) -> Expected:
-    """Return what this StabilityTest gives.
-
-    >>> stability = StabilityTest(
-    ...     teachers=4000, no_quorums=20, order=8.0, threshold_scale=9.0, query_scale=18.0, margin=400, slack=1e-7)
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
-    >>> round(expect_stability(stability, task, VoteForecast.from_votes([[1, 0]])).right, 2)
-    1.0
-    """
+    """Return what this StabilityTest gives."""
     middles = (np.arange(_NODES) + 0.5) / _NODES
     tails = np.log(2 * np.minimum(middles, 1 - middles))
     noises = np.round(np.where(middles < 0.5, tails, -tails) * mechanism.threshold_scale).astype(np.int64)
@@ -102,14 +88,7 @@ def expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForecas
 
 
 def expect_between_thresholds(mechanism: BetweenThresholds, task: Task, forecast: VoteForecast) -> Expected:
-    """Return what this BetweenThresholds gives.
-
-    >>> between = BetweenThresholds(
-    ...     teachers=2000, no_quorums=5, order=8.0, threshold_scale=5.0, query_scale=9.0, margin=60, cap=30, slack=1e-7)
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=100, classes=2)
-    >>> round(expect_between_thresholds(between, task, VoteForecast.from_votes([[1, 0]])).right, 2)
-    1.0
-    """
+    """Return what this BetweenThresholds gives."""
     votes = np.round(forecast.top * mechanism.teachers).astype(np.int64)
 
     def passes(noise: int, top: bool) -> Floats:
@@ -165,12 +144,7 @@ def _best(
 
 
 def draft_stability(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
-    """Return the draft of a StabilityTest, or None where there is nothing to spend.
-
-    >>> task = Task(epsilon=1.0, delta=1e-6, queries=1000, classes=2, no_quorums=20)
-    >>> draft_stability(task, VoteForecast.from_disagreement(0.01, classes=2), 8000).no_quorums
-    20
-    """
+    """Return the draft of a StabilityTest, or None where there is nothing to spend."""
     count = best_no_quorums(task, forecast, teachers)
     counts = [count]
     if task.no_quorums is None:
@@ -180,12 +154,7 @@ def draft_stability(task: Task, forecast: VoteForecast, teachers: int) -> Draft 
 
 
 def draft_between_thresholds(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:
-    """Return the draft of a BetweenThresholds with as many no-quorums as suit a Quorum; None for more than two classes.
-
-    >>> task = Task(epsilon=8.0, delta=1e-3, queries=1000, classes=2, no_quorums=5)
-    >>> draft_between_thresholds(task, VoteForecast.from_disagreement(0.001, classes=2), 2000).expected.right > 0.9
-    True
-    """
+    """Return the draft of a BetweenThresholds with the no-quorums of a Quorum; None for more than two classes."""
     if task.classes != 2:
         return None
     expect = partial(expect_between_thresholds, task=task, forecast=forecast)

@@ -5,19 +5,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quorate.errors import InvalidInput
-from quorate.release.cover.base import NOTHING
-from quorate.release.queries import Floats, Queries, Rows
+from quorate.release.queries import Numbered, Queries, Rows, Whole
 from quorate.release.workloads.columns import Columns
 
 __all__ = ["BoundWorkload", "check_asked"]
 
-Whole = NDArray[np.int64]
 
-
-class BoundWorkload(ABC):
+class BoundWorkload(Numbered, ABC):
     """What is asked of a table whose columns are known. It holds public things alone.
 
     The workload's queries have numbers from 0 to `count_queries` - 1. Each is one of the engine's `queries`, or one of
@@ -34,21 +31,11 @@ class BoundWorkload(ABC):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many codes each column has.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).sizes
-        (3,)
-        """
+        """How many codes each column has."""
         return self.columns.sizes
 
     def encode(self, table: Any) -> Rows:
-        """Return the codes of each row. No value raises.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).encode({"sex": ["m"]})
-        Rows(1 records, 1 columns)
-        """
+        """Return the codes of each row. No value raises."""
         return self.columns.encode(table)
 
     @abstractmethod
@@ -67,87 +54,28 @@ class BoundWorkload(ABC):
     def _settings(self) -> dict[str, Any]:
         """Return what is needed beside the columns to make this workload again."""
 
-    @property
-    def has_differences(self) -> bool:
-        """Whether some query is the difference of two of `queries`, and errs as both of them.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).has_differences
-        False
-        """
-        return False
-
-    def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the two queries of `queries` whose difference each query is; `NOTHING` where there is none.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).parts([1])
-        (array([1]), array([-1]))
-        """
-        plus = np.asarray(numbers, dtype=np.int64)
-        return plus, np.full_like(plus, NOTHING)
-
-    def read(self, answers: ArrayLike, numbers: ArrayLike) -> Floats:
-        """Return the answers of these queries, given the answers of all of `queries`.
-
-        >>> from quorate.release.workloads import Workload
-        >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
-        >>> bound.read([0.5, 0.25, 0.25], [1])
-        array([0.25])
-        """
-        known = np.append(np.asarray(answers, dtype=np.float64), 0.0)  # `NOTHING` is the last place
-        plus, minus = self.parts(numbers)
-        return np.asarray(known[plus] - known[minus])
-
     def describe(self, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
-        """Return the names of all queries, or of some, one row a query with the same columns.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.thresholds("age").bind(columns=Columns.from_dict({"age": {"cuts": [18]}})).describe([0])
-        [{'query': 'age < 18', 'age': 'below 18'}]
-        """
+        """Return the names of all queries, or of some, one row a query with the same columns."""
         which = range(self.count_queries) if numbers is None else [int(number) for number in numbers]
         if numbers is not None and any(not 0 <= number < self.count_queries for number in which):
             raise InvalidInput(f"a query of this workload has a number from 0 to {self.count_queries - 1}")
         return [self._name(number) for number in which]
 
     def cell_codes(self, cells: ArrayLike) -> Whole:
-        """Return the codes of cells of the whole table, by their numbers.
-
-        >>> from quorate.release.workloads import Workload
-        >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"], "ill": ["no", "yes"]}))
-        >>> bound.cell_codes([5])
-        array([[1, 2]])
-        """
+        """Return the codes of cells of the whole table, by their numbers."""
         return np.stack(np.unravel_index(np.asarray(cells, dtype=np.int64), self.sizes), axis=-1)
 
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
-        """Return a value for each code, column by column.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).decode([[0]])
-        {'sex': ['f']}
-        """
+        """Return a value for each code, column by column."""
         return self.columns.decode(np.asarray(codes, dtype=np.int64))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON object from which this is made again. It holds public things alone.
-
-        >>> from quorate.release.workloads import Workload
-        >>> Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})).to_dict()
-        {'workload': {'kind': 'marginals', 'order': 1}, 'columns': {'sex': {'categories': ['f', 'm']}}}
-        """
+        """Return a JSON object from which this is made again. It holds public things alone."""
         return {"workload": self._settings(), "columns": self.columns.to_dict()}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "BoundWorkload":
-        """Return the workload that `to_dict` has described.
-
-        >>> from quorate.release.workloads import Workload
-        >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
-        >>> BoundWorkload.from_dict(bound.to_dict()).queries.count
-        3
-        """
+        """Return the workload that `to_dict` has described."""
         from quorate.release.workloads.workload import Workload  # noqa: PLC0415  (it makes these)
 
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
@@ -156,13 +84,7 @@ class BoundWorkload(ABC):
 
 
 def check_asked(asked: Any, names: Iterable[str]) -> Mapping[str, Any]:
-    """Return what is asked as a mapping from columns, or refuse it.
-
-    >>> check_asked({"sex": "f"}, ["age"])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: a query of this workload says age, not sex
-    """
+    """Return what is asked as a mapping from columns, or refuse it."""
     expected = list(names)
     if not isinstance(asked, Mapping) or set(asked) != set(expected):
         given = ", ".join(map(str, asked)) if isinstance(asked, Mapping) else repr(asked)

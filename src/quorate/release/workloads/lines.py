@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quorate.errors import InvalidInput
-from quorate.release.cover.base import NOTHING, check_cells
-from quorate.release.queries import Prefixes, Ranges
-from quorate.release.workloads.bound import BoundWorkload, Whole, check_asked
+from quorate.release.cover.base import check_cells
+from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
+from quorate.release.workloads.bound import BoundWorkload, check_asked
 from quorate.release.workloads.columns import Columns
 from quorate.tables.cells import NumberCells
 
@@ -48,31 +48,17 @@ class LineWorkload(BoundWorkload):
         self._each = each
 
     def count(self, table: Any) -> Whole:
-        """Return how many rows each cell has.
-
-        >>> columns = Columns.from_dict({"age": {"cuts": [18]}})
-        >>> LineWorkload(columns, "age", [], "ranges").count({"age": [3, 70, "?"]})
-        array([1, 1, 1])
-        """
+        """Return how many rows each cell has."""
         rows = self.encode(table)
         return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self._cells * self._groups)
 
     @property
     def has_differences(self) -> bool:
-        """Whether these are thresholds of several groups: prefixes of one line, less what stands before the group.
-
-        >>> columns = Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18]}})
-        >>> [LineWorkload(columns, "age", by, "thresholds").has_differences for by in ([], ["sex"])]
-        [False, True]
-        """
+        """Whether these are thresholds of several groups: prefixes of one line, less what stands before the group."""
         return self.kind == "thresholds" and self._groups > 1
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the prefixes whose difference each threshold is, or the range on the line that each range is.
-
-        >>> LineWorkload(Columns.from_dict({"age": {"cuts": [18]}}), "age", [], "ranges").parts([2])
-        (array([3]), array([-1]))
-        """
+        """Return the prefixes whose difference each threshold is, or the range on the line that each range is."""
         group, place = np.divmod(np.asarray(numbers, dtype=np.int64), self._each)
         start = group * self._cells
         if isinstance(self.queries, Prefixes):
@@ -82,11 +68,7 @@ class LineWorkload(BoundWorkload):
         return plus, np.full_like(plus, NOTHING)
 
     def find(self, asked: Any) -> int:
-        """Return the number of the query at the nearest cuts: `{column: end}`, for ranges `{column: (lower, upper)}`.
-
-        >>> LineWorkload(Columns.from_dict({"age": {"cuts": [18, 65]}}), "age", [], "ranges").find({"age": (18, 64)})
-        3
-        """
+        """Return the query at the nearest cuts: `{column: end}`, for ranges `{column: (lower, upper)}`."""
         given = check_asked(asked, self.columns.names)
         group = 0
         for name in self.by:

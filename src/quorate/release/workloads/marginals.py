@@ -13,12 +13,7 @@ __all__ = ["MarginalWorkload"]
 
 
 class MarginalWorkload(BoundWorkload):
-    """Every cell of the table of each `order` columns, the cells of what is not declared among them.
-
-    >>> bound = MarginalWorkload(Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18]}}), 2)
-    >>> bound.queries.count, bound.find({"sex": "m", "age": 30})
-    (9, 4)
-    """
+    """Every cell of the table of each `order` columns, the cells of what is not declared among them."""
 
     queries: Marginals
 
@@ -31,21 +26,11 @@ class MarginalWorkload(BoundWorkload):
         super().__init__(columns, queries, queries.count)
 
     def count(self, table: Any) -> Rows:
-        """Return the rows by their codes.
-
-        >>> MarginalWorkload(Columns.from_dict({"sex": ["f", "m"]}), 1).count({"sex": ["m"]})
-        Rows(1 records, 1 columns)
-        """
+        """Return the rows by their codes."""
         return self.encode(table)
 
     def find(self, asked: Any) -> int:
-        """Return the number of the query for a value of each of its columns.
-
-        >>> MarginalWorkload(Columns.from_dict({"sex": ["f", "m"]}), 1).find({"sex": "x"})
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: column 'sex': 'x' is not among the declared categories 'f', 'm'
-        """
+        """Return the number of the query for a value of each of its columns."""
         if not isinstance(asked, Mapping) or len(asked) != self.order:
             raise InvalidInput(f"a query of this workload says a value for each of {self.order} columns")
         chosen = self.columns.select(list(asked))

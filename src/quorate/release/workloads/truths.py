@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quorate.errors import InvalidInput
-from quorate.release.cover.base import NOTHING
-from quorate.release.queries import Marginals, Matrix, Rows
-from quorate.release.workloads.bound import BoundWorkload, Whole
+from quorate.release.queries import NOTHING, Marginals, Matrix, Rows, Whole
+from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import Columns
 from quorate.release.workloads.expressions import Comparison, Expression, Junction, parse_expression
 from quorate.tables import Category, Number
@@ -62,11 +61,7 @@ class ExpressionWorkload(BoundWorkload):
         return np.array([_truth(each, values, codes) for each in self._parsed])
 
     def count(self, table: Any) -> "Whole | Rows":
-        """Return how many rows each cell has, or for each row which expressions it fulfils.
-
-        >>> ExpressionWorkload(["age < 65"], None).count({"age": [20, 70, None]})
-        array([1, 1, 1])
-        """
+        """Return how many rows each cell has, or for each row which expressions it fulfils."""
         rows = self.encode(table)
         if self._listed:
             return np.bincount(rows.cell(range(len(rows.sizes))), minlength=math.prod(rows.sizes))
@@ -76,31 +71,19 @@ class ExpressionWorkload(BoundWorkload):
         return Rows(truths.T.astype(np.int64), (2,) * len(self.texts))
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the query of the engine that each expression is.
-
-        >>> ExpressionWorkload(["age < 65"], None).parts([0])
-        (array([0]), array([-1]))
-        """
+        """Return the query of the engine that each expression is."""
         plus = np.asarray(numbers, dtype=np.int64)
         return plus if self._listed else 2 * plus + 1, np.full_like(plus, NOTHING)
 
     def find(self, asked: Any) -> int:
-        """Return the number of the expression that says the same, however it is spaced or written.
-
-        >>> ExpressionWorkload(["age < 65"], None).find("65>age")
-        0
-        """
+        """Return the number of the expression that says the same, however it is spaced or written."""
         wanted = parse_expression(asked)
         if wanted not in self._parsed:
             raise InvalidInput("this expression is not among those of the workload")
         return self._parsed.index(wanted)
 
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
-        """Return values of the columns, or of the expressions where those are the columns.
-
-        >>> ExpressionWorkload(["sex = 'f'"], None).decode([[0], [1]])
-        {'sex': ['f', None]}
-        """
+        """Return values of the columns, or of the expressions where those are the columns."""
         given = np.asarray(codes, dtype=np.int64)
         if self._listed:
             return super().decode(given)

@@ -38,49 +38,29 @@ class Workload:
 
     @classmethod
     def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
-        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows.
-
-        >>> Workload.marginals(2).order
-        2
-        """
+        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows."""
         return cls(kind="marginals", order=check_count("order", order), bins=_bins(bins))
 
     @classmethod
     def thresholds(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
-        """Return how much of each group lies below each cut of a column; without `bins`, cuts part all public values.
-
-        >>> Workload.thresholds("age", by="sex").by
-        ('sex',)
-        """
+        """Return how much of each group lies below each cut; without `bins`, all public values are cut apart."""
         return cls(kind="thresholds", column=_column(column), by=_by(by), bins=_bins(bins))
 
     @classmethod
     def ranges(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
-        """Return how much of each group lies between each two cuts of a column.
-
-        >>> Workload.ranges("age").column
-        'age'
-        """
+        """Return how much of each group lies between each two cuts of a column."""
         return cls(kind="ranges", column=_column(column), by=_by(by), bins=_bins(bins))
 
     @classmethod
     def expressions(cls, texts: Sequence[str]) -> "Workload":
-        """Return a list of boolean expressions over columns, each answered exactly as it says.
-
-        >>> Workload.expressions(["age > 3"]).texts
-        ('age > 3',)
-        """
+        """Return a list of boolean expressions over columns, each answered exactly as it says."""
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
             raise InvalidInput("expressions must be a list of at least one text")
         return cls(kind="expressions", texts=tuple(texts))
 
     @classmethod
     def parse(cls, text: str) -> "Workload":
-        """Return a workload from one word, as the command line takes it; `expressions:FILE` has one a line.
-
-        >>> Workload.parse("thresholds:age:sex,region").by
-        ('sex', 'region')
-        """
+        """Return a workload from one word, as the command line takes it; `expressions:FILE` has one a line."""
         kind, _, rest = text.partition(":")
         column, _, by = rest.partition(":")
         groups = tuple(name for name in by.split(",") if name)
@@ -96,13 +76,7 @@ class Workload:
         )
 
     def bind(self, public: Any = None, columns: Columns | Mapping[str, Any] | None = None) -> BoundWorkload:
-        """Return this workload on known columns: those that are declared, and for the others what public rows show.
-
-        >>> Workload.marginals(1).bind()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: columns must be declared or read off public rows: pass columns=..., or public=...
-        """
+        """Return this workload on known columns: those that are declared, and for the others what public rows show."""
         declared = columns if columns is None or isinstance(columns, Columns) else Columns.from_dict(columns)
         if self.kind == "expressions":
             return ExpressionWorkload(self.texts, self._known(public, declared))
@@ -135,22 +109,14 @@ class Workload:
         return Columns(kinds | dict(Columns.from_public(public, names=[self.column], bins=self.bins).kinds))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object that describes this workload.
-
-        >>> Workload.marginals(2).to_dict()
-        {'kind': 'marginals', 'order': 2}
-        """
+        """Return the JSON object that describes this workload."""
         named = {"order": self.order, "column": self.column, "by": list(self.by), "bins": self.bins}
         document = {"kind": self.kind, **{name: value for name, value in named.items() if value}}
         return document | ({"expressions": list(self.texts)} if self.texts else {})
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Workload":
-        """Return the workload that a JSON object describes.
-
-        >>> Workload.from_dict({"kind": "ranges", "column": "age"}).kind
-        'ranges'
-        """
+        """Return the workload that a JSON object describes."""
         kind = document.get("kind") if isinstance(document, Mapping) else None
         takes = {
             "marginals": ({"order"}, {"bins"}),

@@ -1,4 +1,4 @@
-"""The cover of thresholds: the line cut between public points."""
+"""The covers of thresholds and of intervals: the line cut between public points."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quorate.concepts import Constant, Hypothesis, Threshold, Thresholds
+from quorate.concepts import Constant, Hypothesis, Interval, Intervals, Threshold, Thresholds
 from quorate.concepts.points import Points
 from quorate.errors import InvalidInput
 from quorate.release.cover.axis import Axis
-from quorate.release.cover.base import NOTHING, Cover, Whole, check_public
+from quorate.release.cover.base import Cover, check_public
 from quorate.release.cover.shares import gap_share
-from quorate.release.queries import Prefixes
+from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
 
-__all__ = ["ThresholdCover"]
+__all__ = ["IntervalCover", "ThresholdCover"]
 
 
 class ThresholdCover(Cover):
@@ -22,13 +22,9 @@ class ThresholdCover(Cover):
 
     Query j < m is all that lies at or above the lower end of cell j, for m cells on the line. In both directions the
     query m + j is what lies below it: all, less the query j.
-
-    >>> cover = ThresholdCover(Thresholds(both_directions=True), [1.0, 2.0, 3.0])
-    >>> cover.project([Threshold(1.5), Threshold(1.5, upward=False)])
-    array([1, 4])
-    >>> cover.read(cover.queries.answers(cover.count([0.0, 2.0, 9.0])), [1, 4])
-    array([2., 1.])
     """
+
+    kind = Threshold
 
     def __init__(self, concept: Thresholds, public: Any) -> None:
         points = check_public(concept, public)
@@ -37,18 +33,11 @@ class ThresholdCover(Cover):
 
     @property
     def has_differences(self) -> bool:
-        """Whether there are downward thresholds: all, less what lies above.
-
-        >>> ThresholdCover(Thresholds(), [1.0]).has_differences
-        False
-        """
+        """Whether there are downward thresholds: all, less what lies above."""
         return self._both
 
     def _locate(self, points: Points) -> Any:
         return self._axis.cells - 1 - self._axis.locate(points[:, 0])
-
-    def _kinds(self) -> tuple[type, ...]:
-        return (Threshold,)
 
     def _check(self, hypothesis: Any) -> None:
         super()._check(hypothesis)
@@ -65,41 +54,25 @@ class ThresholdCover(Cover):
         return np.where(upward, number, downward)
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the prefix that a query is, or the two whose difference it is.
-
-        >>> ThresholdCover(Thresholds(both_directions=True), [1.0, 2.0, 3.0]).parts([1, 4])
-        (array([1, 2]), array([-1,  1]))
-        """
+        """Return the prefix that a query is, or the two whose difference it is."""
         plus = np.asarray(numbers, dtype=np.int64)
         cells = self._axis.cells
         turned = plus >= cells
         return np.where(turned, cells - 1, plus), np.where(turned, plus - cells, NOTHING)
 
     def hypothesis(self, number: int) -> Hypothesis:
-        """Return the threshold that a query is.
-
-        >>> ThresholdCover(Thresholds(), [1.0, 2.0]).hypothesis(0)
-        Threshold(cut=1.5, upward=True)
-        """
+        """Return the threshold that a query is."""
         if number == NOTHING:
             return Constant(features=1, label=0)
         cells = self._axis.cells
         return Threshold(self._axis.edge(cells - 1 - number % cells), upward=number < cells)
 
     def centres(self) -> Points:
-        """Return the public values, from the top.
-
-        >>> ThresholdCover(Thresholds(), [1.0, 2.0]).centres().tolist()
-        [[2.0], [1.0], [nan]]
-        """
+        """Return the public values, from the top."""
         return np.append(self._axis.values[::-1], np.nan)[:, np.newaxis]
 
     def share(self, beta: float = 0.05) -> float:
-        """Return what the largest gap between public points holds.
-
-        >>> round(ThresholdCover(Thresholds(), range(1000)).share(), 4)
-        0.0099
-        """
+        """Return what the largest gap between public points holds."""
         return gap_share(self.points, beta)
 
 
@@ -107,3 +80,47 @@ def _plain(hypothesis: Any) -> tuple[float, bool]:
     if isinstance(hypothesis, Constant):
         return (-np.inf if hypothesis.label else np.inf), True
     return hypothesis.cut, hypothesis.upward
+
+
+class IntervalCover(Cover):
+    """Cells from the bottom to the top; the last one is no part of the line. Queries are runs of cells."""
+
+    queries: Ranges
+    kind = Interval
+
+    def __init__(self, concept: Intervals, public: Any) -> None:
+        points = check_public(concept, public)
+        self._axis = Axis(points[:, 0])
+        super().__init__(concept, len(points), Ranges(self._axis.cells + 1))
+
+    def _locate(self, points: Points) -> Any:
+        return self._axis.locate(points[:, 0])
+
+    def _project(self, hypotheses: Sequence[Any]) -> Any:
+        ends = np.array([_ends(hypothesis) for hypothesis in hypotheses], dtype=np.float64).reshape(-1, 2)
+        first, last = self._axis.below(ends[:, 0]), self._axis.below(ends[:, 1]) - 1
+        numbers = np.full(len(ends), NOTHING)
+        some = first <= last
+        numbers[some] = self.queries.number(first[some], last[some])
+        return numbers
+
+    def hypothesis(self, number: int) -> Hypothesis:
+        """Return the interval that a query is."""
+        if number == NOTHING:
+            return Constant(features=1, label=0)
+        first, last = self.queries.pair(number)
+        return Interval(self._axis.edge(int(first)), self._axis.edge(int(last) + 1))
+
+    def centres(self) -> Points:
+        """Return the public values."""
+        return np.append(self._axis.values, np.nan)[:, np.newaxis]
+
+    def share(self, beta: float = 0.05) -> float:
+        """Return what two of the largest gaps between public points hold: an interval has two ends."""
+        return gap_share(self.points, beta, gaps=2)
+
+
+def _ends(hypothesis: Any) -> tuple[float, float]:
+    if isinstance(hypothesis, Constant):
+        return (-np.inf, np.inf) if hypothesis.label else (np.inf, np.inf)
+    return hypothesis.lower, hypothesis.upper
