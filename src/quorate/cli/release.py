@@ -25,9 +25,9 @@ from quorate.planner.release import ReleasePlan, plan_release
 from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
-from quorate.tables.lenient import read_columns, read_numbers
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
+from quorate.tables.lenient import read_columns, read_numbers
 
 __all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "ask_published", "run_release"]
 
