@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.tree import DecisionTreeClassifier
 
 from everlasting_kills import SEATS, small
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
@@ -317,6 +318,27 @@ def test_files_that_fail_while_a_server_runs_are_not_the_clients_fault(tmp_path)
     made.session_.close()
 
 
+class OwnTree(DecisionTreeClassifier):
+    """A type that nobody trusts unless told."""
+
+
+def test_a_model_of_a_type_of_ones_own_is_saved_and_goes_on_and_loads_only_where_the_type_is_trusted(tmp_path):
+    X = np.random.default_rng(0).normal(size=(360, 1))
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "seats": SEATS, "classes": [0, 1]}
+    made = EverlastingClassifier(OwnTree(max_depth=1), **settings).fit(X, (X[:, 0] >= 0).astype(int))
+    folder = save(made, tmp_path / "model")
+    made.predict(X[: SEATS + 1])  # through the next phase, whose teachers this process writes too
+    made.session_._kept = None  # as after any error: it reads back what it wrote itself
+    made.predict([[2.0]])
+    assert (made.phase_, made.seats_taken_) == (2, 2)
+    made.session_.close()
+    with pytest.raises(InvalidInput, match="not known to be safe"):
+        load(folder)
+    again = load(folder, trusted=[f"{__name__}.OwnTree"])
+    assert again.seats_taken_ == 2
+    again.session_.close()
+
+
 def test_an_id_of_a_query_is_not_one_of_points_that_are_fed(tmp_path):
     made = small(refresh="pool")
     save(made, tmp_path / "model")
@@ -387,9 +409,9 @@ def test_a_server_that_was_forked_does_not_open_a_phase_when_idle(tmp_path):
     made.predict(np.full((SEATS, 1), 2.0))
     own, made.session_.process = made.session_.process, (0, 0)
     with pytest.raises(WrongProcess):
-        made.session_.tend()
+        made.session_.on_idle()
     made.session_.process = own
-    made.session_.tend()
+    made.session_.on_idle()
     assert made.phase_ == 2
     made.session_.close()
 

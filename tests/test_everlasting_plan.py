@@ -13,12 +13,13 @@ from quorate import Infeasible, InvalidInput
 from quorate.cli import main
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.ensemble import units
-from quorate.everlasting import EverlastingClassifier, planning
+from quorate.everlasting import EverlastingClassifier
 from quorate.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
-from quorate.everlasting.planning import plan_everlasting, simulated_points
 from quorate.everlasting.teaching import teach
 from quorate.learners import Deal
 from quorate.models import load
+from quorate.planner import everlasting as planning
+from quorate.planner.everlasting import plan_everlasting, simulated_points
 from quorate.simulation import SeededNoise
 
 

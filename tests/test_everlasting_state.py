@@ -275,13 +275,13 @@ def test_requests_of_one_group_and_feeding(tmp_path):
 
 def test_an_idle_server_opens_the_next_phase(folder):
     session = load(folder).session_
-    session.tend()
+    session.on_idle()
     assert session.progress["phase"] == 1
     session.ask(np.random.default_rng(1).normal(size=(SEATS, 1)))
-    session.tend()
+    session.on_idle()
     assert (session.progress["phase"], session.progress["seats_taken"]) == (2, 0)
     session.close()
-    session.tend()
+    session.on_idle()
     assert closed(load(folder)).phase_ == 2
 
 

@@ -35,9 +35,8 @@ from quorate.concepts import (
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.models.codecs import concept_document, concept_of
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.domain import NOTHING, CoverDomain, TableDomain, make_domain
+from quorate.release.domain import NOTHING, CoverDomain, SealedCounts, TableDomain, make_domain
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
-from quorate.release.sealed import SealedCounts
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput
-from quorate.audit import Verdict
+from quorate.auditing import Verdict
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.model import render_report

@@ -467,21 +467,21 @@ def test_a_session_that_breaks_says_nothing_of_it():
     assert '"event":"failure","route":"/v2/models/{name}/infer","kind":"KeyError"' in log.getvalue()
 
 
-def test_a_session_with_nothing_to_do_is_tended():
-    tended = threading.Event()
+def test_a_session_with_nothing_to_do_is_idled():
+    idled = threading.Event()
 
     async def main():
-        batcher = RequestBatcher(lambda requests: requests, idle=tended.set)
+        batcher = RequestBatcher(lambda requests: requests, idle=idled.set)
         batcher.start()
-        assert await asyncio.to_thread(tended.wait, 60)
-        tended.clear()
+        assert await asyncio.to_thread(idled.wait, 60)
+        idled.clear()
 
         def breaks():
-            tended.set()
+            idled.set()
             raise OSError
 
         batcher._idle = breaks
-        assert await asyncio.to_thread(tended.wait, 60)
+        assert await asyncio.to_thread(idled.wait, 60)
         asked = await batcher.ask("still there", rows=1)
         await batcher.close()
         return asked

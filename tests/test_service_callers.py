@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fake_session import FakeSession
 from quorate import Budget
-from quorate.audit.planted.lookups import RemembersTexts, calls_made
+from quorate.auditing.planted.lookups import RemembersTexts, calls_made
 from quorate.ledger import Ledger
 from quorate.service import Model, Settings, make_app
 from quorate.service.codec import read_request

@@ -25,7 +25,7 @@ _GROWING = ("thresholds", "stumps", "intervals")
 
 
 def _select(concept: Concept, rows: int) -> tuple[float, float, int]:
-    """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of so many points."""
+    """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of this many points."""
     from quorate.mechanisms.exponential import ExponentialChoice
 
     generator = np.random.default_rng()
@@ -59,11 +59,7 @@ def selection_figures(quick: bool) -> Iterator[Figure]:
 
 
 def semi_private_figures(quick: bool) -> Iterator[Figure]:
-    """Measure the exact loss of a published hypothesis over all small data sets, as a share of epsilon.
-
-    >>> {name: round(value, 2) for name, value, _ in semi_private_figures(True)}
-    {'semi_private.exact_share_of_epsilon': 0.72}
-    """
+    """Measure the exact loss of a published hypothesis over all small data sets, as a share of epsilon."""
     from quorate.mechanisms.exponential import ExponentialChoice
 
     cover = Thresholds(both_directions=True).dichotomies([0.5, 1.5])

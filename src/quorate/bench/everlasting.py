@@ -24,7 +24,7 @@ from quorate.concepts import Thresholds
 from quorate.errors import Infeasible
 from quorate.everlasting import EverlastingClassifier
 from quorate.everlasting.directions import MeanDirection
-from quorate.everlasting.published import published_records
+from quorate.planner.literature import published_records
 
 __all__ = ["everlasting_figures"]
 

@@ -33,20 +33,12 @@ class Course:
 
     @property
     def no_quorum_percent(self) -> float:
-        """Queries without a quorum, in percent of those that were not refused.
-
-        >>> Course(queries=200, no_quorum=2, refused=100, wrong=1, drift=0.001, seconds=1.0).no_quorum_percent
-        2.0
-        """
+        """Queries without a quorum, in percent of those that were not refused."""
         return 100 * self.no_quorum / max(1, self.queries - self.refused)
 
     @property
     def error_percent(self) -> float:
-        """Wrong answers, in percent of all answers.
-
-        >>> Course(queries=200, no_quorum=0, refused=0, wrong=1, drift=0.001, seconds=1.0).error_percent
-        0.5
-        """
+        """Wrong answers, in percent of all answers."""
         return 100 * self.wrong / max(1, self.queries - self.refused - self.no_quorum)
 
 
@@ -58,16 +50,7 @@ def run_phases(
     phases: int,
     drift: Callable[[EverlastingClassifier], float] = lambda _: 0.0,
 ) -> Course:
-    """Fit on fresh records and ask through several phases, in batches; `draw` gives points with their labels.
-
-    >>> def draw(rows):
-    ...     X = line_points(rows)
-    ...     return X, line_truth(X)
-    >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=100)
-    >>> course = run_phases(made, draw, records=20_000, phases=1)
-    >>> course.queries, course.error_percent < 20
-    (20000, True)
-    """
+    """Fit on fresh records and ask through several phases, in batches; `draw` gives points with their labels."""
     start = time.perf_counter()
     classifier.fit(*draw(records))
     counts, largest = np.zeros(4, dtype=np.int64), 0.0
@@ -90,11 +73,7 @@ def line_points(rows: int) -> Any:
 
 
 def line_truth(X: Any) -> Any:
-    """Return which points lie in the upper half.
-
-    >>> line_truth(np.array([[0.2], [0.7]]))
-    array([0, 1])
-    """
+    """Return which points lie in the upper half."""
     return (X[:, 0] >= 0.5).astype(np.int64)
 
 
@@ -106,11 +85,7 @@ def line_drift(classifier: EverlastingClassifier) -> float:
 
 
 def line_course(*, records: int, phases: int, **settings: Any) -> Course:
-    """Play phases of thresholds on the unit interval; as many queries in each as there are records, unless they grow.
-
-    >>> line_course(records=10_000, phases=2, epsilon=8.0, no_quorums=100, chunk=3, delta=1e-5).error_percent < 20
-    True
-    """
+    """Play phases of thresholds on the unit interval; each has as many queries as records, unless they grow."""
 
     def draw(rows: int) -> tuple[Any, Any]:
         X = line_points(rows)
@@ -122,11 +97,7 @@ def line_course(*, records: int, phases: int, **settings: Any) -> Course:
 
 
 def halfspace_course(estimator: Any = None, *, dimensions: int, records: int, phases: int, **settings: Any) -> Course:
-    """Play phases of a halfspace through the origin among Gaussian points, at epsilon 2; directions of one row teach.
-
-    >>> halfspace_course(dimensions=2, records=5000, phases=1, epsilon=16.0, no_quorums=100).error_percent < 30
-    True
-    """
+    """Play phases of a halfspace through the origin among Gaussian points, at epsilon 2; one-row directions teach."""
     slope = np.ones(dimensions)
 
     def draw(rows: int) -> tuple[Any, Any]:

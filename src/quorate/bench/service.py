@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.audit.timing import area_under_curve
+from quorate.auditing.timing import area_under_curve
 from quorate.bench.figures import Figure
 from quorate.bench.load import binary_request, json_request, table_request
 
@@ -260,7 +260,7 @@ def main(kind: str, port: str, pace: str, *folders: str) -> None:
 
 
 def _twin(kind: str, folder: Path, *, lease: int) -> Any:
-    from quorate.audit.planted.lookups import RemembersTexts
+    from quorate.auditing.planted.lookups import RemembersTexts
     from quorate.models import load, schema_of
     from quorate.service.model import Model
 

@@ -30,13 +30,7 @@ _DIGIT_JUDGES = 1000
 
 
 def student_figures(quick: bool) -> Iterator[Figure]:
-    """Yield the figures: None where there is no data.
-
-    >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", QUORATE_DATA="nowhere"):
-    ...     [value for _, value, _ in student_figures(quick=True)]
-    [None, None, None, None, None, None]
-    """
+    """Yield the figures: None where there is no data."""
     data = data_folder()
     yield from _adult_figures(data / "adult", quick)
     yield from _mnist_figures(data / "mnist" / "mnist.npz", quick)

@@ -25,14 +25,9 @@ def run_audit(
     as_json: bool = False,
     repeat: int = 0,
 ) -> int:
-    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed.
-
-    >>> run_audit(["noisy_count"], plays=2000, as_json=True)
-    {"verdicts": [{"name": "noisy_count", "target": "NoisyCount", ...
-    0
-    """
-    from quorate.audit import audit
-    from quorate.audit.targets import REPLAYS, TARGETS, make_target, run_replay
+    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed."""
+    from quorate.auditing import audit
+    from quorate.auditing.targets import REPLAYS, TARGETS, make_target, run_replay
 
     plays = check_count("plays", plays, least=10)
     if not 0 < confidence < 1:
@@ -61,7 +56,7 @@ def run_audit(
 
 def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:
     """Attack every planted bug and its sound twin, with a million plays: fewer do not show the small mistakes."""
-    from quorate.audit.planted import PLANTED
+    from quorate.auditing.planted import PLANTED
 
     bugs = []
     for bug in PLANTED:

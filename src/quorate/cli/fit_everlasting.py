@@ -83,8 +83,7 @@ def _sample(known: Any, points: Any, columns: Schema) -> tuple[Any, Any] | None:
 
 def _plan(estimator: Any, sample: Any, budget: PhasesBudget, phases: Phases, *, records: int) -> Any:
     """Return a plan, or None where nothing is left to plan, or nothing public to plan by."""
-    from quorate.everlasting import plan_everlasting
-    from quorate.everlasting.planning import CHUNKS
+    from quorate.planner.everlasting import CHUNKS, plan_everlasting
 
     if phases.chunk != "auto" and phases.no_quorums != "auto":
         return None

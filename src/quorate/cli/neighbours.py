@@ -12,13 +12,8 @@ _SHOWN = 3  # sentences of a violated cell; all of them are in --json
 
 
 def run_neighbours(cells: str = "*", *, quick: bool = False, list_cells: bool = False, as_json: bool = False) -> int:
-    """Run the cells that match the pattern, or list them, and return 1 where one is violated.
-
-    >>> run_neighbours("classifier/float64/stump/row", as_json=True)
-    {"cells": [{"cell": "classifier/float64/stump/row", "status": "sound", "said": []}]}
-    0
-    """
-    from quorate.audit.matrix import matrix_cells, run_cell
+    """Run the cells that match the pattern, or list them, and return 1 where one is violated."""
+    from quorate.auditing.matrix import matrix_cells, run_cell
 
     chosen = matrix_cells(cells, quick=quick)
     if list_cells:

@@ -87,14 +87,6 @@ def fit_estimators(
     A teacher whose rows show one class votes for it, and one without rows for class 0; so does one whose own rows
     cannot be fitted, with the class that most of them show. Only where more than half of all teachers fail is their
     owner told so.
-
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> X, codes = np.array([[0.0], [1.0], [0.2], [0.8], [5.0]]), np.array([0, 1, 0, 1, 1])
-    >>> deal = Deal.of([[0, 1], [2, 3], [4], []])
-    >>> teachers = fit_estimators(KNeighborsClassifier(n_neighbors=1), X, codes, deal, classes=2)
-    >>> teachers.votes(np.array([[0.1], [0.9]]))
-    array([[3, 1],
-           [1, 3]])
     """
     if backend == "ray":
         _register_ray()
@@ -140,9 +132,6 @@ class EstimatorTeachers:
 
     A ballot is a function of one teacher and one query, to the last bit: whatever else is in the batch, however large
     it is and wherever the query stands.
-
-    >>> EstimatorTeachers([(None, 0), (None, 1)], classes=2)
-    EstimatorTeachers(teachers=2, classes=2)
     """
 
     def __init__(self, fitted: Sequence[Fitted], *, classes: int) -> None:
@@ -153,11 +142,7 @@ class EstimatorTeachers:
         self._secret = int.from_bytes(os.urandom(4), "big")
 
     def votes(self, X: Any) -> Integers:
-        """Return how many teachers vote for each class: one row a query, one column a class.
-
-        >>> EstimatorTeachers([(None, 0), (None, 1), (None, 1)], classes=2).votes(np.zeros((1, 3)))
-        array([[1, 2]])
-        """
+        """Return how many teachers vote for each class: one row a query, one column a class."""
         counts = np.zeros((len(X), self.classes), dtype=np.int64)
         for start in range(0, len(X), _BLOCK):
             rows = slice(start, min(len(X), start + _BLOCK))
@@ -165,11 +150,7 @@ class EstimatorTeachers:
         return counts
 
     def ballots(self, X: Any) -> Integers:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> EstimatorTeachers([(None, 0), (None, 1), (None, 1)], classes=2).ballots(np.zeros((1, 3)))
-        array([[0, 1, 1]])
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         result = np.empty((len(X), self.teachers), dtype=np.int64)
         for column, ballots in enumerate(self._each(X)):
             result[:, column] = ballots

@@ -197,7 +197,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         )
         assert terms.boost is not None
         sample = max(1, round(terms.boost.labelled * teachers * self.chunk))
-        self.estimator_._check_size(teachers * self.chunk + sample)  # at the end of a phase it would be too late
+        self.estimator_.check_size(teachers * self.chunk + sample)  # at the end of a phase it would be too late
         rows = secret_sample(count, teachers * self.chunk)  # proof: step 9
         self._boost(terms, 1, X[rows], codes[rows], size=size)
 

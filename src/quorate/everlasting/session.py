@@ -32,6 +32,7 @@ from quorate.exchange import Replies, Request, firsts_of, replies_of
 from quorate.ledger import Ledger
 from quorate.ledger import Phase as KeptPhase
 from quorate.memory import REFUSED, Admitted, Asked, Outcome
+from quorate.models.codecs import skops_types
 from quorate.models.folder import checked_file, digest_of, write_new
 from quorate.privacy import Cost
 from quorate.process import check_process, process_identity
@@ -56,7 +57,7 @@ class Feed(Request):
 class EverlastingSession:
     """The one process that asks a model in a folder. The classifier holds the phase in memory, and this keeps it.
 
-    >>> {"ask_all", "tend", "close"} <= set(vars(EverlastingSession))
+    >>> {"ask_all", "on_idle", "close"} <= set(vars(EverlastingSession))
     True
     """
 
@@ -69,7 +70,8 @@ class EverlastingSession:
         trusted: Sequence[str] | None = None,
     ) -> None:
         self.ledger, self.process = ledger, process_identity()
-        self.classifier, self._folder, self._trusted = classifier, Path(folder), trusted
+        self.classifier, self._folder = classifier, Path(folder)
+        self._trusted = set(trusted or ())  # types of estimators that files may hold
         self._lock = threading.Lock()
         self._let_go = weakref.finalize(self, os.close, hold(self._folder))
         self._kept: KeptPhase | None = None  # None: what is in memory is not what is kept
@@ -110,7 +112,7 @@ class EverlastingSession:
                 results |= {place: Admitted({}, made) for place, made in zip(waiting, outcomes, strict=True)}
         return [replies_of(results[first], Cost(0.0), None) for first in firsts]
 
-    def tend(self) -> None:
+    def on_idle(self) -> None:
         """Open the next phase where all seats are taken: for a server with nothing to do."""
         with self._lock:
             check_process("this classifier", self.process)
@@ -205,6 +207,8 @@ class EverlastingSession:
         classifier, phase = self.classifier, self.classifier._phase
         made = f"{_NAME}{classifier._number}-{secrets.token_hex(4)}"
         contents = ensemble_files(phase.ensemble)
+        for content in (content for name, content in contents.items() if name.endswith(".skops")):
+            self._trusted.update(skops_types(content))  # from memory: this process has imported them, and uses them
         if classifier._labelled_set is not None:
             contents["labelled.npz"] = arrays_of(points=classifier._labelled_set[0], labels=classifier._labelled_set[1])
         if classifier._probed is not None:
@@ -259,7 +263,7 @@ class EverlastingSession:
                 raise InvalidInput("nothing is lost: the phase goes on as it is")
             contents = self._contents(kept)
             teachers = {name: contents[name] for name in contents if name not in _NOT_TEACHERS}
-            ensemble = ensemble_from(teachers, self._trusted)
+            ensemble = ensemble_from(teachers, sorted(self._trusted))
             budget = self.ledger.budget()
             budget.spend(terms.first.run_cost(budget.order))  # on the disk before anything is drawn
             run = terms.first.open(terms.budget(1))
@@ -306,7 +310,7 @@ class EverlastingSession:
         budget.spend(quorum.no_quorum_cost(budget.order), times=kept.met)
         run = quorum.resume(budget, threshold_noise=noises[0], met=kept.met)
         cutoff = terms.cutoff.resume(limit=noises[1], met=kept.met, closed=kept.closed)
-        classifier._phase = Phase(ensemble_from(contents, self._trusted), run, cutoff)
+        classifier._phase = Phase(ensemble_from(contents, sorted(self._trusted)), run, cutoff)
         classifier._number, classifier._size, classifier._seats = kept.number, kept.seats, Seats(kept.seats)
         if kept.taken:
             classifier._seats.take(points, labels)

@@ -62,10 +62,10 @@ def check_chunks(made: Any, *, teachers: int, size: int) -> None:
     if not isinstance(concept, Concept) or isinstance(concept, Thresholds | Stumps):
         return
     most = size if made.growth == 1 or made.most_seats is None else max(size, made.most_seats)
-    concept._check_size(-(-most // teachers))
+    concept.check_size(-(-most // teachers))
     if made.growth > 1 and made.most_seats is None:
         try:
-            concept._check_size(_ENDLESS)
+            concept.check_size(_ENDLESS)
         except Infeasible:
             raise Infeasible(
                 f"with growth={made.growth} chunks grow without end, and this class does not take so many rows; "

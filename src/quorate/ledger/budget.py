@@ -61,7 +61,7 @@ class LeasedBudget(Budget):
         """Refuse: the account stays in its ledger."""
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
 
-    def obtain(self, *costs: Cost, most: int) -> int:
+    def acquire(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
         A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
@@ -70,9 +70,9 @@ class LeasedBudget(Budget):
             unit = _sum(to_quanta(cost) for cost in costs)
             units = _times(self.quanta(), unit)
             most = min(most, max(1, min(max(self._lease, units // (2 * _SHARES)), units // _SHARES)))
-        return super().obtain(*costs, most=most)
+        return super().acquire(*costs, most=most)
 
-    def give_back(self, *, all: bool = False) -> None:
+    def return_unused(self, *, all: bool = False) -> None:
         """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
         check_process("this budget", self._process)
         with self._held():
@@ -84,11 +84,11 @@ class LeasedBudget(Budget):
                     self._return(change)
                 self._out = False
 
-    def tend(self) -> None:
+    def on_idle(self) -> None:
         """Return what is out on lease if others wait for it. A server calls this when it has nothing to do."""
         if self._out:
             self._ledger.state()
-            self.give_back()
+            self.return_unused()
 
     def _refresh(self) -> None:
         state = self._ledger.state()
@@ -100,7 +100,7 @@ class LeasedBudget(Budget):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
-    def _obtained(self, each: Sequence[Quanta], most: int) -> int:
+    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
         unit = _sum(each)
         if _times(self._at_hand, unit) < most and any(unit):
             self._take(unit, most)

@@ -24,7 +24,7 @@ from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import BoxRanges, Floats, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
-from quorate.session import put_to_count
+from quorate.session import release_counts
 
 __all__ = ["QueryRelease"]
 
@@ -85,12 +85,6 @@ class QueryRelease(BaseEstimator):
         person is counted: answers are shares of people.
 
         Everything that can be refused is refused before anything is spent.
-
-        >>> from quorate.concepts import Thresholds
-        >>> QueryRelease(Thresholds(), engine="none").fit([1.0], [2.0])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: engine must be 'auto' or one of ...
         """
         began = time.perf_counter()
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
@@ -102,7 +96,7 @@ class QueryRelease(BaseEstimator):
         sealed, records = domain.seal(private)  # proof: step 2
         settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
         engine = choose_engine(domain.queries, engine=self.engine, **settings)
-        expected = engine.predict(domain.queries, **settings)
+        expected = engine.expected_error(domain.queries, **settings)
         if not math.isfinite(expected):
             raise Infeasible(
                 f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"
@@ -110,7 +104,7 @@ class QueryRelease(BaseEstimator):
                 + "; leave engine='auto', or ask fewer"
             )
         budget = Budget(epsilon=epsilon, delta=delta, slack=0.0)
-        released = put_to_count(  # proof: step 3
+        released = release_counts(  # proof: step 3
             sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
         )
         self._keep(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
@@ -153,14 +147,7 @@ class QueryRelease(BaseEstimator):
         return pa.table(columns)
 
     def read(self, numbers: Any) -> tuple[Floats, Floats]:
-        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known.
-
-        >>> from quorate.concepts import Thresholds
-        >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-        >>> shares, errors = release.read([0])
-        >>> shares.shape, errors.shape
-        ((1,), (1,))
-        """
+        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known."""
         check_is_fitted(self, "released_")
         plus, minus = self.domain_.parts(np.asarray(numbers, dtype=np.int64))
         shares = self._answers(plus) - self._answers(minus)
@@ -182,11 +169,6 @@ class QueryRelease(BaseEstimator):
         """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
 
         Those of the engine, or, where it has none, some that are fitted to its answers.
-
-        >>> from quorate.concepts import Thresholds
-        >>> weights, rows = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).weights()
-        >>> round(float(weights.sum()), 6), rows
-        (1.0, None)
         """
         check_is_fitted(self, "released_")
         released = self.released_
@@ -237,22 +219,13 @@ class QueryRelease(BaseEstimator):
         """Return a bound on the largest error over all queries: with probability 1 - beta, half of beta for each part.
 
         The engine's part, over the queries of the cover or workload, and the cover's own, over all hypotheses.
-
-        >>> from quorate.concepts import Thresholds
-        >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).error_bound() <= 1
-        True
         """
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
         return min(1.0, self.engine_error_bound(beta / 2) + self.domain_.share(beta / 2))
 
     def engine_error_bound(self, beta: float = 0.05) -> float:
-        """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta.
-
-        >>> from quorate.concepts import Thresholds
-        >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).engine_error_bound() < 1
-        True
-        """
+        """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta."""
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
         errors, count = self.released_.errors, self.domain_.queries.count
@@ -267,12 +240,7 @@ class QueryRelease(BaseEstimator):
 
     @property
     def has_error_bars(self) -> bool:
-        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate.
-
-        >>> from quorate.concepts import Thresholds
-        >>> QueryRelease(Thresholds(), engine="plain").fit([1.0, 2.0] * 500, [1.5]).has_error_bars
-        True
-        """
+        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate."""
         check_is_fitted(self, "released_")
         measured = self.engine_ == "prefix" and "deviation" in self.released_.details  # everything, and not only some
         return self.released_.errors is not None or measured
@@ -285,13 +253,7 @@ class QueryRelease(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> "QueryRelease":
-        """Return the release of a folder, as it was after `fit`.
-
-        >>> QueryRelease.load("no such folder")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-        """
+        """Return the release of a folder, as it was after `fit`."""
         from quorate.models import load  # noqa: PLC0415
 
         release: QueryRelease = load(folder, kind="query release")

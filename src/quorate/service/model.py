@@ -61,7 +61,7 @@ class Model:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
         self.inputs, self.outputs = inputs, outputs
         self.batcher = RequestBatcher(
-            getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "tend", None)
+            getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
         self._notes: list[tuple[float, str, str]] = []

@@ -12,13 +12,7 @@ _SUBJECTS = {"private": "the private records", "public": "the public table", "qu
 
 
 def check_role(role: object) -> Role:
-    """Return `role` if it is one.
-
-    >>> check_role("secret")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: role must be 'private', 'public' or 'query', not 'secret'
-    """
+    """Return `role` if it is one."""
     for known in get_args(Role):
         if role == known:
             return known  # type: ignore[no-any-return]
@@ -26,21 +20,11 @@ def check_role(role: object) -> Role:
 
 
 def subject(role: Role) -> str:
-    """Return how an error calls these rows.
-
-    >>> subject("query")
-    'the queries'
-    """
+    """Return how an error calls these rows."""
     return _SUBJECTS[role]
 
 
 def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
-    """Return the error for a value of a column. A private row is never named: neither its number nor its value.
-
-    >>> refusal("query", "age", "a value is missing", row=2)
-    InvalidInput("the queries, column 'age', row 3 (the first such row, counted from 1): a value is missing")
-    >>> refusal("private", "age", "a value is missing", row=2)
-    InvalidInput("the private records, column 'age': a value is missing")
-    """
+    """Return the error for a value of a column. A private row is never named: neither its number nor its value."""
     place = "" if role == "private" else f", row {row + 1} (the first such row, counted from 1)"
     return InvalidInput(f"{subject(role)}, column {column!r}{place}: {problem}")

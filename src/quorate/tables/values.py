@@ -1,6 +1,6 @@
 """Columns of any type as texts or as numbers. Each value is turned by itself: no other row has a say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,17 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NotANumber", "canonical_text", "is_readable", "numbers", "texts", "whole_array"]
+__all__ = ["MISSING_TEXTS", "NotANumber", "canonical_text", "coded", "is_readable", "numbers", "texts", "whole_array"]
+
+MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
 _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 
 
 class NotANumber(Exception):
-    """A text that is no number stands in this row. Whoever catches it decides what may be said.
-
-    >>> NotANumber(3).row
-    3
-    """
+    """A text that is no number stands in this row. Whoever catches it decides what may be said."""
 
     def __init__(self, row: int) -> None:
         super().__init__()
@@ -26,11 +24,7 @@ class NotANumber(Exception):
 
 
 def is_readable(kind: pa.DataType) -> bool:
-    """Say whether values of this Arrow type can be read: numbers, texts, truth values, and dictionaries of them.
-
-    >>> is_readable(pa.int8()), is_readable(pa.timestamp("s"))
-    (True, False)
-    """
+    """Say whether values of this Arrow type can be read: numbers, texts, truth values, and dictionaries of them."""
     if pa.types.is_dictionary(kind):
         return is_readable(kind.value_type)
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -38,11 +32,7 @@ def is_readable(kind: pa.DataType) -> bool:
 
 
 def whole_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, with dictionaries and views turned into plain values.
-
-    >>> whole_array(pa.chunked_array([pa.array(["a", "b"]).dictionary_encode()])).to_pylist()
-    ['a', 'b']
-    """
+    """Return a column as one array, with dictionaries and views turned into plain values."""
     if pa.types.is_dictionary(column.type):
         plain = column.type.value_type
         parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
@@ -56,11 +46,6 @@ def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
     """Return values as texts without blanks around them, and null where a value is missing.
 
     A whole number is written as one whatever its type: 5 and 5.0 are the same text.
-
-    >>> texts(pa.array([" a", "?", None]), missing=["?"]).to_pylist()
-    ['a', None, None]
-    >>> texts(pa.array([5.0, 0.5, float("nan")])).to_pylist()
-    ['5', '0.5', None]
     """
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         written = _written(column.cast(pa.float64()))
@@ -73,11 +58,7 @@ def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
 
 
 def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
-    """Return values as 64-bit floats, and NaN where a value is missing. A text that is no number is `NotANumber`.
-
-    >>> numbers(pa.array([" 1.5", "", "2e3"]), missing=[""])
-    array([1.5e+00,     nan, 2.0e+03])
-    """
+    """Return values as 64-bit floats, and NaN where a value is missing. A text that is no number is `NotANumber`."""
     if _is_text(column.type):
         column = _parsed(texts(column, missing=missing))
     elif pa.types.is_boolean(column.type):
@@ -86,12 +67,18 @@ def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.floa
     return plain
 
 
-def canonical_text(value: object) -> str:
-    """Return how `texts` would write a value, so that what a schema declares meets what a table holds.
+def coded(
+    values: pa.Array, known: Sequence[str], missing: Iterable[str]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the place of each value among the known texts (-1: not there), and which values are missing."""
+    written = texts(values, missing=set(missing) - set(known))
+    places = pc.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
+    codes = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, pc.is_null(written).to_numpy(zero_copy_only=False)
 
-    >>> canonical_text(" a "), canonical_text(5.0), canonical_text(True)
-    ('a', '5', 'true')
-    """
+
+def canonical_text(value: object) -> str:
+    """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:

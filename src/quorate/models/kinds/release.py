@@ -28,7 +28,7 @@ from quorate.release.engines import Released
 from quorate.release.people import PERSON, RECORD
 from quorate.release.queries import Rows
 from quorate.release.release import QueryRelease
-from quorate.release.tables import BoundWorkload
+from quorate.release.workloads import BoundWorkload
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 

@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.errors import InvalidInput
 from quorate.models.codecs import (
     arrays_from,
     arrays_of,
@@ -28,7 +27,7 @@ from quorate.models.codecs import (
 )
 from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
-from quorate.planner import Plan
+from quorate.planner import PrivatePlan
 from quorate.predictors.inputs import class_codes
 from quorate.students import Labelled, StudentClassifier
 
@@ -50,8 +49,6 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
     ([0, 1], ['GUARANTEE.md', 'labelled.npz', 'manifest.json', 'student.skops'])
     """
     check_is_fitted(classifier, "student_")
-    if type(classifier) is not StudentClassifier:
-        raise InvalidInput(f"only a StudentClassifier can be saved, not a {type(classifier).__name__}")
     labelled = classifier.labelled_
     manifest = {
         "claim": classifier.claim_,
@@ -88,7 +85,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     restore_rows(classifier, manifest)
     labels = classifier.classes_[arrays["codes"].astype(np.int64)]
     classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
+    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
     classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     classifier.student_ = student["fitted"]
     return classifier

@@ -31,10 +31,6 @@ class MarginalStrategy:
     """Marginals to measure (`cliques`, sorted columns) and the share of what may be told that each gets.
 
     `variances[k]` is the variance of a cell of the workload's k-th marginal where the shares are the precisions.
-
-    >>> plan = plan_marginals(Marginals((2, 2), [(0,), (1,)]))
-    >>> plan.cliques, plan.shares.round(2), plan.variances.round(2)
-    (((0,), (1,)), array([0.5, 0.5]), array([1., 1.]))
     """
 
     cliques: tuple[Clique, ...]
@@ -43,21 +39,12 @@ class MarginalStrategy:
 
 
 def subsets(clique: Sequence[int]) -> list[Clique]:
-    """Return the subsets of a clique but the empty one, smallest first.
-
-    >>> subsets((0, 2))
-    [(0,), (2,), (0, 2)]
-    """
+    """Return the subsets of a clique but the empty one, smallest first."""
     return [part for size in range(1, len(clique) + 1) for part in itertools.combinations(clique, size)]
 
 
 def plan_marginals(queries: Marginals) -> MarginalStrategy:
-    """Return the strategy of least largest variance, among independent noise on marginals, for these marginals.
-
-    >>> plan = plan_marginals(Marginals.of_order((2, 3, 4), 2))
-    >>> float(plan.variances.max()) < 3.0  # equal noise on the three marginals, each used alone
-    True
-    """
+    """Return the strategy of least largest variance, among independent noise on marginals, for these marginals."""
     sizes = queries.sizes  # a column of one code tells nothing
     return _plan(sizes, tuple(tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in queries.cliques))
 
