@@ -50,11 +50,13 @@ def hypothesis(kind=SemiPrivateClassifier, **more):
     return kind(Thresholds(), epsilon=20.0, classes=["no", "yes"], **more).fit(X, Y, public=PUBLIC)
 
 
+VOTES = {"epsilon": 20.0, "queries": 10, "teachers": 60}
+BALLOTS = {"epsilon": 20.0, "ballots": 5, "teachers": 60}
+
+
 def student_first(student):
-    made = StudentFirstClassifier(
-        student, epsilon=8.0, delta=1e-8, teachers=200, dissents=5, no_quorums=2, classes=["no", "yes"]
-    )
-    return made.fit(X, Y)
+    target = {"epsilon": 8.0, "delta": 1e-8, "teachers": 200, "dissents": 5, "no_quorums": 2}
+    return StudentFirstClassifier(student, classes=["no", "yes"], **target).fit(X, Y)
 
 
 def concept(kind, **settings):
@@ -114,6 +116,34 @@ def test_every_kind_keeps_the_contract(name, tmp_path):
         assert shares == pytest.approx([(X > 0.5).mean(), (X < -0.5).mean()], abs=0.05)  # the cover's own error
     else:
         assert answers == ["yes", "no"]
+
+
+OTHERS = {
+    "hypothesis first": lambda: student_first(hypothesis()),
+    "published student first": lambda: student_first(student()),
+    "agnostic noisy max": lambda: concept(AgnosticClassifier, **VOTES, aggregator="noisy_max"),
+    "universal that has chosen": lambda: switched(concept(UniversalClassifier, **BALLOTS)),
+    "pure relabelling": lambda: concept(PureClassifier, epsilon=300.0, method="relabel", queries=6),
+    "pure realizable": lambda: concept(PureClassifier, epsilon=40.0, method="realizable", queries=10, teachers=60),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_settings_come_back(name, tmp_path):
+    """What was asked before saving is remembered, and what is asked after loading is answered and paid for."""
+    made = OTHERS[name]()
+    first = made.predict(QUERIES).tolist()
+    claim, spent = made.claim_, made.spent_epsilon()
+    loaded = load(save(made, tmp_path / "model"))
+    assert loaded.predict(QUERIES).tolist() == first == ["yes", "no"]
+    assert (loaded.claim_, loaded.spent_epsilon()) == (claim, spent)
+    assert loaded.predict([[2.5], [-2.5]]).tolist() == ["yes", "no"]
+    assert spent <= loaded.spent_epsilon() <= loaded.epsilon_
+    if isinstance(made, UniversalClassifier):
+        assert loaded.hypothesis_ == made.hypothesis_
+        assert loaded.spent_epsilon() == spent
+    made.session_.close()
+    closed(loaded)
 
 
 @pytest.mark.parametrize("name", ["student", "semi-private", "query release classifier"])
