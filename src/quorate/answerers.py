@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, RunEnded
+from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.run import Run, ThresholdMechanism
@@ -17,6 +18,8 @@ from quorate.session import release_votes
 __all__ = ["Mechanism", "OneByOne", "Votes"]
 
 Mechanism = QueryMechanism | ThresholdMechanism
+
+_BLOCK = 8192  # queries drawn together: a budget that ends does not leave a million ballots counted in vain
 
 
 class Votes:
@@ -36,11 +39,12 @@ class Votes:
         self.run: Run | None = None
         self._budget: Budget
 
-    def open(self, budget: Budget | None, state: int | None) -> None:
-        """Open the run of a threshold mechanism, or go on with one whose secret noise is `state`."""
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Open the run of a threshold mechanism, or go on with the one whose secret noise the ledger has."""
         assert budget is not None
         self._budget, mechanism = budget, self.mechanism
         if isinstance(mechanism, ThresholdMechanism):
+            state = None if ledger is None else ledger.run()
             if state is None or mechanism.redraws:
                 self.run = mechanism.open(budget)
             else:
@@ -51,7 +55,7 @@ class Votes:
         if isinstance(self.mechanism, ThresholdMechanism):
             if self.run is not None and self.run.no_quorums_left == 0:
                 raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
-            return most
+            return min(most, _BLOCK)
         order = self._budget.order
         return _payable(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
 
@@ -63,9 +67,10 @@ class Votes:
         assert isinstance(mechanism, QueryMechanism)
         return release_votes(self.ensemble, X, lambda votes: mechanism.answers(votes, budget=budget))
 
-    def end(self) -> int | None:
-        """End the run, and return its secret noise."""
-        return None if self.run is None else self.run.end()
+    def move(self, ledger: Ledger) -> None:
+        """End the run here, and leave its secret noise in the ledger."""
+        if self.run is not None:
+            ledger.keep_run(self.run.end())
 
 
 class OneByOne:
@@ -84,13 +89,13 @@ class OneByOne:
         self._draw = draw
         self._budget: Budget | None = None
 
-    def open(self, budget: Budget | None, state: int | None) -> None:
-        """Answer from this budget; there is no secret state."""
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Answer from this budget; there is no other state."""
         self._budget = budget
 
     def affordable(self, most: int) -> int:
         """Return how many answers the budget can pay for."""
-        return most if self._budget is None else _payable(self._budget, self.cost, most)
+        return min(most, _BLOCK) if self._budget is None else _payable(self._budget, self.cost, most)
 
     def draw(self, X: Any) -> Answers:
         """Charge for all, then draw them one by one."""
@@ -100,11 +105,11 @@ class OneByOne:
         labels = np.array([self._draw(row) for row in X], dtype=np.int64)
         return Answers(labels=labels, spent=self.cost.times(len(X)))
 
-    def end(self) -> None:
-        """There is nothing to end."""
+    def move(self, ledger: Ledger) -> None:
+        """Leave nothing: the budget and the answers are all there is."""
 
 
 def _payable(budget: Budget, cost: Cost, most: int) -> int:
-    if payable := budget.acquire(cost, most=most):
+    if payable := budget.acquire(cost, most=min(most, _BLOCK)):
         return payable
     raise BudgetSpent("the budget cannot pay for another query")

@@ -23,7 +23,7 @@ from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
-from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query
+from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
 from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
@@ -31,7 +31,6 @@ from quorate.rows import query_digests, take_rows
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
 
 Released = TypeVar("Released")
-_BLOCK = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
 
 
 def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
@@ -60,17 +59,20 @@ def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Relea
 class Answerer(Protocol):
     """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart."""
 
-    def open(self, budget: Budget | None, state: int | None) -> None:
-        """Begin to answer from this budget: anew, or with the secret `state` that an earlier session kept."""
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
 
     def affordable(self, most: int) -> int:
-        """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
+        """Return how many of so many queries to draw next, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
 
     def draw(self, X: Any) -> Answers:
-        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them."""
+        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them.
 
-    def end(self) -> int | None:
-        """Answer nothing more, and return the secret state with which another session goes on, if there is one."""
+        A query that is refused while others after it are answered has the label `REFUSED`.
+        """
+
+    def move(self, ledger: Ledger) -> None:
+        """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
 
 
 class Session:
@@ -87,13 +89,15 @@ class Session:
     (array([1, 1, 1]), True)
     """
 
-    def __init__(self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None, memory: Memory | None = None
+    ) -> None:
         self.answerer: Any = answerer
         self.budget, self.ledger = budget, ledger
-        self._memory: Memory = KeptAnswers() if ledger is None else ledger
+        self._memory: Memory = memory or ledger or KeptAnswers()
         self._lock = threading.Lock()
         self.process = process_identity()
-        answerer.open(budget, None if ledger is None else ledger.run())
+        answerer.open(budget, ledger)
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
         """Answer a batch of checked queries. What this caller was answered before, it is answered again, at no cost.
@@ -127,7 +131,7 @@ class Session:
         >>> replies[0].labels, replies[1].labels, replies[2]
         (array([1]), array([1]), IdReused('this id was used for another request: ...'))
         """
-        asked = [Asked(request.caller, query_digests(request.X), request.id, request.body) for request in requests]
+        asked = [self._asked(request) for request in requests]
         firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
         check_process("this model", self.process)
@@ -145,9 +149,7 @@ class Session:
         assert self.budget is not None
         with self._lock:
             ledger = make(self.budget)
-            state = self.answerer.end()
-            if state is not None:
-                ledger.keep_run(state)
+            self.answerer.move(ledger)
             if isinstance(self._memory, KeptAnswers) and self._memory.answers():
                 ledger.keep(self._memory.answers(), {}, [])
             return ledger
@@ -164,6 +166,10 @@ class Session:
                 self.budget.return_unused(all=True)
             if self.ledger is not None:
                 self.ledger.close()
+
+    def _asked(self, request: Request) -> Asked:
+        """Return a request as the memory knows it."""
+        return Asked(request.caller, query_digests(request.X), request.id, request.body)
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
@@ -197,11 +203,12 @@ class Session:
                 self._memory.keep(fresh, known, [])
                 fresh = {}
             try:
-                payable = self.answerer.affordable(min(len(new) - start, _BLOCK))
+                payable = self.answerer.affordable(len(new) - start)
                 answers = self.answerer.draw(take_rows(X, slice(start, start + payable)))
             except (BudgetSpent, RunEnded) as error:
                 return fresh, spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
-            fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
+            drawn = zip(new[start:], answers.labels.tolist(), strict=False)
+            fresh = {query: label for query, label in drawn if label != REFUSED}
             spent = spent + (answers.spent or Cost(0.0))
-            start += len(fresh)  # what was refused is asked again: answers may cost less than was set aside for them
+            start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
         return fresh, spent, None

@@ -33,6 +33,9 @@ def new_spelling(arguments: Sequence[str]) -> list[str]:
     >>> new_spelling(["fit", "visits.csv", "--method", "pure"])  # the new spelling is printed on standard error
     ['fit', 'pure', 'visits.csv']
     """
+    if any(text.startswith("--most-seats") for text in arguments):
+        print("quorate: --most-seats is called --max-phase-size now", file=sys.stderr)
+        arguments = [text.replace("--most-seats", "--max-phase-size", 1) for text in arguments]
     first, rest = " ".join(arguments[1:2]), list(arguments[1:])
     if first in fit or (first and "." not in first and not first.startswith("-")):  # a table has an ending
         return list(arguments)
