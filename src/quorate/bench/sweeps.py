@@ -88,20 +88,20 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.predictors.slots import fill_slots
     from quorate.predictors.stable_choice import StableChoice
+    from quorate.predictors.unit_rows import fill_unit_rows
 
     choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept, len(y)))
-    return _wrong(choice.draw(fill_slots(X, y)), concept)
+    return _wrong(choice.draw(fill_unit_rows(X, y)), concept)
 
 
 def _pure(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.predictors import PureClassifier
-    from quorate.predictors.slots import fill_slots
+    from quorate.predictors.unit_rows import fill_unit_rows
 
     subset: Any = _subset(concept, len(y)) or "auto"
     made = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
-    wrong, turned = _wrong(made.choice.draw(fill_slots(X, y)), concept), float(made.turned)
+    wrong, turned = _wrong(made.choice.draw(fill_unit_rows(X, y)), concept), float(made.turned)
     return wrong * (1 - turned) + (1 - wrong) * turned
 
 

@@ -162,9 +162,10 @@ def _asked(
     # What "raise" means here is the exit code: answers that were paid for are not thrown away.
     classifier.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
     asked = _Asked(spending=[(0, classifier.spent_epsilon())])
-    if len(encoded) > classifier.queries:
+    planned = getattr(classifier, "queries", len(encoded))
+    if len(encoded) > planned:
         print(
-            f"quorate: {len(encoded):,} queries are asked and the model is planned for {classifier.queries:,}: "
+            f"quorate: {len(encoded):,} queries are asked and the model is planned for {planned:,}: "
             "the last ones may be refused",
             file=sys.stderr,
         )
@@ -233,14 +234,13 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def _bill(classifier: "PrivateClassifier", answers: list[Answer]) -> dict[str, Any]:
+def _bill(classifier: Any, answers: list[Answer]) -> dict[str, Any]:
     budget = classifier.budget_
     outcomes = Counter(outcome for _, outcome in answers)
-    return {
-        "queries": len(answers),
-        "answered": outcomes["answered"],
-        "no_quorum": outcomes["no_quorum"],
-        "refused": outcomes["refused"],
+    counted = {"queries": len(answers), **{name: outcomes[name] for name in ("answered", "no_quorum", "refused")}}
+    if budget is None:  # each answer is stable by itself, and none is charged
+        return counted | {"stability": classifier.stability_, "delta_spent": classifier.spent_delta()}
+    return counted | {
         "epsilon_allowed": classifier.epsilon_,
         "epsilon_spent": classifier.spent_epsilon(),
         "delta": classifier.delta_,

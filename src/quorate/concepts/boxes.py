@@ -66,7 +66,8 @@ class Boxes(Concept):
         """
         return 2 * self.features
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies."""
         if sauer(rows, self.vc_dimension) > LISTED:
             raise Infeasible(
                 f"{rows} points may have more than {LISTED} boxes in {self.features} dimensions; pass fewer points"

@@ -120,7 +120,8 @@ class Halfspaces(Concept):
         """Cover's count (1965), reached by points in general position."""
         return max(1, 2 * sum(math.comb(points - 1, size) for size in range(self.features + 1))) if points else 1
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies."""
         check_partitions(rows, self.features)
 
     def _dichotomies(self, points: Points) -> Dichotomies:

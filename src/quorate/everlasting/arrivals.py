@@ -143,7 +143,7 @@ class Arrivals:
         """Charge nothing: the account paid for phase 1 when it opened, and arrivals pay for the others."""
 
     def affordable(self, most: int) -> int:
-        """Return all of them: requests that are answered together are kept together, or not at all."""
+        """Return all of them: a phase that is closed refuses each by itself, and they take their seats."""
         return most
 
     def draw(self, X: Any) -> Answers:

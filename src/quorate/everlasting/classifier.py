@@ -195,7 +195,7 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         )
         assert terms.boost is not None
         sample = max(1, round(terms.boost.labelled * teachers * chunk))
-        concept._check_size(teachers * chunk + sample)  # at the end of a phase it would be too late
+        concept.check_size(teachers * chunk + sample)  # at the end of a phase it would be too late
         rows = secret_sample(count, teachers * chunk)  # proof: step 9
         arrivals = self._arrivals(terms, probe)
         arrivals.boost(1, X[rows], codes[rows], size=size)

@@ -2,6 +2,7 @@
 before its answer leaves.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class EverlastingSession(Session):
     """A session whose queries teach. It is in memory until `keep_in` moves it to a folder, which one process holds."""
 
     answerer: Arrivals
+    block = sys.maxsize  # requests that are answered together are kept together, or not at all; proof: step 19
 
     def __init__(self, arrivals: Arrivals, folder: PhaseFolder | None = None) -> None:
         super().__init__(

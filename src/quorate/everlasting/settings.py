@@ -62,10 +62,10 @@ def check_chunks(settings: Mapping[str, Any], concept: Any, *, teachers: int, si
         return
     growth, most = settings["growth"], settings["max_phase_size"]
     largest = size if growth == 1 or most is None else max(size, most)
-    concept._check_size(-(-largest // teachers))
+    concept.check_size(-(-largest // teachers))
     if growth > 1 and most is None:
         try:
-            concept._check_size(_ENDLESS)
+            concept.check_size(_ENDLESS)
         except Infeasible:
             raise Infeasible(
                 f"with growth={growth} chunks grow without end, and this class does not take so many rows; "

@@ -107,11 +107,11 @@ class Change:
             (self.ledger, entry.seq, event.at, kind, canonical(body), entry.mac),
         )
         self.appended += 1
-        # An arrival uses up what its phase has paid for: an old copy must not let it arrive again.
+        # An arrival uses up what its phase has paid for, and a choice its share: an old copy must not repeat either.
         self.charged = (
             self.charged
             or before is None
-            or kind in ("moved", "restored", "phase", "arrived")
+            or kind in ("moved", "restored", "phase", "arrived", "chosen")
             or self._state.spent > before.spent
         )
         self.anew = self.anew or kind == "restored"

@@ -25,7 +25,7 @@ from quorate.ledger.requests import admit, keep, take_over
 from quorate.ledger.rules import FORMAT, Key, State
 from quorate.ledger.sqlite import SQLiteStore
 from quorate.ledger.store import Store, is_url
-from quorate.ledger.verify import Verification, check_chain, check_marks, read_entries
+from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
 from quorate.ledger.witness import Witness
 from quorate.memory import Admitted, Asked, Outcome, Query
@@ -104,7 +104,8 @@ class Ledger(Notes, Phases):
         *,
         answers: Sequence[Any] = (),
         requests: Sequence[Any] = (),
-        run: int | None = None,
+        runs: Sequence[int] = (),
+        choice: str | None = None,
         phase: Any = None,
     ) -> None:
         """Write the first entry, and what came with the account from another place."""
@@ -120,8 +121,10 @@ class Ledger(Notes, Phases):
                 raise InvalidInput(f"{self.place} holds a ledger of this model already; it is never overwritten")
             change = Change(statements, self._id, self._key, self._seen)
             change.append("opened", dict(opened))
-            if run is not None:
-                self._keep_run(change, run)
+            if runs:
+                self._keep_runs(change, runs)
+            if choice is not None:
+                change.append("chosen", {"choice": choice})
             if phase is not None:
                 take_over_phase(change, *phase)
             if answers or requests:
@@ -232,8 +235,8 @@ class Ledger(Notes, Phases):
         """
         return LeasedBudget(self, lease=lease)
 
-    def keep_run(self, threshold_noise: int) -> None:
-        """Keep the secret noise of an open run.
+    def keep_run(self, threshold_noise: int, *more: int) -> None:
+        """Keep the secret noise of an open run, or the noises of several that share the account.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -243,33 +246,57 @@ class Ledger(Notes, Phases):
         -3
         """
         with self.change() as change:
-            self._keep_run(change, int(threshold_noise))
+            self._keep_runs(change, [int(noise) for noise in (threshold_noise, *more)])
 
-    def _keep_run(self, change: Change, noise: int) -> None:
-        change.append("run", {"mac": self._run_mac(noise)})
-        change.statements.run(
-            "INSERT INTO quorate_secret VALUES (?, 'run', ?) ON CONFLICT (ledger, name) "
-            "DO UPDATE SET value = excluded.value",
-            (self._id, noise),
+    def _keep_runs(self, change: Change, noises: Sequence[int]) -> None:
+        change.append("run", {"mac": self._run_mac(*noises)})
+        change.statements.run_many(
+            "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET "
+            "value = excluded.value",
+            [(self._id, name, noise) for name, noise in zip(RUNS, noises, strict=False)],
         )
 
     def run(self) -> int | None:
-        """Return the secret noise of the open run, or None where none is open.
+        """Return the secret noise of the open run, or None where none is open."""
+        return next(iter(self.runs()), None)
+
+    def runs(self) -> tuple[int, ...]:
+        """Return the secret noises of the open runs, in the order in which they were kept."""
+        with self.change() as change:
+            noises = run_noises(change.statements, self._id)
+            if change.state.run != (self._run_mac(*noises) if noises else None):
+                raise LedgerRefused(f"the run's secret noise in {self.place} was edited")
+        return noises
+
+    def _run_mac(self, *noises: int) -> str:
+        return keyed_hash(self._key, b"run", self._id.encode(), *(str(noise).encode() for noise in noises))
+
+    def keep_choice(self, choice: str) -> str:
+        """Keep what a model has chosen, once and for all, and return what stands: another process may have been first.
+
+        It must not have left this process before. What was chosen earlier is never replaced.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
-        ...     ledger.run() is None
-        True
+        ...     ledger.keep_choice("x > 3"), ledger.keep_choice("x > 4"), ledger.choice()
+        ('x > 3', 'x > 3', 'x > 3')
         """
         with self.change() as change:
-            noise = _secret(change)
-            if change.state.run != (None if noise is None else self._run_mac(noise)):
-                raise LedgerRefused(f"the run's secret noise in {self.place} was edited")
-        return noise
+            if change.state.choice is None:
+                change.append("chosen", {"choice": choice})
+            assert change.state.choice is not None
+            return change.state.choice
 
-    def _run_mac(self, noise: int) -> str:
-        return keyed_hash(self._key, b"run", self._id.encode(), str(noise).encode())
+    def choice(self) -> str | None:
+        """Return what was chosen, as far as this process has seen the ledger, or None. `LOST` stands in an old copy."""
+        return self.last_state().choice
+
+    def answers_kept(self) -> int:
+        """Return how many answers are kept: as many as were ever drawn and may have left."""
+        with self.change() as change:
+            statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ?"
+            return int(change.statements.run(statement, (self._id,))[0][0])
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them.
@@ -417,10 +444,3 @@ class Ledger(Notes, Phases):
 
 def _is_gone(owner: str, *, silent: float) -> bool:
     return is_gone(owner.partition("@")[2], silent=silent)
-
-
-def _secret(change: Change) -> int | None:
-    found = change.statements.run(
-        "SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (change.ledger,)
-    )
-    return int(found[0][0]) if found else None

@@ -9,7 +9,7 @@ from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.owner import is_gone
 from quorate.ledger.requests import forgotten_requests
-from quorate.ledger.rules import FORMAT, State, to_json
+from quorate.ledger.rules import FORMAT, LOST, State, to_json
 from quorate.ledger.store import is_url, without_password
 from quorate.ledger.verify import check_chain, check_marks
 from quorate.ledger.views import LedgerView
@@ -114,7 +114,8 @@ def _copy(old: Ledger, new: Ledger) -> None:
         {"format": FORMAT} | {name: kept[name] for name in names},
         answers=answers,
         requests=requests,
-        run=old.run(),
+        runs=old.runs(),
+        choice=old.choice(),
         phase=None if phase is None else (*phase, forgotten),
     )
 
@@ -147,7 +148,7 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     with ledger.change() as change:
         every = list(change.state.capacity)
         spent, gone = _charged(change.state, ahead, known) if charge == "mark" else (every, every)
-        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone]}
+        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone], "choice": LOST}
         change.append("restored", body)
     return ledger.view()
 

@@ -10,11 +10,25 @@ from typing import Any, Literal
 
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuotaSpent, RateLimited
 
-__all__ = ["FORMAT", "SCOPES", "Event", "Key", "Lease", "Phase", "State", "allow", "apply", "from_json", "to_json"]
+__all__ = [
+    "FORMAT",
+    "LOST",
+    "SCOPES",
+    "Event",
+    "Key",
+    "Lease",
+    "Phase",
+    "State",
+    "allow",
+    "apply",
+    "from_json",
+    "to_json",
+]
 
 Scope = Literal["ask", "budget", "admin"]
 SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
 FORMAT = 1  # of entries and of the state that is kept
+LOST = "lost"  # in place of a choice: it may have been made after the copy that was restored
 _MINUTE = 60
 
 
@@ -106,6 +120,7 @@ class State:
     keys: Mapping[str, Key] = field(default_factory=dict)
     wanted: float = 0.0  # when somebody last asked for what is out on lease
     run: str | None = None  # a keyed hash of the open run's secret noise
+    choice: str | None = None  # what the model has chosen once and for all, and published; `LOST` in a restored copy
     phase: Phase | None = None  # of everlasting prediction
     moved: str | None = None  # where the account went
 
@@ -324,7 +339,15 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
         raise LedgerRefused("a witness says that more was spent than there was")
     phase = None if state.phase is None else replace(state.phase, lost=True)
-    return replace(state, spent=spent, leases={}, phase=phase)
+    # An older version did not say whether a choice may be among what was lost; it had no model that makes one.
+    choice = LOST if state.choice is None and body.get("choice") == LOST else state.choice
+    return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
+
+
+def _chosen(state: State, body: Mapping[str, Any], at: float) -> State:
+    if state.choice is not None:
+        raise LedgerRefused("a model chooses once")
+    return replace(state, choice=str(body["choice"]))
 
 
 def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
@@ -368,6 +391,7 @@ _RULES = {
     "lost": _lost,
     "wanted": _wanted,
     "run": _run,
+    "chosen": _chosen,
     "admitted": _admitted,
     "answered": _answered,
     "key_added": _key_added,

@@ -48,6 +48,7 @@ _MOST_BYTES = 2**31  # of published arrays, unpacked
 _MECHANISMS = (
     "BetweenThresholds",
     "ConfidentMax",
+    "Dissent",
     "NoisyMax",
     "Quorum",
     "SharpMajority",
@@ -254,7 +255,7 @@ def concept_document(concept: Concept) -> dict[str, Any]:
     """
     name = type(concept).__name__
     if name not in _CONCEPTS or type(concept) is not getattr(concepts, name):
-        raise InvalidInput(f"a release about {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
+        raise InvalidInput(f"a model of {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
     return {"kind": name} | {key: _plain(getattr(concept, key)) for key in _CONCEPTS[name]}
 
 

@@ -23,7 +23,7 @@ from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.mechanisms.run import Run
 from quorate.predictors import pure_stable, stable_choice
 from quorate.predictors.pure_stable import PureStable
-from quorate.predictors.slots import Slots, fill_slots
+from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy import Budget, Cost, gaussian_renyi, to_epsilon
 from quorate.privacy.budget import Quanta, Reservation, to_quanta
 
@@ -301,12 +301,14 @@ class AnswersOutsideTheFlip(PureStable):
     True
     """
 
-    def draw(self, slots: Slots, row: NDArray[np.float64]) -> int:
+    def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
         """Return an answer, turned where the class does not fail."""
-        units = stable_choice.secret_subset(slots.units, self.choice.subset)
+        units = stable_choice.secret_subset(records.units, self.choice.subset)
         try:
-            candidates = self.choice.concept.dichotomies(slots.points[slots.places(units)])
-            label = self.choice.mechanism.choose(candidates.tally(slots.points, slots.labels)).predict(row[np.newaxis])
+            candidates = self.choice.concept.dichotomies(records.points[records.places(units)])
+            label = self.choice.mechanism.choose(candidates.tally(records.points, records.labels)).predict(
+                row[np.newaxis]
+            )
         except ValueError:
             return 0  # the mistake
         return int(vars(pure_stable)["flip"](int(label[0]), self.turned))
@@ -346,8 +348,8 @@ def _loss(one: Fraction, other: Fraction) -> float:
 
 def _law(made: PureStable, points: NDArray[np.float64]) -> Fraction:
     """Return the probability of the answer 0."""
-    slots = fill_slots(points, np.array([0, 0, 1, 1]))
-    subsets = list(itertools.combinations(range(slots.units), made.choice.subset))
+    records = fill_unit_rows(points, np.array([0, 0, 1, 1]))
+    subsets = list(itertools.combinations(range(records.units), made.choice.subset))
     total = Fraction(0)
     for subset in subsets:
         turned: list[Fraction] = []
@@ -360,7 +362,7 @@ def _law(made: PureStable, points: NDArray[np.float64]) -> Fraction:
             _replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
             _replaced(pure_stable, "flip", flip),
         ):
-            label = made.draw(slots, np.array([0.5]))
+            label = made.draw(records, np.array([0.5]))
         rest = turned[0] if turned else Fraction(0)
         total += rest if label else 1 - rest
     return total / len(subsets)

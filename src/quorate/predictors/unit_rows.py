@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from quorate.concepts.points import Labels, Points
 from quorate.ensemble import unit_numbers
 
-__all__ = ["NO_LABEL", "Slots", "fill_slots"]
+__all__ = ["NO_LABEL", "UnitRows", "fill_unit_rows"]
 
 NO_LABEL = -1  # of a place without a row
 
 
-class Slots:
+class UnitRows:
     """Rows and their labels, unit after unit, `most` places each. It is private: it has no text and no copy.
 
-    >>> slots = fill_slots(np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1]), groups=["a", "b", "a"], most=2)
-    >>> slots, slots.units, slots.most
+    >>> records = fill_unit_rows(np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1]), groups=["a", "b", "a"], most=2)
+    >>> records, records.units, records.most
     (<sealed records>, 2, 2)
-    >>> slots.points[:, 0], slots.labels
+    >>> records.points[:, 0], records.labels
     (array([ 1.,  3.,  2., nan]), array([ 0,  1,  1, -1]))
     """
 
@@ -38,7 +38,7 @@ class Slots:
     def owners(self) -> NDArray[np.int64]:
         """The unit of each place.
 
-        >>> fill_slots(np.zeros((2, 1)), np.array([0, 1])).owners
+        >>> fill_unit_rows(np.zeros((2, 1)), np.array([0, 1])).owners
         array([0, 1])
         """
         return np.repeat(np.arange(self.units), self.most)
@@ -46,7 +46,7 @@ class Slots:
     def places(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of these units.
 
-        >>> fill_slots(np.zeros((3, 1)), np.array([0, 1, 1]), groups=[5, 5, 6], most=2).places(np.array([1]))
+        >>> fill_unit_rows(np.zeros((3, 1)), np.array([0, 1, 1]), groups=[5, 5, 6], most=2).places(np.array([1]))
         array([2, 3])
         """
         return (units[:, np.newaxis] * self.most + np.arange(self.most)).ravel()
@@ -58,14 +58,14 @@ class Slots:
         raise TypeError("private records cannot be copied or pickled from here")
 
 
-def fill_slots(points: Points, labels: Labels, *, groups: Any = None, most: int = 1) -> Slots:
+def fill_unit_rows(points: Points, labels: Labels, *, groups: Any = None, most: int = 1) -> UnitRows:
     """Return checked rows in their places; without `groups` each row is a unit with one place.
 
-    >>> fill_slots(np.array([[1.0], [2.0]]), np.array([0, 1]), most=3).most
+    >>> fill_unit_rows(np.array([[1.0], [2.0]]), np.array([0, 1]), most=3).most
     1
     """
     if groups is None:
-        return Slots(points.copy(), labels.copy(), most=1)  # the caller may change its own arrays later
+        return UnitRows(points.copy(), labels.copy(), most=1)  # the caller may change its own arrays later
     units, count = unit_numbers(len(labels), groups)
     order = np.argsort(units, kind="stable")
     starts = np.searchsorted(units[order], np.arange(count))
@@ -73,4 +73,4 @@ def fill_slots(points: Points, labels: Labels, *, groups: Any = None, most: int 
     kept, place = order[rank < most], (units[order] * most + rank)[rank < most]
     filled, known = np.full((count * most, points.shape[1]), np.nan), np.full(count * most, NO_LABEL)
     filled[place], known[place] = points[kept], labels[kept]
-    return Slots(filled, known, most=most)
+    return UnitRows(filled, known, most=most)
