@@ -14,6 +14,7 @@ pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from everlasting_kills import SEATS, small
 from quorate import InvalidInput
+from quorate.exchange import Request
 from quorate.mechanisms import NO_QUORUM
 from quorate.models import load, save
 from quorate.service import Settings, reading
@@ -73,7 +74,7 @@ def _drawn(X):
 async def _world(app, tokens, point):
     """One client asks about his point. Another asks, and looks at everything that she may see."""
     model = app.state.service.models["m"]
-    model.session.classifier._phase._drawn = _drawn
+    model.session.answerer.phase._drawn = _drawn
     own = await call(app, "POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"]))
     assert own.status == 200
     seen = []
@@ -247,7 +248,7 @@ def test_quotas_count_refused_rows_too(tmp_path):
     tokens = saved(tmp_path / "model")
     classifier = load(tmp_path / "model")
     token = classifier.session_.ledger.add_key("few", quota=4)
-    classifier._phase._cutoff._closed = True
+    classifier.session_.answerer.phase._cutoff._closed = True
     classifier.predict([[2.0]])
     classifier.session_.close()
 
@@ -265,7 +266,7 @@ def test_no_point_is_in_a_log(tmp_path):
 
     async def work(app):
         got = [await call(app, "POST", INFER, features([CANARY], id="c"), bearer(tokens["asker"]))]
-        app.state.service.models["m"].session._file.path.unlink()
+        app.state.service.models["m"].session.folder._file.path.unlink()
         got.append(await call(app, "POST", INFER, features([CANARY]), bearer(tokens["asker"])))
         got.append(await call(app, "POST", INFER, features([CANARY] * 2), bearer(tokens["asker"])))
         return got
@@ -284,9 +285,14 @@ def test_one_worker_serves(tmp_path):
         open_models(Settings(models={"m": str(tmp_path / "model")}, workers=2))
 
 
-def test_a_model_in_memory_has_no_session_to_serve():
-    with pytest.raises(AttributeError):
-        Model.of("m", small())
+def test_a_model_in_memory_has_the_same_session():
+    made = small()
+    model = Model.of("m", made)
+    (reply,) = model.session.ask_all([Request(np.full((3, 1), 2.0), id="a", body=b"1")])
+    assert (reply.labels.tolist(), model.progress, model.ledger) == ([1, 1, 1], made.progress_, None)
+    (again,) = model.session.ask_all([Request(np.full((3, 1), 2.0), id="a", body=b"1")])  # an id is answered once
+    assert (again.labels.tolist(), made.seats_taken_, model.session.no_quorums) == ([1, 1, 1], 3, 0)
+    model.session.close()
 
 
 def test_a_server_that_was_killed_goes_on(tmp_path):

@@ -262,7 +262,7 @@ def test_one_query_does_not_decide_the_types_of_the_next_phase():
         classifier.predict(pd.DataFrame({"age": [3.5], "town": ["x"]}))
     assert classifier.seats_taken_ == 0
     classifier.predict(pd.DataFrame({"age": [3.0], "town": ["x"]}))
-    points, _ = classifier._seats.since(0)
+    points, _ = classifier.session_.answerer.seats.since(0)
     assert points["age"].dtype == np.int64
 
 

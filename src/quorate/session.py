@@ -24,7 +24,7 @@ from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
-from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query
+from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
 from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
@@ -32,7 +32,6 @@ from quorate.rows import query_digests, take_rows
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
 
 Released = TypeVar("Released")
-_BLOCK = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
 
 
 def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
@@ -58,7 +57,10 @@ class Answerer(Protocol):
         """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
 
     def draw(self, X: Any) -> Answers:
-        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them."""
+        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them.
+
+        A query that is refused while others after it are answered has the label `REFUSED`.
+        """
 
     def move(self, ledger: Ledger) -> None:
         """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
@@ -78,10 +80,14 @@ class Session:
     (array([1, 1, 1]), True)
     """
 
-    def __init__(self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None) -> None:
+    block = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
+
+    def __init__(
+        self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None, memory: Memory | None = None
+    ) -> None:
         self.answerer: Any = answerer
         self.budget, self.ledger = budget, ledger
-        self._memory: Memory = KeptAnswers() if ledger is None else ledger
+        self._memory: Memory = memory or ledger or KeptAnswers()
         self._moved = False
         self._lock = threading.Lock()
         self.process = process_identity()
@@ -99,7 +105,7 @@ class Session:
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
-        asked = [Asked(request.caller, query_digests(request.X), request.id, request.body) for request in requests]
+        asked = [self._asked(request) for request in requests]
         firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
         check_process("this model", self.process)
@@ -143,6 +149,10 @@ class Session:
             if self.ledger is not None:
                 self.ledger.close()
 
+    def _asked(self, request: Request) -> Asked:
+        """Return a request as the memory knows it."""
+        return Asked(request.caller, query_digests(request.X), request.id, request.body)
+
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
     ) -> tuple[Cost, BudgetSpent | None]:
@@ -175,11 +185,12 @@ class Session:
                 self._memory.keep(fresh, known, [])
                 fresh = {}
             try:
-                payable = self.answerer.affordable(min(len(new) - start, _BLOCK))
+                payable = self.answerer.affordable(min(len(new) - start, self.block))
                 answers = self.answerer.draw(take_rows(X, slice(start, start + payable)))
             except (BudgetSpent, RunEnded) as error:
                 return fresh, spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
-            fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
+            drawn = zip(new[start:], answers.labels.tolist(), strict=False)
+            fresh = {query: label for query, label in drawn if label != REFUSED}
             spent = spent + (answers.spent or Cost(0.0))
-            start += len(fresh)  # what was refused is asked again: answers may cost less than was set aside for them
+            start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
         return fresh, spent, None

@@ -46,8 +46,8 @@ def _threshold_figures(quick: bool) -> Iterator[Figure]:
     `quick` there are two phases, too few to grow: the smaller run has phases of one size.
     """
     phases = 2 if quick else 30
-    large: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 3500, "chunk": 15, "growth": 1.1, "most_seats": 600_000}
-    small: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 5200, "chunk": 6, "growth": 1.3, "most_seats": 800_000}
+    large: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 3500, "chunk": 15, "growth": 1.1, "max_phase_size": 600_000}
+    small: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 5200, "chunk": 6, "growth": 1.3, "max_phase_size": 800_000}
     if quick:
         small = {"epsilon": 1.0, "no_quorums": 2700, "chunk": 3}
     course = line_course(records=300_000, phases=phases, **large)

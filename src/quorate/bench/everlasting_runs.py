@@ -52,10 +52,10 @@ def run_phases(
 ) -> Course:
     """Fit on fresh records and ask through several phases, in batches; `draw` gives points with their labels."""
     start = time.perf_counter()
-    classifier.fit(*draw(records))
+    arrivals = classifier.fit(*draw(records)).session_.answerer
     counts, largest = np.zeros(4, dtype=np.int64), 0.0
     for _ in range(phases):
-        left = classifier._seats.left or classifier._next_size()
+        left = arrivals.seats.left or arrivals.next_size()
         while left:
             X, truth = draw(min(_BATCH, left))
             left -= len(X)
@@ -80,7 +80,7 @@ def line_truth(X: Any) -> Any:
 def line_drift(classifier: EverlastingClassifier) -> float:
     """Return how far the boundary of the majority lies from the middle: the owner's look at his own teachers."""
     probes = np.linspace(0.3, 0.7, _PROBES)[:, np.newaxis]
-    ahead = classifier._phase._ensemble.count(probes).put_to(lambda votes: votes[:, 1] > votes[:, 0])
+    ahead = classifier.session_.answerer.ensemble.count(probes).put_to(lambda votes: votes[:, 1] > votes[:, 0])
     return abs(0.7 - 0.4 * float(ahead.mean()) - 0.5)
 
 

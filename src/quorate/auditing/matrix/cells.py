@@ -192,8 +192,13 @@ def _points(case: Case) -> tuple[list[Any], int, str]:
         ahead = 2 * teachers_of(made, packed)[1].sum(axis=1) - made.teachers_
     order = np.argsort(ahead, kind="stable")
     clear = [place for pair in zip(order[-3::-1], order, strict=False) for place in pair]
-    chosen = [order[-1], order[-2], order[np.argmin(np.abs(ahead[order]))], *clear[: min(made._size, 25) - 1]]
-    return [*X[chosen], *X[clear[:1] * max(0, made._size - 25)]], made._size, ""
+    chosen = [
+        order[-1],
+        order[-2],
+        order[np.argmin(np.abs(ahead[order]))],
+        *clear[: min(made.progress_["seats"], 25) - 1],
+    ]
+    return [*X[chosen], *X[clear[:1] * max(0, made.progress_["seats"] - 25)]], made.progress_["seats"], ""
 
 
 def _challenges(case: Case, clear: Any, other: Any, tied: Any, seats: int) -> Iterator[tuple[int, str, Any]]:

@@ -135,7 +135,7 @@ def _everlasting(**settings: Any) -> Callable[[Any], Any]:
         "epsilon": 200.0,
         "delta": 1e-2,
         "chunk": 5,
-        "seats": 18,
+        "phase_size": 18,
         "no_quorums": 6,
         "classes": [0, 1],
     } | settings
@@ -174,10 +174,10 @@ def _subjects() -> Sequence[Subject]:
 
 def _everlastings(every: tuple[str, ...], some: tuple[str, ...]) -> Sequence[Subject]:
     typed, taught = (*some, "by-type", "onlooker"), ("row", "person", "query", "company")
-    changed = {"refresh": "pool", "growth": 3.0, "most_seats": 60, "seats": 40, "no_quorums": 14, "chunk": 2}
+    changed = {"refresh": "pool", "growth": 3.0, "max_phase_size": 60, "phase_size": 40, "no_quorums": 14, "chunk": 2}
     changed |= {"epsilon": 90.0, "estimator": GaussianNB()}
     asked: dict[str, Any] = {"phases": True, "units": ("query",), "few": True}
-    boosted = _everlasting(relabel="labelboost", seats="auto", epsilon=40.0)
+    boosted = _everlasting(relabel="labelboost", phase_size="auto", epsilon=40.0)
     chosen: dict[str, Any] = {"phases": True, "units": ("row", "query"), "few": True, "rejects": True, "relabels": True}
     return (
         Subject("everlasting", _everlasting(), every, units=(*taught, "setting"), settings=changed, phases=True),

@@ -92,7 +92,7 @@ def run_records(
         if not _fit(case, made, table, watch, person=person, settings=settings or {}):
             return watch.stages
         if case.subject.phases:
-            batches = [Arrival(case.packed(rows, seed=7 + rows)) for rows in (8, made._size - 8)]
+            batches = [Arrival(case.packed(rows, seed=7 + rows)) for rows in (8, made.progress_["seats"] - 8)]
             _arrive(case, made, batches, watch, now=1, opening=0)
             return watch.stages
         if case.subject.saved and not _save(made, folder, watch):

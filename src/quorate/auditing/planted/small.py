@@ -42,7 +42,8 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "SmallClassifier":
         """Fix the types, deal the units, fit the teachers."""
-        self.refresh_, self.classes_, self.seats_taken_, self._size = self.refresh, np.array([0, 1]), 0, _SEATS
+        self.refresh_, self.classes_, self.seats_taken_ = self.refresh, np.array([0, 1]), 0
+        self.progress_ = {"seats": _SEATS}
         X = self.typed(X)
         units, count = unit_numbers(len(y), groups)
         self.try_out(X, rows=count // _TEACHERS)

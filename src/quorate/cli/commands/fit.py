@@ -29,6 +29,9 @@ fit = App(name="fit")  # its help stands where it is registered
 
 def new_spelling(arguments: Sequence[str]) -> list[str]:
     """Return `fit TABLE --method X ...`, as the command was once spelled, as `fit X TABLE ...`, and say so."""
+    if any(text.startswith("--most-seats") for text in arguments):
+        print("quorate: --most-seats is called --max-phase-size now", file=sys.stderr)
+        arguments = [text.replace("--most-seats", "--max-phase-size", 1) for text in arguments]
     first, rest = " ".join(arguments[1:2]), list(arguments[1:])
     if first in fit or (first and "." not in first and not first.startswith("-")):  # a table has an ending
         return list(arguments)

@@ -202,7 +202,7 @@ class Phases:
         How many queries of a phase may end without a quorum.
     growth
         How many times more queries each phase takes than the one before.
-    most_seats
+    max_phase_size
         How many queries a phase takes at most, with --growth above 1.
     refresh
         What teaches the next phase: the queries, or a pool of points that the owner feeds.
@@ -217,7 +217,7 @@ class Phases:
     chunk: int | Literal["auto"] = "auto"
     no_quorums: int | Literal["auto"] = "auto"
     growth: float = 1.0
-    most_seats: int | None = None
+    max_phase_size: int | None = None
     refresh: Literal["queries", "pool"] = "queries"
     relabel: Literal["votes", "labelboost"] = "votes"
     jobs: int | None = None
