@@ -9,14 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from quorate.planner.learning import (
-    LogGrowth,
-    choice_excess,
-    consistent_error,
-    cover_deviation,
-    deviation,
-    net_error,
-)
+from quorate.planner.learning import LogGrowth, choice_excess, consistent_error, cover_deviation, deviation, net_error
 from quorate.privacy import amplify_inverse, relabelling_epsilon
 
 __all__ = [
@@ -113,11 +106,7 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
             if inner <= 0 or relabelled >= best.error:
                 continue
             votes = ballot_error(
-                lambda rows: net_error(log_growth, rows),
-                rows=sampled,
-                epsilon=inner,
-                delta=each,
-                queries=queries,
+                lambda rows: net_error(log_growth, rows), rows=sampled, epsilon=inner, delta=each, queries=queries
             )
             if relabelled + votes.error < best.error:
                 best = MethodBound(relabelled + votes.error, {"rate": rate, "kappa": kappa, **votes.settings})

@@ -68,13 +68,7 @@ class QueryRelease(BaseEstimator):
     """
 
     def __init__(
-        self,
-        subject: Any,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        engine: str = "auto",
-        columns: Any = None,
+        self, subject: Any, *, epsilon: float = 1.0, delta: float = 1e-6, engine: str = "auto", columns: Any = None
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
 

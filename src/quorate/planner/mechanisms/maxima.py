@@ -33,20 +33,7 @@ _THRESHOLDS = tuple(step / 12 for step in range(13))  # quantiles of the largest
 _LOWER = (0.0, 0.5, 0.8)  # of the smallest largest share: tests that nearly all pass
 _RATIOS = (2.0, 4.0)  # of the test's noise to the winner's
 _SHARE_AT = (0.0, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 30.0)  # order / scale
-_SHARE = (
-    0.6367,
-    0.6375,
-    0.6423,
-    0.6605,
-    0.6948,
-    0.7462,
-    0.8427,
-    0.8948,
-    0.9441,
-    0.966,
-    0.984,
-    1.0,
-)  # there, the cost of
+_SHARE = (0.6367, 0.6375, 0.6423, 0.6605, 0.6948, 0.7462, 0.8427, 0.8948, 0.9441, 0.966, 0.984, 1.0)  # the cost of
 # a winner of two over order / scale**2: `binary_winner_renyi` to 0.1% for scales from 3 to 80
 _BOUND = 1.0095  # the bound for a winner of many over the cost of a winner of two, which is exact
 _LARGEST_EXACT = 512.0  # beyond, the same bound serves for two
@@ -137,11 +124,7 @@ def _confident_settings(
         scale = _scale(task, allowed, task.queries * _TEST_SHARE / (2 * ratio**2))
         passing = forecast.mean(normal_below((forecast.top * teachers - threshold - 0.5) / (ratio * scale)))
     made = ConfidentMax(
-        teachers=teachers,
-        classes=task.classes,
-        threshold=threshold,
-        test_scale=ratio * scale,
-        winner_scale=scale,
+        teachers=teachers, classes=task.classes, threshold=threshold, test_scale=ratio * scale, winner_scale=scale
     )
     return made, allowed
 

@@ -23,14 +23,7 @@ from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Draft, Expected, Made, Task, answered_before_stop, lasts, unsure
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
-__all__ = [
-    "best_no_quorums",
-    "certified_settings",
-    "draft_quorum",
-    "expect_quorum",
-    "likely_settings",
-    "run_expected",
-]
+__all__ = ["best_no_quorums", "certified_settings", "draft_quorum", "expect_quorum", "likely_settings", "run_expected"]
 
 _KNOTS = np.log([1, 2, 5, 20, 100, 1000, 10_000])  # of no-quorums; what `best_settings` finds there, at any target:
 _ORDER = (1.6, 1.65, 1.66, 1.49, 1.22, 1.06, 1.02)  # (order - 1) over that of the best order for small costs

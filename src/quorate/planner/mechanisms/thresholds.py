@@ -114,13 +114,7 @@ def _rounded(count: float) -> int:
 
 
 def _best(
-    name: str,
-    kind: type[Threshold],
-    expect: Callable[[Any], Expected],
-    *,
-    counts: list[int],
-    task: Task,
-    teachers: int,
+    name: str, kind: type[Threshold], expect: Callable[[Any], Expected], *, counts: list[int], task: Task, teachers: int
 ) -> Draft | None:
     best: tuple[Expected, Threshold] | None = None
     for count in counts:

@@ -38,10 +38,6 @@ def make_cover(concept: Concept, public_points: Any) -> Cover:
     """Return the cover of a class on public points. Never pass private ones: cells and queries show them.
 
     The same class and points, in whatever order, give the same cover.
-
-    >>> from quorate.concepts import Halfspaces
-    >>> make_cover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]).queries
-    Sides(6 lines, 19 faces)
     """
     for kind, made in _COVERS.items():
         if isinstance(concept, kind):

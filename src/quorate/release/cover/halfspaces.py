@@ -19,7 +19,6 @@ from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import Cover, check_cells, check_public
-from quorate.release.cover.shares import pair_share
 from quorate.release.queries import NOTHING, Floats, Queries, Rows, Whole, check_weights
 from quorate.release.queries.protocol import check_numbers
 
@@ -135,11 +134,10 @@ class HalfspaceCover(Cover):
         turned = plus > lines
         return np.where(turned, lines, plus), np.where(turned, plus - lines - 1, NOTHING)
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the halfspace that a query is."""
+    def _hypothesis(self, number: int) -> Hypothesis:
         lines = len(self.lines)
-        if number in (NOTHING, lines):
-            return Constant(features=2, label=int(number == lines))
+        if number == lines:
+            return Constant(features=2, label=1)
         line = number % (lines + 1)
         slope, intercept, turn = self.lines.slopes[line], self.lines.intercepts[line], 1 if number < lines else -1
         level = ((-slope * turn, Fraction(turn)), intercept * turn)
@@ -148,10 +146,6 @@ class HalfspaceCover(Cover):
     def centres(self) -> Points:
         """Return a point of each face, to within rounding: a face may be too small to hold a float."""
         return np.concatenate([self._centres, np.full((1, 2), np.nan)])
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return the bound by the growth function. It is rough: some five times what is seen on samples."""
-        return pair_share(self.concept, self.points, beta)
 
 
 def check_points(points: int) -> None:

@@ -46,13 +46,7 @@ def expected_errors(
 
 
 def choose_engine(
-    queries: Queries,
-    *,
-    records: int,
-    epsilon: float,
-    delta: float,
-    public: Public = None,
-    engine: str = "auto",
+    queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None, engine: str = "auto"
 ) -> Engine:
     """Return the engine of this name, or with "auto" the one of least expected error. No private record is read."""
     if engine != "auto":

@@ -74,13 +74,7 @@ class _Token:
 
 
 def parse_expression(text: str) -> Expression:
-    """Return what an expression says, or refuse it with the place at which it cannot be read.
-
-    >>> parse_expression("age >= 18 and age <")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: at character 20: a number or a text in single quotes is expected, not the end ...
-    """
+    """Return what an expression says, or refuse it with the place at which it cannot be read."""
     if not isinstance(text, str):
         raise InvalidInput(f"an expression must be a text, not {type(text).__name__}")
     if len(text) > LONGEST:

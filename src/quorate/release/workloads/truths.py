@@ -31,13 +31,6 @@ class ExpressionWorkload(BoundWorkload):
 
     The cells are those of the table of all columns that are named, and one row of truth values a query says which cells
     it counts. Where that is too large, each expression is a column of its own, and the queries are one-way marginals.
-
-    >>> bound = ExpressionWorkload(["age >= 18 and sex = 'f'", "age < 65"], None)
-    >>> bound.columns
-    Columns(age: 4 codes, sex: 2 codes)
-    >>> counts = bound.count({"age": [20, 70, None], "sex": ["f", "f", "f"]})
-    >>> bound.read(bound.queries.answers(counts), [0, 1])
-    array([2., 1.])
     """
 
     def __init__(self, texts: Sequence[str], declared: Columns | None) -> None:
