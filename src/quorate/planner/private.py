@@ -155,7 +155,7 @@ class PrivatePlan:
 
 def plan(
     *,
-    epsilon: float,
+    epsilon: float = 1.0,
     delta: float = 1e-6,
     queries: int = 1000,
     records: int | None = None,

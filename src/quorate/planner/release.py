@@ -71,7 +71,10 @@ class ReleasePlan:
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """The numbers of records that bring each part of the error within half of alpha, where it is not."""
+        """About how many records bring each part of the error within half of alpha, the other number as it is.
+
+        Where both parts are too large, both numbers must grow: more public records make more cells to measure.
+        """
         half = self.alpha / 2
         parts = (
             ("records", "private", self.error, self.private_needed),
