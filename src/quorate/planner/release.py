@@ -162,8 +162,8 @@ def plan_release(
 
 def _forecasts(domain: Domain, known: Any, *, records: int, epsilon: float, delta: float) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
-    found = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
-    return [EngineForecast(name, float(error)) for name, error in found.items()]
+    errors = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
+    return [EngineForecast(name, float(error)) for name, error in errors.items()]
 
 
 def _domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
@@ -206,8 +206,8 @@ def _private_needed(domain: Domain, known: Any, *, target: float, epsilon: float
     """
     records, enough = 1000, None
     for _ in range(_TRIES):
-        found = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
-        error = found[0].error if found else 1.0
+        forecasts = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
+        error = forecasts[0].error if forecasts else 1.0
         if error <= target:
             enough = records
         if 0.98 * target <= error <= target or records >= _MOST:

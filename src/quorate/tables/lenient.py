@@ -157,10 +157,10 @@ def _checked(columns: dict[str, pa.Array], whose: str) -> dict[str, pa.Array]:
     return {name: whole_array(pa.chunked_array([column])) for name, column in columns.items()}
 
 
-def _present(found: Any, names: Sequence[str], whose: str) -> Sequence[str]:
-    lacking = [name for name in names if name not in found]
+def _present(columns: Any, names: Sequence[str], whose: str) -> Sequence[str]:
+    lacking = [name for name in names if name not in columns]
     if lacking:
         raise InvalidInput(
-            f"{whose} must have the columns {shown_names(lacking)}; its columns are {shown_names(list(found))}"
+            f"{whose} must have the columns {shown_names(lacking)}; its columns are {shown_names(list(columns))}"
         )
     return names

@@ -297,8 +297,8 @@ class Schema:
         lacking = [name for name in self.columns if name not in table.column_names]
         unknown = [name for name in table.column_names if name not in known]
         if lacking:
-            found = f"; the columns are {shown_names(table.column_names)}"
-            raise InvalidInput(f"{subject(role)} must have the columns {shown_names(lacking)}{found}")
+            has = shown_names(table.column_names)
+            raise InvalidInput(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
         if unknown:
             also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
             raise InvalidInput(

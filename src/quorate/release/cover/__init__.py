@@ -39,9 +39,9 @@ def make_cover(concept: Concept, public_points: Any) -> Cover:
 
     The same class and points, in whatever order, give the same cover.
     """
-    for kind, made in _COVERS.items():
+    for kind, make in _COVERS.items():
         if isinstance(concept, kind):
-            cover: Cover = made(concept, public_points)
+            cover: Cover = make(concept, public_points)
             return cover
     known = ", ".join(kind.__name__ for kind in _COVERS)
     raise InvalidInput(f"queries can be released for {known}, not for {type(concept).__name__}")

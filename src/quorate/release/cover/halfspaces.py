@@ -96,8 +96,8 @@ class HalfspaceCover(Cover):
         return len(self.lines) > 0
 
     def _locate(self, points: Points) -> Any:
-        found = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        faces = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *faces])
 
     def _mark(self, bits: Bits) -> Marks:
         """Return the sum of the words of the lines that a point lies above, eight lines at a time."""
@@ -164,8 +164,8 @@ def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
     labels[:, duals.order] = sorted_labels
     some = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1))
     chosen = some[first_rows(np.packbits(labels[some] ^ labels[some, :1], axis=1))] if some.size else some
-    found = [_short(inside[face], exact, labels[face]) for face in chosen]
-    lines = Lines([slope for slope, _ in found], [intercept for _, intercept in found])
+    parting = [_short(inside[face], exact, labels[face]) for face in chosen]
+    lines = Lines([slope for slope, _ in parting], [intercept for _, intercept in parting])
     numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
     for number, place in enumerate(lines.order):
         numbers[_key(labels[chosen[place]])] = number

@@ -106,13 +106,13 @@ def _comparisons(part: Expression) -> Iterator[Comparison]:
 
 def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
     """Return the columns that are named, cut where they are compared."""
-    found: dict[str, list[Comparison]] = {}
+    compared: dict[str, list[Comparison]] = {}
     for number, each in enumerate(parsed):
         for comparison in _comparisons(each):
             if declared is not None:
                 _check_declared(number, comparison, declared)
-            found.setdefault(comparison.column, []).append(comparison)
-    return Columns({name: _kind(name, all_, declared) for name, all_ in found.items()})
+            compared.setdefault(comparison.column, []).append(comparison)
+    return Columns({name: _kind(name, all_, declared) for name, all_ in compared.items()})
 
 
 def _check_declared(number: int, comparison: Comparison, declared: Columns) -> None:
