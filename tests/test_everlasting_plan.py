@@ -98,6 +98,11 @@ def test_what_cannot_be_planned_is_said(monkeypatch):
     short = plan_everlasting(Thresholds(), epsilon=4.0, records=3000, no_quorum_rate=0.001, phases=0)
     assert not short.feasible
     assert "falls short" in short.summary()
+    [change] = short.nearest
+    assert change.parameter == "records"
+    assert change.value > 3000
+    assert change.sentence in short.summary()
+    assert json.loads(json.dumps(short.as_dict()))["nearest"][0]["value"] == change.value
     monkeypatch.setattr(planning, "_MOST_STEPS", 0)
     with pytest.raises(Infeasible, match="no number of records up to 500 brings"):
         plan_everlasting(Thresholds(), epsilon=4.0, no_quorum_rate=0.001)

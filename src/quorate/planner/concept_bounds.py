@@ -9,14 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from quorate.planner.learning import (
-    LogGrowth,
-    choice_excess,
-    consistent_error,
-    cover_deviation,
-    deviation,
-    net_error,
-)
+from quorate.planner.learning import LogGrowth, choice_excess, consistent_error, cover_deviation, deviation, net_error
 from quorate.privacy import amplify_inverse, relabelling_epsilon
 
 __all__ = [
@@ -46,8 +39,8 @@ class MethodBound:
     settings: Mapping[str, float] = field(default_factory=dict)
 
 
-def _best(found: Iterable[MethodBound]) -> MethodBound:
-    return min(found, key=lambda bound: bound.error, default=MethodBound(1.0))
+def _best(bounds: Iterable[MethodBound]) -> MethodBound:
+    return min(bounds, key=lambda bound: bound.error, default=MethodBound(1.0))
 
 
 def _ladder(most: int) -> Iterator[int]:
@@ -113,11 +106,7 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
             if inner <= 0 or relabelled >= best.error:
                 continue
             votes = ballot_error(
-                lambda rows: net_error(log_growth, rows),
-                rows=sampled,
-                epsilon=inner,
-                delta=each,
-                queries=queries,
+                lambda rows: net_error(log_growth, rows), rows=sampled, epsilon=inner, delta=each, queries=queries
             )
             if relabelled + votes.error < best.error:
                 best = MethodBound(relabelled + votes.error, {"rate": rate, "kappa": kappa, **votes.settings})
@@ -127,31 +116,31 @@ def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: floa
 def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public: int) -> MethodBound:
     """One hypothesis for each dichotomy of public points, chosen by private mistakes."""
 
-    def found() -> Iterator[MethodBound]:
+    def bounds() -> Iterator[MethodBound]:
         for points in _ladder(public):
             candidates = log_growth(points)
             chosen = choice_excess(candidates, epsilon=epsilon, rows=records)
             error = net_error(log_growth, points) + cover_deviation(candidates, records) + chosen
             yield MethodBound(error, {"points": points})
 
-    return _best(found())
+    return _best(bounds())
 
 
 def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float) -> MethodBound:
     """The first queries are answered by `agnostic`, with half of the budget; then they are the public points."""
     ladder = list(_ladder(_MOST_FIRST))
     low, high = 0, len(ladder) - 1
-    found = []
+    bounds = []
     while low <= high:  # more of them make a better cover and worse answers: where do the two meet?
         first = ladder[(low + high) // 2]
         after = semi_private(records, log_growth=log_growth, epsilon=epsilon / 2, public=first)
         before = agnostic(records, log_growth=log_growth, epsilon=epsilon / 2, delta=delta, queries=first)
-        found.append(MethodBound(max(before.error, after.error), {"first_queries": first, **before.settings}))
+        bounds.append(MethodBound(max(before.error, after.error), {"first_queries": first, **before.settings}))
         if before.error < after.error:
             low = (low + high) // 2 + 1
         else:
             high = (low + high) // 2 - 1
-    return _best(found)
+    return _best(bounds)
 
 
 def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> MethodBound:
@@ -172,7 +161,7 @@ def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> MethodBound:
 def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
     """A stable prediction, flipped with probability a: gamma = a (e^epsilon - 1) / (1 - 2a)."""
 
-    def found() -> Iterator[MethodBound]:
+    def bounds() -> Iterator[MethodBound]:
         each = math.expm1(min(epsilon / queries, 700.0))
         for power in range(1, 60):
             flip = 0.45 * 0.8**power
@@ -181,7 +170,7 @@ def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries:
                 inner = stable(records, log_growth=log_growth, gamma=gamma)
                 yield MethodBound(inner.error + flip, {"flip": flip, **inner.settings})
 
-    return _best(found())
+    return _best(bounds())
 
 
 def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
@@ -192,7 +181,7 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
     a q / (F - 1 + 2 a q) pays for that.
     """
 
-    def found() -> Iterator[MethodBound]:
+    def bounds() -> Iterator[MethodBound]:
         each = min(epsilon / queries, 700.0)
         for power in range(1, 130):
             eta = 0.75**power
@@ -223,7 +212,7 @@ def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries
             )
             yield MethodBound(error, {"eta": eta, "subset": subset, "flip": flip, **votes.settings})
 
-    return _best(found())
+    return _best(bounds())
 
 
 def pure_realizable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:

@@ -131,8 +131,8 @@ def plan_concept(
     published hypothesis (semi-private) answers any number. `public` points from the law of the records are at hand.
     `realizable` says that some hypothesis of the class is always right. `gamma` adds the uniformly stable predictor.
 
-    >>> made = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
-    >>> [method.name for method in made.methods]
+    >>> plan = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
+    >>> [method.name for method in plan.methods]
     ['pure-stable', 'agnostic', 'pure-relabel', 'universal']
     """
     dimension, log_growth = _class(vc_dimension, concept)

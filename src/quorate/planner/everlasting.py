@@ -167,14 +167,14 @@ class _Table:
 
     def __init__(self, epsilon: float, delta: float) -> None:
         self._epsilon = epsilon
-        made = Quorum.calibrate(epsilon=epsilon, delta=delta, teachers=10**9, no_quorums=_REFERENCE)
-        self._table, self._margin = np.array(made.table, dtype=np.float64) / 2.0**64, made.margin
+        quorum = Quorum.calibrate(epsilon=epsilon, delta=delta, teachers=10**9, no_quorums=_REFERENCE)
+        self._table, self._margin = np.array(quorum.table, dtype=np.float64) / 2.0**64, quorum.margin
 
     def missed(self, distance: Floats, *, no_quorums: int, epsilon: float) -> Floats:
         stretched = distance * (math.sqrt(_REFERENCE / no_quorums) * epsilon / self._epsilon)
         level = np.clip((stretched - self._margin + 1) / 2, 0, len(self._table) - 1)
-        found: Floats = self._table[level.astype(np.int64)]
-        return found
+        missed: Floats = self._table[level.astype(np.int64)]
+        return missed
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ def _forecast(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) 
 
 
 def _ranked(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, records: int) -> list[ChunkForecast]:
-    found = [_forecast(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
-    return sorted((one for one in found if one is not None), key=lambda one: one.no_quorum_rate + one.error)
+    forecasts = [_forecast(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
+    return sorted((one for one in forecasts if one is not None), key=lambda one: one.no_quorum_rate + one.error)
 
 
 def _smallest(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float) -> int:
@@ -377,24 +377,24 @@ def _play(
     if phases == 0:
         return []
     X, y = sources[0](records)
-    made = EverlastingClassifier(
+    classifier = EverlastingClassifier(
         estimator,
         epsilon=guarantee.epsilon,
         delta=guarantee.delta,
         classes=list(range(classes)),
         **settings,  # type: ignore[arg-type]
     ).fit(X, y)
-    found = []
+    played = []
     for _ in range(phases):
         X, y = sources[1](records)
-        answers = made.predict(X)
+        answers = classifier.predict(X)
         right = answers.labels[answers.answered].astype(np.int64) == y[answers.answered]
         asked = max(1, records - answers.refused)
-        found.append(
+        played.append(
             PlayedPhase(
                 no_quorum_rate=float(answers.no_quorum.sum()) / asked,
                 refused=int(answers.refused),
                 error=1 - float(right.mean()) if right.size else 0.0,
             )
         )
-    return found
+    return played

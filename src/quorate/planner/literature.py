@@ -43,12 +43,7 @@ def pate_epsilon(*, scale: float, queries: int, delta: float) -> float:
 def published_bounds(
     *, epsilon: float, delta: float, queries: int, disagreement: float, rows: int, scale: float | None
 ) -> tuple[PublishedBound, ...]:
-    """Return the bounds that apply; `rows` is the least a teacher learns from, `scale` the noise of a noisy maximum.
-
-    >>> bounds = published_bounds(epsilon=1.0, delta=1e-6, queries=1000, disagreement=0.01, rows=20, scale=161.8)
-    >>> [bound.name for bound in bounds]
-    ['teachers', 'epsilon']
-    """
+    """Return the bounds that apply; `rows` is the least a teacher learns from, `scale` the noise of a noisy maximum."""
     if delta == 0:
         return ()
     teachers, cutoff = stability_teachers(epsilon=epsilon, delta=delta, queries=queries, disagreement=disagreement)
@@ -80,9 +75,6 @@ def published_records(*, vc_dimension: int, epsilon: float, delta: float, alpha:
 
     For error 6 alpha with probability 1 - 4 beta, at epsilon below 1 and alpha, beta and delta below 1/16; epsilon = 1
     is taken as the limit.
-
-    >>> f"{published_records(vc_dimension=1, epsilon=1.0, delta=1e-6, alpha=0.05, beta=0.05):.1e}"
-    '3.6e+25'
     """
     epsilon, alpha, beta = (
         check_positive("epsilon", epsilon),

@@ -13,7 +13,7 @@ from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast
 from quorate.planner.mechanisms.nearest import nearest_changes
-from quorate.planner.mechanisms.task import Draft, Expected, Made, Task, least_agreement
+from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, least_agreement
 from quorate.planner.result import Change
 from quorate.privacy import Budget
 
@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePlan:
-    """What to run and what to expect. Made by `quorate.plan` from public numbers alone.
+    """What to run and what to expect. Calibrated by `quorate.plan` from public numbers alone.
 
     `answered` is the expected share of all queries that get an answer, `agreement` the share of those equal to the
     teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
@@ -155,7 +155,7 @@ class PrivatePlan:
 
 def plan(
     *,
-    epsilon: float,
+    epsilon: float = 1.0,
     delta: float = 1e-6,
     queries: int = 1000,
     records: int | None = None,
@@ -207,7 +207,7 @@ def plan(
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
     count = _teachers(aggregator, task, forecast, teachers=teachers, records=records, assumptions=assumptions)
-    drafted, made, expected = _chosen(aggregator, task, forecast, count)
+    drafted, calibrated, expected = _chosen(aggregator, task, forecast, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
     assumptions += [
         f"{draft.aggregator} would answer {draft.expected.right:.1%} right if queries were exactly like this, but it "
@@ -227,10 +227,10 @@ def plan(
         queries=task.queries,
         classes=task.classes,
         no_quorums=drafted[0].no_quorums,
-        mechanism=made.mechanism,
-        order=made.order,
-        slack=made.slack,
-        noise=_noise(drafted[0], made),
+        mechanism=calibrated.mechanism,
+        order=calibrated.order,
+        slack=calibrated.slack,
+        noise=_noise(drafted[0], calibrated),
         answered=expected.answered,
         agreement=expected.agreement,
         right=expected.right,
@@ -324,25 +324,25 @@ def _teachers(
 
 def _chosen(
     aggregator: str, task: Task, forecast: VoteForecast, teachers: int
-) -> tuple[tuple[Draft, ...], Made, Expected]:
+) -> tuple[tuple[Draft, ...], Calibrated, Expected]:
     """Return the drafts, the best one first, and what that one is and gives by its own certified noise."""
     drafted = drafts(aggregator, task, forecast, teachers)
-    made, expected = _certified(drafted[0], task, forecast)
+    calibrated, expected = _certified(drafted[0], task, forecast)
     if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
         certified = [(*_certified(draft, task, forecast), draft) for draft in drafted]
-        made, expected, best = max(certified, key=lambda each: each[1].worth)
+        calibrated, expected, best = max(certified, key=lambda each: each[1].worth)
         drafted = (best, *(draft for draft in drafted if draft is not best))
-    return drafted, made, expected
+    return drafted, calibrated, expected
 
 
-def _certified(draft: Draft, task: Task, forecast: VoteForecast) -> tuple[Made, Expected]:
-    made = draft.make()
-    return made, exact(made, task, forecast)
+def _certified(draft: Draft, task: Task, forecast: VoteForecast) -> tuple[Calibrated, Expected]:
+    calibrated = draft.make()
+    return calibrated, exact(calibrated, task, forecast)
 
 
-def _noise(draft: Draft, made: Made) -> dict[str, float]:
-    """Return the noise of the mechanism as made, under the names of its draft."""
-    return {name: float(getattr(made.mechanism, name, value)) for name, value in draft.noise.items()}
+def _noise(draft: Draft, calibrated: Calibrated) -> dict[str, float]:
+    """Return the noise of the mechanism as calibrated, under the names of its draft."""
+    return {name: float(getattr(calibrated.mechanism, name, value)) for name, value in draft.noise.items()}
 
 
 def _candidate(draft: Draft) -> Candidate:

@@ -6,17 +6,17 @@ Nikolov, Ullman and Wu 2020, Theorem 10), and so is a class for which public dat
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
-from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
+from quorate.concepts import Concept, Conjunctions, Stumps
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.planner.result import Change
-from quorate.release.cover.shares import gap_share, list_share, pair_share
+from quorate.release.cover.shares import cover_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import expected_errors
 from quorate.release.queries import Rows
@@ -71,7 +71,10 @@ class ReleasePlan:
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """The numbers of records that bring each part of the error within half of alpha, where it is not."""
+        """About how many records bring each part of the error within half of alpha, the other number as it is.
+
+        Where both parts are too large, both numbers must grow: more public records make more cells to measure.
+        """
         half = self.alpha / 2
         parts = (
             ("records", "private", self.error, self.private_needed),
@@ -134,12 +137,14 @@ def plan_release(
         )
     cover = domain.share(beta)
     alone = min(1.0, math.sqrt(math.log(2 * domain.queries.count / beta) / (2 * size))) if size else 1.0
-    settings = {"epsilon": epsilon, "delta": delta, "alpha": alpha, "beta": beta}
-    needed = _private_needed(domain, known, target=alpha / 2, epsilon=epsilon, delta=delta)
-    return ReleasePlan(
+    plan = ReleasePlan(
         subject=type(subject).__name__,
         records=records,
         public=size,
+        epsilon=epsilon,
+        delta=delta,
+        alpha=alpha,
+        beta=beta,
         cells=domain.queries.cells,
         queries=domain.queries.count,
         engine=forecasts[0].engine,
@@ -147,31 +152,18 @@ def plan_release(
         cover=cover,
         public_alone=alone,
         engines=tuple(forecasts),
-        private_needed=needed,
+        private_needed=_private_needed(domain, known, target=alpha / 2, epsilon=epsilon, delta=delta),
         public_needed=_public_needed(subject, target=alpha / 2, beta=beta),
-        published=_published(subject, **settings),
-        sentences=tuple(
-            _sentences(
-                subject,
-                records=records,
-                public=size,
-                cover=cover,
-                error=forecasts[0].error,
-                needed=needed,
-                alone=alone,
-                epsilon=epsilon,
-                alpha=alpha,
-                beta=beta,
-            )
-        ),
-        **settings,
+        published=_published(subject, epsilon=epsilon, delta=delta, alpha=alpha, beta=beta),
+        sentences=(),
     )
+    return replace(plan, sentences=tuple(_sentences(subject, plan)))
 
 
 def _forecasts(domain: Domain, known: Any, *, records: int, epsilon: float, delta: float) -> list[EngineForecast]:
     """Return each engine that can answer these queries with its expected largest error, best first."""
-    found = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
-    return [EngineForecast(name, float(error)) for name, error in found.items()]
+    errors = expected_errors(domain.queries, records=records, epsilon=epsilon, delta=delta, public=known)
+    return [EngineForecast(name, float(error)) for name, error in errors.items()]
 
 
 def _domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
@@ -214,8 +206,8 @@ def _private_needed(domain: Domain, known: Any, *, target: float, epsilon: float
     """
     records, enough = 1000, None
     for _ in range(_TRIES):
-        found = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
-        error = found[0].error if found else 1.0
+        forecasts = _forecasts(domain, known, records=records, epsilon=epsilon, delta=delta)
+        error = forecasts[0].error if forecasts else 1.0
         if error <= target:
             enough = records
         if 0.98 * target <= error <= target or records >= _MOST:
@@ -232,29 +224,15 @@ def _public_needed(subject: Any, *, target: float, beta: float) -> int | None:
     if not isinstance(subject, Concept) or finite:  # every query is its own
         return None
     high = 1
-    while _share(subject, high, beta) > target:
+    while cover_share(subject, high, beta) > target:
         high *= 2
         if high > 2**40:
             return None
     low = high // 2
     while high - low > max(1, high // 100):
         middle = (low + high) // 2
-        low, high = (low, middle) if _share(subject, middle, beta) <= target else (middle, high)
+        low, high = (low, middle) if cover_share(subject, middle, beta) <= target else (middle, high)
     return high
-
-
-def _share(concept: Concept, points: int, beta: float) -> float:
-    if isinstance(concept, Thresholds):
-        return gap_share(points, beta)
-    if isinstance(concept, Intervals):
-        return gap_share(points, beta, gaps=2)
-    if isinstance(concept, Stumps):
-        return gap_share(points, beta / concept.features)
-    if isinstance(concept, Boxes):
-        return gap_share(points, beta / concept.features, gaps=2 * concept.features)
-    if isinstance(concept, Finite):
-        return list_share(len(concept.members), points, beta)
-    return pair_share(concept, points, beta)
 
 
 def _published(subject: Any, *, epsilon: float, delta: float, alpha: float, beta: float) -> tuple[str, ...]:
@@ -270,43 +248,29 @@ def _published(subject: Any, *, epsilon: float, delta: float, alpha: float, beta
     )
 
 
-def _sentences(
-    subject: Any,
-    *,
-    records: int,
-    public: int,
-    cover: float,
-    error: float,
-    needed: int | None,
-    alone: float,
-    epsilon: float,
-    alpha: float,
-    beta: float,
-) -> list[str]:
+def _sentences(subject: Any, plan: ReleasePlan) -> list[str]:
     """Say what would have to change, and when public data are all or nothing."""
-    said = []
-    if error > alpha / 2 and needed is not None:
-        said.append(f"About {needed} private records bring the engine's part within {alpha / 2:g}.")
-    if cover > alpha / 2 and (more := _public_needed(subject, target=alpha / 2, beta=beta)) is not None:
-        said.append(f"About {more} public records bring the cover's own part within {alpha / 2:g}.")
-    if public and alone <= error:
+    said, half = [], plan.alpha / 2
+    if plan.error > half and plan.private_needed is not None:
+        said.append(f"About {plan.private_needed} private records bring the engine's part within {half:g}.")
+    if plan.cover > half and plan.public_needed is not None:
+        said.append(f"About {plan.public_needed} public records bring the cover's own part within {half:g}.")
+    if plan.public and plan.public_alone <= plan.error:
         said.append(
-            f"If the public records are a fair sample, they alone answer within {alone:.3g}: private data add nothing."
+            f"If the public records are a fair sample, they alone answer within {plan.public_alone:.3g}: private data "
+            "add nothing."
         )
     if isinstance(subject, Stumps) and subject.binary:
-        said.extend(_stumps(subject.features, records, public, epsilon=epsilon, alpha=alpha))
+        said.append(_stumps(subject.features, plan))
     return said
 
 
-def _stumps(features: int, records: int, public: int, *, epsilon: float, alpha: float) -> list[str]:
+def _stumps(features: int, plan: ReleasePlan) -> str:
     """Say when public data cannot help: for stumps over p binary columns they answer alone, or not at all."""
-    private = math.sqrt(features) / (epsilon * alpha)
-    few = 1 / alpha**2
-    words = (
+    private, few = math.sqrt(features) / (plan.epsilon * plan.alpha), 1 / plan.alpha**2
+    short = plan.public < few and plan.records < private
+    return (
         f"For stumps over {features} binary columns public data cannot help (Bassily et al. 2020, Theorem 13): within "
-        f"{alpha:g} it takes of the order of {private:.2g} private records, or of {few:.2g} public ones, which then "
-        "answer alone"
+        f"{plan.alpha:g} it takes of the order of {private:.2g} private records, or of {few:.2g} public ones, which "
+        f"then answer alone{'; there are too few of both' if short else ''}."
     )
-    if public < few and records < private:
-        return [words + "; there are too few of both."]
-    return [words + "."]

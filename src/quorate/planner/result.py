@@ -25,7 +25,7 @@ class Plan(Protocol):
 
     @property
     def nearest(self) -> tuple[Change, ...]:
-        """Changes of one number that would each make the plan feasible; none where it is."""
+        """Changes of one number that would make the plan feasible, each by itself; none where it is."""
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of the classifier or release that follows the plan."""

@@ -19,14 +19,7 @@ from quorate.release.online import OnlineAnswer, OnlineRelease
 from quorate.release.release import QueryRelease
 from quorate.release.workloads import Columns, Workload
 
-__all__ = [
-    "ENGINES",
-    "Columns",
-    "OnlineAnswer",
-    "OnlineRelease",
-    "QueryRelease",
-    "Workload",
-]
+__all__ = ["ENGINES", "Columns", "OnlineAnswer", "OnlineRelease", "QueryRelease", "Workload"]
 
 if not TYPE_CHECKING:
 

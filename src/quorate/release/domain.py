@@ -150,10 +150,10 @@ class CoverDomain(Domain):
 
     def every(self) -> list[Hypothesis]:
         """Return one hypothesis for each way in which the class labels the public points."""
-        found = self.concept.dichotomies(self.public_points)
-        if len(found) > MOST_LISTED:
-            raise InvalidInput(f"{len(found)} queries are more than the {MOST_LISTED} that are listed; say which")
-        return list(found)
+        dichotomies = self.concept.dichotomies(self.public_points)
+        if len(dichotomies) > MOST_LISTED:
+            raise InvalidInput(f"{len(dichotomies)} queries are more than the {MOST_LISTED} that are listed; say which")
+        return list(dichotomies)
 
     def describe(self, numbers: Whole, asked: Any) -> list[dict[str, Any]]:
         """Return the hypotheses as they were asked."""

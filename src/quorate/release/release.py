@@ -68,13 +68,7 @@ class QueryRelease(BaseEstimator):
     """
 
     def __init__(
-        self,
-        subject: Any,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        engine: str = "auto",
-        columns: Any = None,
+        self, subject: Any, *, epsilon: float = 1.0, delta: float = 1e-6, engine: str = "auto", columns: Any = None
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
 
@@ -155,15 +149,15 @@ class QueryRelease(BaseEstimator):
 
     def _answers(self, numbers: Any) -> Floats:
         """Return the released answers; nothing at all is 0."""
-        found, asked = np.zeros(len(numbers)), numbers != NOTHING
+        shares, asked = np.zeros(len(numbers)), numbers != NOTHING
         if asked.any():
-            found[asked] = self.released_.some(self.domain_.queries, numbers[asked])
-        return found
+            shares[asked] = self.released_.some(self.domain_.queries, numbers[asked])
+        return shares
 
     def _errors(self, numbers: Any) -> Floats:
-        found, asked = np.zeros(len(numbers)), numbers != NOTHING
-        found[asked] = np.nan if self.released_.errors is None else self.released_.errors[numbers[asked]]
-        return found
+        errors, asked = np.zeros(len(numbers)), numbers != NOTHING
+        errors[asked] = np.nan if self.released_.errors is None else self.released_.errors[numbers[asked]]
+        return errors
 
     def weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
@@ -267,7 +261,7 @@ class QueryRelease(BaseEstimator):
 
 
 def _keys(names: list[dict[str, Any]]) -> list[str]:
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys(name))
-    return list(found)
+        keys.update(dict.fromkeys(name))
+    return list(keys)

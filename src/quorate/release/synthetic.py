@@ -110,7 +110,7 @@ def fit_weights(
     if support is None and _FEW * queries.count < size:
         dual = _Dual(queries, answers, deviations, prior)
         return dual.newton() if queries.count * size <= _TABLE else dual.descend()
-    found, _ = fit_entropy(
+    fitted, _ = fit_entropy(
         lambda weights: _answers(queries, weights, support),
         lambda residuals: queries.spread(residuals, support),
         targets=answers,
@@ -118,7 +118,7 @@ def fit_weights(
         prior=prior,
         strength=1.0,
     )
-    return found
+    return fitted
 
 
 class _Dual:
@@ -173,8 +173,8 @@ class _Dual:
         """Return the weights by a quasi-Newton method: for so many cells that a table of them does not fit."""
         options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20}
         start = np.zeros(self._queries.count)
-        found = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
-        return self.weigh(found)[0]
+        multipliers = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
+        return self.weigh(multipliers)[0]
 
 
 def _held(queries: Queries, number: int) -> NDArray[np.bool_]:

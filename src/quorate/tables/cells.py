@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Kind
 from quorate.tables.lenient import read_numbers, read_texts
-from quorate.tables.values import canonical_text
+from quorate.tables.values import canonical_text, shown_names
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "NumberCells", "cells_of"]
 
@@ -43,8 +43,7 @@ class CategoryCells:
         if text == OTHER and OTHER not in self.values:
             return len(self.values)
         if text not in self.values:
-            shown = ", ".join(repr(each) for each in self.values[:20]) + (", ..." if len(self.values) > 20 else "")
-            raise InvalidInput(f"{text!r} is not among the declared categories {shown}")
+            raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
         return self.values.index(text)
 
     def to_dict(self) -> dict[str, Any]:

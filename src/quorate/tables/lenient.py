@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 from quorate.tables.frames import as_table
-from quorate.tables.values import MISSING_TEXTS, canonical_text, is_readable, texts, whole_array
+from quorate.tables.values import MISSING_TEXTS, canonical_text, check_type, shown_names, texts, whole_array
 
 __all__ = ["read_columns", "read_numbers", "read_texts"]
 
@@ -29,19 +29,19 @@ def read_columns(table: Any, names: Sequence[str], *, whose: str = "the table") 
     if isinstance(table, np.ndarray):
         if table.ndim != 2 or table.shape[1] != len(names):
             raise InvalidInput(
-                f"{whose}, given as an array, must have one column for each of {_shown(names)}, not shape {table.shape}"
+                f"{whose}, given as an array, must have one column for each of {shown_names(names)}, not shape "
+                f"{table.shape}"
             )
         return {name: _column(name, table[:, place], whose) for place, name in enumerate(names)}
     if isinstance(table, Mapping):
         return _checked({name: _column(name, table[name], whose) for name in _present(table, names, whose)}, whose)
     if hasattr(table, "iloc"):  # a pandas frame, whose columns of objects Arrow would refuse by their values
         return _checked(
-            {name: _series(name, table[name], whose) for name in _present(list(table.columns), names, whose)},
-            whose,
+            {name: _series(name, table[name], whose) for name in _present(list(table.columns), names, whose)}, whose
         )
     given = as_table(table)
     for name in _present(given.column_names, names, whose):
-        _check_type(name, given.schema.field(name).type, whose)
+        check_type(whose, name, given.schema.field(name).type)
     return {name: whole_array(given.column(name)) for name in names}
 
 
@@ -151,23 +151,16 @@ def _text(value: Any) -> str | None:
 
 def _checked(columns: dict[str, pa.Array], whose: str) -> dict[str, pa.Array]:
     for name, column in columns.items():
-        _check_type(name, column.type, whose)
+        check_type(whose, name, column.type)
     if len({len(column) for column in columns.values()}) > 1:
         raise InvalidInput(f"{whose} must have columns of one length")
     return {name: whole_array(pa.chunked_array([column])) for name, column in columns.items()}
 
 
-def _check_type(name: str, kind: pa.DataType, whose: str) -> None:
-    if not is_readable(kind):
-        raise InvalidInput(f"{whose}, column {name!r}: values must be numbers, texts or truth values, not {kind}")
-
-
-def _present(found: Any, names: Sequence[str], whose: str) -> Sequence[str]:
-    lacking = [name for name in names if name not in found]
+def _present(columns: Any, names: Sequence[str], whose: str) -> Sequence[str]:
+    lacking = [name for name in names if name not in columns]
     if lacking:
-        raise InvalidInput(f"{whose} must have the columns {_shown(lacking)}; its columns are {_shown(list(found))}")
+        raise InvalidInput(
+            f"{whose} must have the columns {shown_names(lacking)}; its columns are {shown_names(list(columns))}"
+        )
     return names
-
-
-def _shown(names: Sequence[Any]) -> str:
-    return ", ".join(repr(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")

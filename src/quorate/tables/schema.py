@@ -26,7 +26,7 @@ from quorate.tables.features import encode_features, feature_names
 from quorate.tables.frames import as_table
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
 from quorate.tables.roles import Role, check_role, refusal, subject
-from quorate.tables.values import MISSING_TEXTS, is_readable, texts, whole_array
+from quorate.tables.values import MISSING_TEXTS, check_type, shown_names, texts, whole_array
 
 __all__ = ["SCHEMA_FILE", "Schema"]
 
@@ -99,14 +99,12 @@ class Schema:
         >>> Schema.from_public(public, label="income").feature_names
         ['age', 'sex=f', 'sex=m']
         """
-        table, leave_out = as_table(table), _names("leave_out", leave_out)
-        missing = _names("missing_texts", missing_texts)
-        without = {*leave_out, *([label] if label else []), *([groups] if groups else [])}
-        kinds = kinds_from_public(table, without=without, missing=missing)
+        table, missing = as_table(table), _names("missing_texts", missing_texts)
         if label is not None and classes is None:
             classes = classes_from_public(table, label, missing=missing)
-        named = Label(label, classes) if label is not None and classes is not None else None
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
+        return cls._inferred(
+            kinds_from_public, table, missing, label=label, classes=classes, groups=groups, leave_out=leave_out
+        )
 
     @classmethod
     def numbers(
@@ -125,16 +123,29 @@ class Schema:
         has no types: a column there is one of numbers if all its texts are.) A column of texts is refused: it needs a
         public table or a schema.
         """
-        table, leave_out = as_table(table), _names("leave_out", leave_out)
         if label is not None and classes is None:
             raise InvalidInput(
                 f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
                 "from private records"
             )
-        without = {*leave_out, *([label] if label else []), *([groups] if groups else [])}
         missing = _names("missing_texts", missing_texts)
-        kinds = kinds_from_header(table, without=without, missing=missing)
-        named = Label(label, classes) if label is not None and classes is not None else None
+        return cls._inferred(
+            kinds_from_header,
+            as_table(table),
+            missing,
+            label=label,
+            classes=classes,
+            groups=groups,
+            leave_out=leave_out,
+        )
+
+    @classmethod
+    def _inferred(
+        cls, infer: Any, table: pa.Table, missing: Any, *, label: Any, classes: Any, groups: Any, leave_out: Any
+    ) -> "Schema":
+        without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
+        kinds = infer(table, without=without, missing=missing)
+        named = None if label is None else Label(label, classes)
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
 
     @classmethod
@@ -276,9 +287,9 @@ class Schema:
     def _special_column(self, table: pa.Table, name: str, role: Role) -> pa.Array:
         if name not in table.column_names:
             raise InvalidInput(
-                f"{subject(role)} must have the column {name!r}; the columns are {_shown(table.column_names)}"
+                f"{subject(role)} must have the column {name!r}; the columns are {shown_names(table.column_names)}"
             )
-        _check_type(name, table.schema.field(name).type, role)
+        check_type(subject(role), name, table.schema.field(name).type)
         return whole_array(table.column(name))
 
     def _check_columns(self, table: pa.Table, role: Role) -> None:
@@ -286,22 +297,16 @@ class Schema:
         lacking = [name for name in self.columns if name not in table.column_names]
         unknown = [name for name in table.column_names if name not in known]
         if lacking:
-            found = f"; the columns are {_shown(table.column_names)}"
-            raise InvalidInput(f"{subject(role)} must have the columns {_shown(lacking)}{found}")
+            has = shown_names(table.column_names)
+            raise InvalidInput(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
         if unknown:
             also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
             raise InvalidInput(
-                f"the schema does not know these columns of {subject(role)}: {_shown(unknown)}; take them away{also}"
+                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; take them away"
+                + also
             )
         for name in self.columns:
-            _check_type(name, table.schema.field(name).type, role)
-
-
-def _check_type(name: str, kind: pa.DataType, role: Role) -> None:
-    if not is_readable(kind):
-        raise InvalidInput(
-            f"{subject(role)}, column {name!r}: values must be numbers, texts or truth values, not {kind}"
-        )
+            check_type(subject(role), name, table.schema.field(name).type)
 
 
 def _blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -313,8 +318,3 @@ def _names(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
         raise InvalidInput(f"{name} must be a list of texts, not {values!r}")
     return tuple(values)
-
-
-def _shown(names: Sequence[str]) -> str:
-    listed = ", ".join(repr(name) for name in names[:20])
-    return listed + (", ..." if len(names) > 20 else "")

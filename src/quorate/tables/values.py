@@ -8,7 +8,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["MISSING_TEXTS", "NotANumber", "canonical_text", "coded", "is_readable", "numbers", "texts", "whole_array"]
+from quorate.errors import InvalidInput
+
+__all__ = [
+    "MISSING_TEXTS",
+    "NotANumber",
+    "canonical_text",
+    "check_type",
+    "coded",
+    "is_readable",
+    "numbers",
+    "shown_names",
+    "texts",
+    "whole_array",
+]
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
@@ -29,6 +42,17 @@ def is_readable(kind: pa.DataType) -> bool:
         return is_readable(kind.value_type)
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return numeric or pa.types.is_boolean(kind) or pa.types.is_null(kind) or _is_text(kind)
+
+
+def check_type(whose: str, column: str, kind: pa.DataType) -> None:
+    """Refuse a column of a type that cannot be read."""
+    if not is_readable(kind):
+        raise InvalidInput(f"{whose}, column {column!r}: values must be numbers, texts or truth values, not {kind}")
+
+
+def shown_names(names: Sequence[Any]) -> str:
+    """Return names of columns for an error, the first 20 of them."""
+    return ", ".join(repr(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 def whole_array(column: pa.ChunkedArray) -> pa.Array:

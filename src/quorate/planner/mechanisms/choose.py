@@ -23,7 +23,7 @@ from quorate.planner.mechanisms.maxima import (
 )
 from quorate.planner.mechanisms.quorum import draft_quorum, expect_quorum
 from quorate.planner.mechanisms.sharp import draft_sharp_majority, expect_sharp_majority
-from quorate.planner.mechanisms.task import Draft, Expected, Made, Task
+from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task
 from quorate.planner.mechanisms.thresholds import (
     draft_between_thresholds,
     draft_stability,
@@ -63,11 +63,11 @@ def drafts(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -
             raise Infeasible(f"delta = 0 allows {' or '.join(_PURE)}, not {aggregator}; allow a delta above 0")
     if aggregator in _BETWEEN_TWO and task.classes != 2:
         raise Infeasible(f"{aggregator} is for 2 classes, not {task.classes}; use {_BETWEEN_TWO[aggregator]}")
-    made = [AGGREGATORS[name](task, forecast, teachers) for name in names]
-    found = [draft for draft in made if draft is not None]
-    if not found:
+    tried = [AGGREGATORS[name](task, forecast, teachers) for name in names]
+    drafted = [draft for draft in tried if draft is not None]
+    if not drafted:
         raise Infeasible(f"nothing is left for a query at epsilon={task.epsilon}, delta={task.delta}; raise either")
-    return tuple(sorted(found, key=lambda draft: -draft.expected.worth))
+    return tuple(sorted(drafted, key=lambda draft: -draft.expected.worth))
 
 
 def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: int) -> Draft:
@@ -75,9 +75,9 @@ def best_draft(aggregator: str, task: Task, forecast: VoteForecast, teachers: in
     return drafts(aggregator, task, forecast, teachers)[0]
 
 
-def exact(made: Made, task: Task, forecast: VoteForecast) -> Expected:  # noqa: PLR0911  one for each mechanism
+def exact(calibrated: Calibrated, task: Task, forecast: VoteForecast) -> Expected:  # noqa: PLR0911  one for each mechanism
     """Return what a mechanism gives, by its own certified noise."""
-    mechanism = made.mechanism
+    mechanism = calibrated.mechanism
     if isinstance(mechanism, Quorum):
         return expect_quorum(mechanism, task, forecast)
     if isinstance(mechanism, StabilityTest):
@@ -91,8 +91,8 @@ def exact(made: Made, task: Task, forecast: VoteForecast) -> Expected:  # noqa: 
     if isinstance(mechanism, SoftMajority):
         return expect_soft_majority(mechanism.epsilon_per_query, forecast, mechanism.teachers)
     assert isinstance(mechanism, ConfidentMax)
-    tests = task.queries * mechanism.query_cost(made.order).renyi
-    allowed = (task.capacity - tests) / mechanism.answer_cost(made.order).renyi
+    tests = task.queries * mechanism.query_cost(calibrated.order).renyi
+    allowed = (task.capacity - tests) / mechanism.answer_cost(calibrated.order).renyi
     return expect_confident_max(
         mechanism, task, forecast, allowed=max(0.0, min(task.queries, allowed)), teachers=mechanism.teachers
     )

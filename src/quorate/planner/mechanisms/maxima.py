@@ -16,7 +16,7 @@ from quorate.planner.mechanisms.distributions import (
     normal_nodes,
 )
 from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.task import Draft, Expected, Made, Task, unsure
+from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, unsure
 from quorate.privacy import RENYI_QUANTA, Budget
 
 __all__ = [
@@ -33,20 +33,7 @@ _THRESHOLDS = tuple(step / 12 for step in range(13))  # quantiles of the largest
 _LOWER = (0.0, 0.5, 0.8)  # of the smallest largest share: tests that nearly all pass
 _RATIOS = (2.0, 4.0)  # of the test's noise to the winner's
 _SHARE_AT = (0.0, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 30.0)  # order / scale
-_SHARE = (
-    0.6367,
-    0.6375,
-    0.6423,
-    0.6605,
-    0.6948,
-    0.7462,
-    0.8427,
-    0.8948,
-    0.9441,
-    0.966,
-    0.984,
-    1.0,
-)  # there, the cost of
+_SHARE = (0.6367, 0.6375, 0.6423, 0.6605, 0.6948, 0.7462, 0.8427, 0.8948, 0.9441, 0.966, 0.984, 1.0)  # the cost of
 # a winner of two over order / scale**2: `binary_winner_renyi` to 0.1% for scales from 3 to 80
 _BOUND = 1.0095  # the bound for a winner of many over the cost of a winner of two, which is exact
 _LARGEST_EXACT = 512.0  # beyond, the same bound serves for two
@@ -85,15 +72,15 @@ def expect_noisy_max(scale: float, forecast: VoteForecast, teachers: int) -> Exp
     return Expected(1.0, right, right)
 
 
-def _make_noisy_max(task: Task, teachers: int, scale: float) -> Made:
-    made = NoisyMax(teachers=teachers, classes=task.classes, scale=scale)
+def _make_noisy_max(task: Task, teachers: int, scale: float) -> Calibrated:
+    mechanism = NoisyMax(teachers=teachers, classes=task.classes, scale=scale)
     for _ in range(20):
-        cost = made.query_cost(task.order)
+        cost = mechanism.query_cost(task.order)
         budget = Budget(epsilon=task.epsilon, delta=task.delta, order=task.order, slack=0.0)
         if budget.affordable(cost) >= task.queries:
-            return Made(made, task.order, 0.0)
-        made = replace(
-            made, scale=made.scale * max(1.002, math.sqrt(cost.renyi * task.queries / task.capacity) * 1.0005)
+            return Calibrated(mechanism, task.order, 0.0)
+        mechanism = replace(
+            mechanism, scale=mechanism.scale * max(1.002, math.sqrt(cost.renyi * task.queries / task.capacity) * 1.0005)
         )
     raise Infeasible(f"no noise was found for {task.queries} queries at epsilon={task.epsilon}; ask fewer")
 
@@ -136,14 +123,10 @@ def _confident_settings(
         allowed = _allowed(passing, task.queries)
         scale = _scale(task, allowed, task.queries * _TEST_SHARE / (2 * ratio**2))
         passing = forecast.mean(normal_below((forecast.top * teachers - threshold - 0.5) / (ratio * scale)))
-    made = ConfidentMax(
-        teachers=teachers,
-        classes=task.classes,
-        threshold=threshold,
-        test_scale=ratio * scale,
-        winner_scale=scale,
+    mechanism = ConfidentMax(
+        teachers=teachers, classes=task.classes, threshold=threshold, test_scale=ratio * scale, winner_scale=scale
     )
-    return made, allowed
+    return mechanism, allowed
 
 
 def draft_confident_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
@@ -153,17 +136,17 @@ def draft_confident_max(task: Task, forecast: VoteForecast, teachers: int) -> Dr
     best: tuple[Expected, ConfidentMax, float] | None = None
     for ratio in _RATIOS:
         for threshold in thresholds:
-            made, allowed = _confident_settings(task, forecast, teachers, threshold, ratio)
-            expected = expect_confident_max(made, task, forecast, allowed=allowed, teachers=teachers)
+            mechanism, allowed = _confident_settings(task, forecast, teachers, threshold, ratio)
+            expected = expect_confident_max(mechanism, task, forecast, allowed=allowed, teachers=teachers)
             if best is None or expected.worth > best[0].worth:
-                best = expected, made, allowed
+                best = expected, mechanism, allowed
     assert best is not None
     noise = {
         "threshold": float(best[1].threshold),
         "test_scale": best[1].test_scale,
         "winner_scale": best[1].winner_scale,
     }
-    return Draft("confident_max", best[0], None, noise, lambda: Made(best[1], task.order, 0.0))
+    return Draft("confident_max", best[0], None, noise, lambda: Calibrated(best[1], task.order, 0.0))
 
 
 @lru_cache(maxsize=256)
@@ -178,15 +161,15 @@ def expect_soft_majority(epsilon_per_query: float, forecast: VoteForecast, teach
     return Expected(1.0, right, right)
 
 
-def _make_soft(task: Task, teachers: int, each: float) -> Made:
-    made = SoftMajority(teachers=teachers, epsilon=each)
+def _make_soft(task: Task, teachers: int, each: float) -> Calibrated:
+    mechanism = SoftMajority(teachers=teachers, epsilon=each)
     orders = [math.inf]
     if task.delta > 0:
         orders = [task.order, task.order * 0.97, task.order * 1.03, math.inf]
     for order in orders:
         budget = Budget(epsilon=task.epsilon, delta=task.delta, order=order, slack=0.0)
-        if budget.affordable(made.query_cost(order)) >= task.queries:
-            return Made(made, order, 0.0)
+        if budget.affordable(mechanism.query_cost(order)) >= task.queries:
+            return Calibrated(mechanism, order, 0.0)
     return _make_soft(task, teachers, each * (1 - 1e-5))
 
 

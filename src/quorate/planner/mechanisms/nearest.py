@@ -56,8 +56,8 @@ def nearest_changes(
             return Expected(0.0, 0.0, 0.0)
 
     def right(task: Task, teachers: int) -> float:
-        found = expected(task, teachers)
-        return min(found.right, found.worth)
+        outcome = expected(task, teachers)
+        return min(outcome.right, outcome.worth)
 
     def reaches(task: Task, teachers: int, least: float) -> bool:
         enough = expected(task, teachers).agreement >= least_agreement(task.classes) + _SPARE
@@ -65,18 +65,18 @@ def nearest_changes(
 
     target = rate + _SPARE
     more = target + (NEAR if records is not None else 0.0)  # a plan by records may use a few teachers less
-    found = _smallest(lambda count: reaches(task, math.ceil(count), more), float(teachers), float(_MOST_TEACHERS))
-    if found is not None:
-        yield _more_teachers(math.ceil(_tidy(found)), lambda count: right(task, count), records=records, free=free)
+    needed = _smallest(lambda count: reaches(task, math.ceil(count), more), float(teachers), float(_MOST_TEACHERS))
+    if needed is not None:
+        yield _more_teachers(math.ceil(_tidy(needed)), lambda count: right(task, count), records=records, free=free)
     if aggregator in SLOW:
         return
     if free and records is not None:
         teachers = max(1, records // LEAST_ROWS)  # the plan may take as many for another epsilon or fewer queries
-    found = _smallest(
+    needed = _smallest(
         lambda epsilon: reaches(replace(task, epsilon=epsilon), teachers, target), task.epsilon, _MOST_EPSILON
     )
-    if found is not None:
-        epsilon = _tidy(found)
+    if needed is not None:
+        epsilon = _tidy(needed)
         reached = right(replace(task, epsilon=epsilon), teachers)
         yield Change("epsilon", epsilon, reached, f"raise epsilon to {epsilon:g}")
     fewer = _smallest(

@@ -20,17 +20,10 @@ from quorate.mechanisms.quorum.calibrate import Settings
 from quorate.mechanisms.quorum.table import ONE, build_table
 from quorate.planner.mechanisms.distributions import Floats, binomial_capped_mean, normal_nodes
 from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.task import Draft, Expected, Made, Task, answered_before_stop, lasts, unsure
+from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, answered_before_stop, lasts, unsure
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
-__all__ = [
-    "best_no_quorums",
-    "certified_settings",
-    "draft_quorum",
-    "expect_quorum",
-    "likely_settings",
-    "run_expected",
-]
+__all__ = ["best_no_quorums", "certified_settings", "draft_quorum", "expect_quorum", "likely_settings", "run_expected"]
 
 _KNOTS = np.log([1, 2, 5, 20, 100, 1000, 10_000])  # of no-quorums; what `best_settings` finds there, at any target:
 _ORDER = (1.6, 1.65, 1.66, 1.49, 1.22, 1.06, 1.02)  # (order - 1) over that of the best order for small costs
@@ -160,7 +153,7 @@ def best_no_quorums(task: Task, forecast: VoteForecast, teachers: int) -> int:
     return look(round(best * factor) for factor in (0.92, 1.09))
 
 
-def _make(task: Task, teachers: int, count: int) -> Made:
+def _make(task: Task, teachers: int, count: int) -> Calibrated:
     settings = certified_settings(task.epsilon, task.delta, count)
     quorum = Quorum(
         teachers=teachers,
@@ -172,7 +165,7 @@ def _make(task: Task, teachers: int, count: int) -> Made:
         slack=settings.slack,
         table=build_table(order=settings.order, price=settings.price),
     )
-    return Made(quorum, quorum.order, quorum.slack)
+    return Calibrated(quorum, quorum.order, quorum.slack)
 
 
 def expect_quorum(quorum: Quorum, task: Task, forecast: VoteForecast) -> Expected:

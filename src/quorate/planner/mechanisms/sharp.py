@@ -10,7 +10,7 @@ from quorate.mechanisms import SharpMajority
 from quorate.mechanisms.sharp_majority.table import ONE, build_table
 from quorate.planner.mechanisms.distributions import Floats
 from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.task import Draft, Expected, Made, Task
+from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task
 from quorate.privacy import RENYI_QUANTA, to_capacity
 
 __all__ = ["draft_sharp_majority", "expect_sharp_majority"]
@@ -45,7 +45,7 @@ def expect_sharp_majority(mechanism: SharpMajority, forecast: VoteForecast) -> E
     return Expected(1.0, right, right)
 
 
-def _make(task: Task, forecast: VoteForecast, teachers: int, order: float) -> Made:
+def _make(task: Task, forecast: VoteForecast, teachers: int, order: float) -> Calibrated:
     """Return the better, on these queries, of the order that the draft took and the one that suits all leads alike."""
     target: dict[str, Any] = {
         "epsilon": task.epsilon,
@@ -54,8 +54,8 @@ def _make(task: Task, forecast: VoteForecast, teachers: int, order: float) -> Ma
         "queries": task.queries,
     }
     both = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
-    made = max(both, key=lambda each: expect_sharp_majority(each, forecast).right)
-    return Made(made, made.order, 0.0)
+    mechanism = max(both, key=lambda each: expect_sharp_majority(each, forecast).right)
+    return Calibrated(mechanism, mechanism.order, 0.0)
 
 
 def draft_sharp_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:

@@ -11,7 +11,7 @@ from quorate.mechanisms.run import ThresholdMechanism
 from quorate.planner.mechanisms.distributions import Floats, binomial_capped_mean, binomial_tail, normal_nodes
 from quorate.privacy import best_order, to_capacity
 
-__all__ = ["Draft", "Expected", "Made", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
+__all__ = ["Calibrated", "Draft", "Expected", "Task", "answered_before_stop", "lasts", "least_agreement", "unsure"]
 
 
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement
@@ -75,7 +75,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Made:
+class Calibrated:
     """A calibrated mechanism, and the order and slack of the budget that pays for it."""
 
     mechanism: QueryMechanism | ThresholdMechanism
@@ -91,7 +91,7 @@ class Draft:
     expected: Expected
     no_quorums: int | None
     noise: Mapping[str, float]
-    make: Callable[[], Made]
+    make: Callable[[], Calibrated]
 
 
 def unsure(rate: Floats, evidence: int | None) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from quorate.mechanisms.laws import laplace_tail
 from quorate.planner.mechanisms.distributions import Floats
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.quorum import best_no_quorums, run_expected
-from quorate.planner.mechanisms.task import Draft, Expected, Made, Task
+from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task
 
 __all__ = [
     "Shares",
@@ -114,33 +114,33 @@ def _rounded(count: float) -> int:
 
 
 def _best(
-    name: str,
-    kind: type[Threshold],
-    expect: Callable[[Any], Expected],
-    *,
-    counts: list[int],
-    task: Task,
-    teachers: int,
+    name: str, kind: type[Threshold], expect: Callable[[Any], Expected], *, counts: list[int], task: Task, teachers: int
 ) -> Draft | None:
     best: tuple[Expected, Threshold] | None = None
     for count in counts:
         try:
-            made = replace(_calibrated(kind, task.epsilon, task.delta, count), teachers=teachers)
+            mechanism = replace(_calibrated(kind, task.epsilon, task.delta, count), teachers=teachers)
         except Infeasible:
             continue
-        expected = expect(made)
+        expected = expect(mechanism)
         if best is None or expected.worth > best[0].worth:
-            best = expected, made
+            best = expected, mechanism
     if best is None:
         return None
-    made = best[1]
+    mechanism = best[1]
     noise = {
-        "threshold_scale": made.threshold_scale,
-        "query_scale": made.query_scale,
-        "margin": float(made.margin),
-        "order": made.order,
+        "threshold_scale": mechanism.threshold_scale,
+        "query_scale": mechanism.query_scale,
+        "margin": float(mechanism.margin),
+        "order": mechanism.order,
     }
-    return Draft(name, best[0], made.no_quorums, noise, lambda: Made(made, made.order, made.run_cost(made.order).slack))
+    return Draft(
+        name,
+        best[0],
+        mechanism.no_quorums,
+        noise,
+        lambda: Calibrated(mechanism, mechanism.order, mechanism.run_cost(mechanism.order).slack),
+    )
 
 
 def draft_stability(task: Task, forecast: VoteForecast, teachers: int) -> Draft | None:

@@ -38,14 +38,10 @@ def make_cover(concept: Concept, public_points: Any) -> Cover:
     """Return the cover of a class on public points. Never pass private ones: cells and queries show them.
 
     The same class and points, in whatever order, give the same cover.
-
-    >>> from quorate.concepts import Halfspaces
-    >>> make_cover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]).queries
-    Sides(6 lines, 19 faces)
     """
-    for kind, made in _COVERS.items():
+    for kind, make in _COVERS.items():
         if isinstance(concept, kind):
-            cover: Cover = made(concept, public_points)
+            cover: Cover = make(concept, public_points)
             return cover
     known = ", ".join(kind.__name__ for kind in _COVERS)
     raise InvalidInput(f"queries can be released for {known}, not for {type(concept).__name__}")

@@ -145,9 +145,9 @@ class Faces:
         steeper, flatter, parallel = self._compared()
         turned = sums[self._starts[1:-1, np.newaxis] + self._turns]
         turned *= steeper.astype(np.int8) - flatter.astype(np.int8)
-        found = turned.sum(axis=0) - starts @ steeper + ends @ flatter + (ends - starts) @ parallel
-        found[self._upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
-        return np.asarray(found)
+        above = turned.sum(axis=0) - starts @ steeper + ends @ flatter + (ends - starts) @ parallel
+        above[self._upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
+        return np.asarray(above)
 
     def spread(self, values: Any) -> Any:
         """Return for each face the sum of the values of the lines that it lies above, for floats or 64-bit words."""
@@ -184,9 +184,9 @@ class _Table:
             self.vertex[line, others] = vertices
             self.place[line, vertices] = places
             self.through[line, vertices] = others
-        found = self.place[np.isfinite(self.place)]
+        finite = self.place[np.isfinite(self.place)]
         with np.errstate(all="ignore"):
-            width = float(np.median(np.abs(found - np.median(found)))) if found.size else 0.0
+            width = float(np.median(np.abs(finite - np.median(finite)))) if finite.size else 0.0
         self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
 
 

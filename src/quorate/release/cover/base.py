@@ -12,7 +12,8 @@ import numpy as np
 from quorate.concepts import Concept, Constant, Hypothesis
 from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
-from quorate.release.queries import Numbered, Queries, Rows, Whole
+from quorate.release.cover.shares import cover_share
+from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
 
 __all__ = ["LARGEST", "Cover", "check_cells", "check_public", "read_points"]
 
@@ -57,21 +58,27 @@ class Cover(Numbered, ABC):
             self._check(hypothesis)
         return np.asarray(self._project(given), dtype=np.int64)
 
-    @abstractmethod
     def hypothesis(self, number: int) -> Hypothesis:
         """Return the hypothesis that a query of the cover is."""
+        if number == NOTHING:
+            return Constant(features=self.concept.features, label=0)
+        return self._hypothesis(number)
+
+    @abstractmethod
+    def _hypothesis(self, number: int) -> Hypothesis:
+        """Return the hypothesis that a query of `queries`, or a difference of two, is."""
 
     @abstractmethod
     def centres(self) -> Points:
         """Return a point of each cell; of the cell of what is no point, NaN."""
 
-    @abstractmethod
     def share(self, beta: float = 0.05) -> float:
         """Return a bound on the cover's own error.
 
         With probability 1 - beta over public points that come from where the records come from, no hypothesis differs
         from its query of the cover on more than this share of that population. 1.0 where nothing can be said.
         """
+        return cover_share(self.concept, self.points, beta)
 
     @abstractmethod
     def _locate(self, points: Points) -> Any:

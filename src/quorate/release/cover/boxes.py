@@ -11,7 +11,6 @@ from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.release.cover.axis import Axis
 from quorate.release.cover.base import Cover, check_cells, check_public
-from quorate.release.cover.shares import gap_share
 from quorate.release.queries import NOTHING, BoxRanges
 
 __all__ = ["BoxCover"]
@@ -56,10 +55,7 @@ class BoxCover(Cover):
         numbers[some] = self.queries.number([low[some] for low in first], [high[some] for high in last])
         return numbers
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the box that a query is: its upper ends are the last numbers before the next cut."""
-        if number == NOTHING:
-            return Constant(features=self.concept.features, label=0)
+    def _hypothesis(self, number: int) -> Hypothesis:
         bounds = self.queries.bounds(number)
         pairs = [(axis, int(low), int(high)) for axis, (low, high) in zip(self._axes, bounds, strict=True)]
         lower = tuple(axis.edge(low) for axis, low, _ in pairs)
@@ -73,10 +69,6 @@ class BoxCover(Cover):
         grid = np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, len(values))
         grid[np.isnan(grid).any(axis=1)] = np.nan
         return grid
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return what the largest gaps hold: a box has two ends on each axis."""
-        return gap_share(self.points, beta / len(self._axes), gaps=2 * len(self._axes))
 
 
 def _plain(hypothesis: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

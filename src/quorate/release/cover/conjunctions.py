@@ -58,14 +58,7 @@ class ConjunctionCover(RowCover):
         columns = tuple(sorted(fixed))
         return self.queries.number(self._cliques[columns], [fixed[column] for column in columns])
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the conjunction that a query is."""
-        if number == NOTHING:
-            return Constant(features=self.concept.features, label=0)
+    def _hypothesis(self, number: int) -> Hypothesis:
         clique, codes = self.queries.find(number)
         literals = tuple(zip(self.queries.cliques[clique], codes, strict=True))
         return Conjunction(features=self.concept.features, literals=literals)
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return 0: every conjunction is its own query."""
-        return 0.0

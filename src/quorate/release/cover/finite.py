@@ -10,7 +10,6 @@ from quorate.concepts.points import Points, which_finite
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
-from quorate.release.cover.shares import list_share
 from quorate.release.queries import NOTHING, Marginals, Whole
 
 __all__ = ["FiniteCover"]
@@ -74,18 +73,13 @@ class FiniteCover(RowCover):
     def _rule(self, index: int) -> tuple[Any, ...]:
         return self.concept.members[index : index + 1]
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the member that a query is."""
-        if number in (NOTHING, 0):
-            return Constant(features=self.concept.features, label=int(number == 0))
+    def _hypothesis(self, number: int) -> Hypothesis:
+        if number == 0:
+            return Constant(features=self.concept.features, label=1)
         column, code = divmod(number - 1, 3)
         if code != 1:
             raise InvalidInput(f"query {number} is no member of the list")
         return self._members[column]
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return on how much two members differ at most if they agree on the public points."""
-        return list_share(len(self._kind), self.points, beta)
 
 
 def _key(labels: Any) -> bytes:

@@ -19,7 +19,6 @@ from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import Cover, check_cells, check_public
-from quorate.release.cover.shares import pair_share
 from quorate.release.queries import NOTHING, Floats, Queries, Rows, Whole, check_weights
 from quorate.release.queries.protocol import check_numbers
 
@@ -97,8 +96,8 @@ class HalfspaceCover(Cover):
         return len(self.lines) > 0
 
     def _locate(self, points: Points) -> Any:
-        found = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        faces = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *faces])
 
     def _mark(self, bits: Bits) -> Marks:
         """Return the sum of the words of the lines that a point lies above, eight lines at a time."""
@@ -135,11 +134,10 @@ class HalfspaceCover(Cover):
         turned = plus > lines
         return np.where(turned, lines, plus), np.where(turned, plus - lines - 1, NOTHING)
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the halfspace that a query is."""
+    def _hypothesis(self, number: int) -> Hypothesis:
         lines = len(self.lines)
-        if number in (NOTHING, lines):
-            return Constant(features=2, label=int(number == lines))
+        if number == lines:
+            return Constant(features=2, label=1)
         line = number % (lines + 1)
         slope, intercept, turn = self.lines.slopes[line], self.lines.intercepts[line], 1 if number < lines else -1
         level = ((-slope * turn, Fraction(turn)), intercept * turn)
@@ -148,10 +146,6 @@ class HalfspaceCover(Cover):
     def centres(self) -> Points:
         """Return a point of each face, to within rounding: a face may be too small to hold a float."""
         return np.concatenate([self._centres, np.full((1, 2), np.nan)])
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return the bound by the growth function. It is rough: some five times what is seen on samples."""
-        return pair_share(self.concept, self.points, beta)
 
 
 def check_points(points: int) -> None:
@@ -170,8 +164,8 @@ def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
     labels[:, duals.order] = sorted_labels
     some = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1))
     chosen = some[first_rows(np.packbits(labels[some] ^ labels[some, :1], axis=1))] if some.size else some
-    found = [_short(inside[face], exact, labels[face]) for face in chosen]
-    lines = Lines([slope for slope, _ in found], [intercept for _, intercept in found])
+    parting = [_short(inside[face], exact, labels[face]) for face in chosen]
+    lines = Lines([slope for slope, _ in parting], [intercept for _, intercept in parting])
     numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
     for number, place in enumerate(lines.order):
         numbers[_key(labels[chosen[place]])] = number

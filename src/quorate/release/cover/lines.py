@@ -11,7 +11,6 @@ from quorate.concepts.points import Points
 from quorate.errors import InvalidInput
 from quorate.release.cover.axis import Axis
 from quorate.release.cover.base import Cover, check_public
-from quorate.release.cover.shares import gap_share
 from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
 
 __all__ = ["IntervalCover", "ThresholdCover"]
@@ -60,20 +59,13 @@ class ThresholdCover(Cover):
         turned = plus >= cells
         return np.where(turned, cells - 1, plus), np.where(turned, plus - cells, NOTHING)
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the threshold that a query is."""
-        if number == NOTHING:
-            return Constant(features=1, label=0)
+    def _hypothesis(self, number: int) -> Hypothesis:
         cells = self._axis.cells
         return Threshold(self._axis.edge(cells - 1 - number % cells), upward=number < cells)
 
     def centres(self) -> Points:
         """Return the public values, from the top."""
         return np.append(self._axis.values[::-1], np.nan)[:, np.newaxis]
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return what the largest gap between public points holds."""
-        return gap_share(self.points, beta)
 
 
 def _plain(hypothesis: Any) -> tuple[float, bool]:
@@ -104,20 +96,13 @@ class IntervalCover(Cover):
         numbers[some] = self.queries.number(first[some], last[some])
         return numbers
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the interval that a query is."""
-        if number == NOTHING:
-            return Constant(features=1, label=0)
+    def _hypothesis(self, number: int) -> Hypothesis:
         first, last = self.queries.pair(number)
         return Interval(self._axis.edge(int(first)), self._axis.edge(int(last) + 1))
 
     def centres(self) -> Points:
         """Return the public values."""
         return np.append(self._axis.values, np.nan)[:, np.newaxis]
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return what two of the largest gaps between public points hold: an interval has two ends."""
-        return gap_share(self.points, beta, gaps=2)
 
 
 def _ends(hypothesis: Any) -> tuple[float, float]:

@@ -3,9 +3,22 @@
 import math
 
 from quorate.checks import check_count, check_rate
-from quorate.concepts import Concept
+from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
 
-__all__ = ["gap_share", "list_share", "pair_share"]
+__all__ = ["cover_share", "gap_share", "list_share", "pair_share"]
+
+
+def cover_share(concept: Concept, points: int, beta: float) -> float:
+    """Return a bound on how much of the population a hypothesis and its query of the cover differ on."""
+    if isinstance(concept, Conjunctions) or (isinstance(concept, Stumps) and concept.binary):
+        return 0.0  # every hypothesis is a query
+    if isinstance(concept, Finite):
+        return list_share(len(concept.members), points, beta)
+    if isinstance(concept, Thresholds | Stumps):
+        return gap_share(points, beta / concept.features)
+    if isinstance(concept, Intervals | Boxes):  # two ends on each axis
+        return gap_share(points, beta / concept.features, gaps=2 * concept.features)
+    return pair_share(concept, points, beta)
 
 
 def gap_share(points: int, beta: float, gaps: int = 1) -> float:

@@ -11,7 +11,6 @@ from quorate.errors import Infeasible
 from quorate.release.cover.axis import Axis
 from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
-from quorate.release.cover.shares import gap_share
 from quorate.release.queries import NOTHING, Marginals, Whole
 
 __all__ = ["StumpCover"]
@@ -76,15 +75,10 @@ class StumpCover(RowCover):
             return 0 if (below == 0) == hypothesis.upward else NOTHING
         return 1 + 3 * int(self._starts[hypothesis.feature] + below - 1) + int(hypothesis.upward)
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the stump that a query is."""
-        if number in (NOTHING, 0):
-            return Constant(features=self.concept.features, label=int(number == 0))
+    def _hypothesis(self, number: int) -> Hypothesis:
+        if number == 0:
+            return Constant(features=self.concept.features, label=1)
         column, code = divmod(number - 1, 3)
         feature = int(np.searchsorted(self._starts, column, side="right")) - 1
         cut = float(self._axes[feature].cuts[column - self._starts[feature]])
         return Stump(features=self.concept.features, feature=feature, cut=cut, upward=code == 1)
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return what the largest gap of any feature holds; 0 for binary features, where every stump is a query."""
-        return 0.0 if self._binary else gap_share(self.points, beta / len(self._axes))

@@ -36,23 +36,17 @@ def expected_errors(
     It is the one of the least error; but for marginals, engines that start from public records and cannot find out that
     these are from elsewhere come after those that can, or need none.
     """
-    found = {
+    errors = {
         name: engine.expected_error(queries, records=records, epsilon=epsilon, delta=delta, public=public)
         for name, engine in ENGINES.items()
     }
-    usable = {name: error for name, error in found.items() if error < math.inf}
+    usable = {name: error for name, error in errors.items() if error < math.inf}
     wary = isinstance(queries, Marginals) and public is not None
     return dict(sorted(usable.items(), key=lambda pair: (wary and pair[0] in _TRUSTING, pair[1])))
 
 
 def choose_engine(
-    queries: Queries,
-    *,
-    records: int,
-    epsilon: float,
-    delta: float,
-    public: Public = None,
-    engine: str = "auto",
+    queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None, engine: str = "auto"
 ) -> Engine:
     """Return the engine of this name, or with "auto" the one of least expected error. No private record is read."""
     if engine != "auto":

@@ -58,5 +58,5 @@ def fit_entropy(
         return value / strength, weights * (slope - weights @ slope) / strength
 
     first = np.zeros(prior.size) if start is None else start
-    found = descend(objective, first, steps=_STEPS)
-    return weigh(found), found
+    best = descend(objective, first, steps=_STEPS)
+    return weigh(best), best

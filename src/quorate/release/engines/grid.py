@@ -91,10 +91,10 @@ class Grid:
 
     def deviations(self) -> Floats:
         """Return the standard deviation of every box for noise of variance 1: a bound, since the total is known."""
-        found: Floats = np.ones(1)
+        variances: Floats = np.ones(1)
         for axis in self._axes:
-            found = np.asarray(np.kron(found, axis.ranges[np.triu_indices(len(axis.matrix))]), dtype=np.float64)
-        return np.sqrt(found)
+            variances = np.asarray(np.kron(variances, axis.ranges[np.triu_indices(len(axis.matrix))]), dtype=np.float64)
+        return np.sqrt(variances)
 
     def _along(self, matrices: list[Floats], values: Whole | Floats) -> Floats:
         grid = np.asarray(values, dtype=np.float64).reshape(self.shape)

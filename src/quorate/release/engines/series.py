@@ -103,5 +103,5 @@ def _squared_sensitivity(coefficients: Whole) -> int:
 
 def best_factor(cells: int) -> Factor:
     """Return the factor whose worst prefix sum has the least variance for its sensitivity."""
-    made = [make_factor(cells, exponent) for exponent in _EXPONENTS]
-    return min(made, key=lambda factor: float(factor.variances.max()) * factor.squared_sensitivity)
+    factors = [make_factor(cells, exponent) for exponent in _EXPONENTS]
+    return min(factors, key=lambda factor: float(factor.variances.max()) * factor.squared_sensitivity)

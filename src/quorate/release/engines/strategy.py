@@ -64,8 +64,8 @@ def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrateg
     if not bool((precision @ shares > 0).all()):  # each component must be told by something
         kept, shares = np.ones(len(known), dtype=bool), np.full(len(known), 1.0)
     shares = shares / shares.sum()
-    found = np.asarray(variance @ (1.0 / (precision @ shares)))
-    return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], found)
+    variances = np.asarray(variance @ (1.0 / (precision @ shares)))
+    return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], variances)
 
 
 def _precisions(sizes: Sequence[int], known: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
@@ -98,10 +98,10 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
         told = precision @ shares
-        found = np.maximum(variance @ (1.0 / told), 1e-300)
-        worst = found.max()
-        powers = (found / worst) ** sharpness
-        slope = -(variance.T @ (powers / powers.sum() / found)) / told**2
+        variances = np.maximum(variance @ (1.0 / told), 1e-300)
+        worst = variances.max()
+        powers = (variances / worst) ** sharpness
+        slope = -(variance.T @ (powers / powers.sum() / variances)) / told**2
         change = precision.T @ slope
         value = math.log(worst) + math.log(powers.sum()) / sharpness
         return value, shares * (change - shares @ change)

@@ -100,12 +100,12 @@ class Marginals(Queries):
     def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
         """Return the answers of some queries: only the marginals that they belong to are counted."""
         numbers = check_numbers(which, self.count)
-        found = np.zeros(numbers.shape)
+        answers = np.zeros(numbers.shape)
         owner = np.searchsorted(self.offsets, numbers, side="right") - 1
         for clique in np.unique(owner):
             mine = owner == clique
-            found[mine] = self.table(int(clique), weights)[numbers[mine] - self.offsets[clique]]
-        return found
+            answers[mine] = self.table(int(clique), weights)[numbers[mine] - self.offsets[clique]]
+        return answers
 
     def slab(self, query: int) -> tuple[slice | int, ...]:
         """Return the index of one query's cells in the whole table, for a view and not a copy."""

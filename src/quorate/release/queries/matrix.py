@@ -46,12 +46,12 @@ class Matrix(Queries):
         if self._sensitivity is None:
             ones = self._rows.sum(axis=0, dtype=np.int64)
             if self.cells**2 > _PAIRS:  # two columns differ where one of them is set, and nowhere twice
-                found = min(2 * int(ones.max()), self.count)
+                changed = min(2 * int(ones.max()), self.count)
             else:
                 dense = self._rows.astype(np.float32)
                 both = (dense.T @ dense).astype(np.int64)  # exact: whole numbers below 2**24
-                found = int((ones[:, None] + ones[None, :] - 2 * both).max())
-            self._sensitivity = found if self.count < 2**24 else self.count
+                changed = int((ones[:, None] + ones[None, :] - 2 * both).max())
+            self._sensitivity = changed if self.count < 2**24 else self.count
         return self._sensitivity
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:

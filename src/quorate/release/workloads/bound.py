@@ -19,11 +19,6 @@ class BoundWorkload(Numbered, ABC):
 
     The workload's queries have numbers from 0 to `count_queries` - 1. Each is one of the engine's `queries`, or one of
     them less another: `parts` says which.
-
-    >>> from quorate.release.workloads import Workload
-    >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
-    >>> bound.describe()[1], bound.count({"sex": ["m", "m", "x"]}).codes.ravel().tolist()
-    ({'query': 'sex = m', 'sex': 'm'}, [1, 1, 2])
     """
 
     def __init__(self, columns: Columns, queries: Queries, count_queries: int) -> None:

@@ -143,10 +143,10 @@ def _declared(document: Any) -> dict[str, Kind]:
     return {name: kind_from_document(name, given) for name, given in document.items()}
 
 
-def _named(name: str, made: Any, *given: Any) -> Any:
+def _named(name: str, make: Any, *given: Any) -> Any:
     """Call, and put the column's name before what an error says."""
     try:
-        return made(*given)
+        return make(*given)
     except InvalidInput as error:
         raise InvalidInput(f"column {name!r}: {error}") from None
 

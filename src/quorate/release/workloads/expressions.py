@@ -74,13 +74,7 @@ class _Token:
 
 
 def parse_expression(text: str) -> Expression:
-    """Return what an expression says, or refuse it with the place at which it cannot be read.
-
-    >>> parse_expression("age >= 18 and age <")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: at character 20: a number or a text in single quotes is expected, not the end ...
-    """
+    """Return what an expression says, or refuse it with the place at which it cannot be read."""
     if not isinstance(text, str):
         raise InvalidInput(f"an expression must be a text, not {type(text).__name__}")
     if len(text) > LONGEST:
@@ -96,10 +90,10 @@ class _Parser:
         self._comparisons = 0
 
     def whole(self) -> Expression:
-        found = self._expression()
+        expression = self._expression()
         if self._peek().kind != "end":
             raise _refused(self._peek(), "and, or, or the end is expected")
-        return found
+        return expression
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -126,25 +120,25 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _refused(
-                self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", found=False
+                self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", shown=False
             )
         if self._is("word", "not"):
             self._take()
-            found: Expression = Negation(self._factor())
+            expression: Expression = Negation(self._factor())
         elif self._is("sign", "("):
             self._take()
-            found = self._expression()
+            expression = self._expression()
             self._expect("sign", ")", "a closing bracket is expected")
         else:
-            found = self._comparison()
+            expression = self._comparison()
         self._depth -= 1
-        return found
+        return expression
 
     def _comparison(self) -> Expression:
         self._comparisons += 1
         first = self._take()
         if self._comparisons > _MOST_COMPARISONS:
-            raise _refused(first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", found=False)
+            raise _refused(first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", shown=False)
         if first.kind in ("number", "text"):
             sign = self._sign()
             return _compared(self._column(), _TURNED[sign], (first.value,))
@@ -155,18 +149,18 @@ class _Parser:
             self._take()
         if self._is("word", "in"):
             self._take()
-            found: Expression = Comparison(first.value, "=", self._listed())
+            comparison: Expression = Comparison(first.value, "=", self._listed())
         elif self._is("word", "between"):
             self._take()
             low = self._constant(number=True)
             self._expect("word", "and", "and is expected between the two ends")
-            found = Comparison(first.value, "between", (low, self._constant(number=True)))
+            comparison = Comparison(first.value, "between", (low, self._constant(number=True)))
         elif negated:
             raise _refused(self._peek(), "in or between is expected after not")
         else:
             sign = self._sign()
             return _compared(first, sign, (self._constant(),))
-        return Negation(found) if negated else found
+        return Negation(comparison) if negated else comparison
 
     def _column(self) -> _Token:
         token = self._take()
@@ -192,12 +186,12 @@ class _Parser:
 
     def _listed(self) -> tuple[Constant, ...]:
         self._expect("sign", "(", "an opening bracket is expected after in")
-        found = [self._constant()]
+        constants = [self._constant()]
         while self._is("sign", ","):
             self._take()
-            found.append(self._constant())
+            constants.append(self._constant())
         self._expect("sign", ")", "a comma or a closing bracket is expected")
-        return tuple(found)
+        return tuple(constants)
 
     def _expect(self, kind: str, value: str, expected: str) -> None:
         if not self._is(kind, value):
@@ -214,15 +208,15 @@ def _compared(column: _Token, sign: str, constants: tuple[Constant, ...]) -> Exp
 
 
 def _tokens(text: str) -> list[_Token]:
-    found, place = [], 0
+    tokens, place = [], 0
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
             raise InvalidInput(f"at character {place + 1}: {text[place]!r} cannot be read here")
         if match.lastgroup != "space":
-            found.append(_token(str(match.lastgroup), match.group(), place))
+            tokens.append(_token(str(match.lastgroup), match.group(), place))
         place = match.end()
-    return [*found, _Token("end", "", len(text))]
+    return [*tokens, _Token("end", "", len(text))]
 
 
 def _token(kind: str, text: str, place: int) -> _Token:
@@ -239,6 +233,6 @@ def _token(kind: str, text: str, place: int) -> _Token:
     return _Token("name" if kind == "word" else "sign", text, place)
 
 
-def _refused(token: _Token, expected: str, *, found: bool = True) -> InvalidInput:
-    given = "" if not found else ", not the end of the expression" if token.kind == "end" else f", not {token.value!r}"
+def _refused(token: _Token, expected: str, *, shown: bool = True) -> InvalidInput:
+    given = "" if not shown else ", not the end of the expression" if token.kind == "end" else f", not {token.value!r}"
     return InvalidInput(f"at character {token.place + 1}: {expected}{given}")

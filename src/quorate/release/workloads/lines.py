@@ -23,12 +23,6 @@ class LineWorkload(BoundWorkload):
     All groups stand on one line, one after the other, each with the cells of the column and one for what is no number.
     What lies below a cut in one group is then a prefix of that line, less the prefix before the group; and a range is
     a range. So engines for lines serve the groups as well.
-
-    >>> columns = Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}})
-    >>> bound = LineWorkload(columns, "age", ["sex"], "thresholds")
-    >>> number = bound.find({"sex": "m", "age": 65})
-    >>> bound.describe([number]), bound.parts([number])
-    ([{'query': 'age < 65 and sex = m', 'sex': 'm', 'age': 'below 65'}], (array([5]), array([3])))
     """
 
     queries: Prefixes | Ranges

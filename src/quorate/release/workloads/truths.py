@@ -31,13 +31,6 @@ class ExpressionWorkload(BoundWorkload):
 
     The cells are those of the table of all columns that are named, and one row of truth values a query says which cells
     it counts. Where that is too large, each expression is a column of its own, and the queries are one-way marginals.
-
-    >>> bound = ExpressionWorkload(["age >= 18 and sex = 'f'", "age < 65"], None)
-    >>> bound.columns
-    Columns(age: 4 codes, sex: 2 codes)
-    >>> counts = bound.count({"age": [20, 70, None], "sex": ["f", "f", "f"]})
-    >>> bound.read(bound.queries.answers(counts), [0, 1])
-    array([2., 1.])
     """
 
     def __init__(self, texts: Sequence[str], declared: Columns | None) -> None:
@@ -113,13 +106,13 @@ def _comparisons(part: Expression) -> Iterator[Comparison]:
 
 def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
     """Return the columns that are named, cut where they are compared."""
-    found: dict[str, list[Comparison]] = {}
+    compared: dict[str, list[Comparison]] = {}
     for number, each in enumerate(parsed):
         for comparison in _comparisons(each):
             if declared is not None:
                 _check_declared(number, comparison, declared)
-            found.setdefault(comparison.column, []).append(comparison)
-    return Columns({name: _kind(name, all_, declared) for name, all_ in found.items()})
+            compared.setdefault(comparison.column, []).append(comparison)
+    return Columns({name: _kind(name, all_, declared) for name, all_ in compared.items()})
 
 
 def _check_declared(number: int, comparison: Comparison, declared: Columns) -> None:

@@ -135,8 +135,8 @@ class Workload:
             )
         if kind == "expressions":
             return cls.expressions(given["expressions"])
-        made: Workload = getattr(cls, str(kind))(**given)
-        return made
+        workload: Workload = getattr(cls, str(kind))(**given)
+        return workload
 
 
 def _lines(path: Path) -> list[str]:
