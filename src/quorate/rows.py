@@ -69,7 +69,7 @@ class FrameForm:
 
     def rows(self, X: Any) -> Any:
         """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns."""
-        made = {}
+        columns = {}
         for name, kind in zip(self.columns, self.types, strict=True):
             column = X[name]
             if is_number(kind) and not is_number(column.dtype):
@@ -77,7 +77,8 @@ class FrameForm:
                     f"column {name!r} held numbers when the teachers were fitted, and now holds something else"
                 )
             try:
-                made[name] = _pandas_column(column, kind) if self.library == "pandas" else _polars_column(column, kind)
+                convert = _pandas_column if self.library == "pandas" else _polars_column
+                columns[name] = convert(column, kind)
             except Exception:  # of pandas or polars, which would repeat a value
                 if kind == np.dtype(object):
                     raise InvalidInput(f"column {name!r} has values that are no text, number, time or date") from None
@@ -85,7 +86,7 @@ class FrameForm:
                     f"column {name!r} was of the type {kind} when the teachers were fitted, and has values that are not"
                 ) from None
         frames = importlib.import_module(self.library)
-        return frames.DataFrame(made) if made else frames.DataFrame()
+        return frames.DataFrame(columns) if columns else frames.DataFrame()
 
     def described(self) -> dict[str, Any]:
         """Return the form as a manifest keeps it, or refuse: what could not be read back would be lost."""
@@ -129,9 +130,9 @@ def as_frame(X: Any) -> Any:
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
     """Return numbers as 64-bit floats in C order, with one zero and one nan. The rows of a sparse matrix are filled."""
     dense = X.toarray() if hasattr(X, "toarray") else X
-    made = np.array(dense, dtype=np.float64, order="C") + 0.0
-    made[np.isnan(made)] = np.nan
-    return made
+    matrix = np.array(dense, dtype=np.float64, order="C") + 0.0
+    matrix[np.isnan(matrix)] = np.nan
+    return matrix
 
 
 def take_rows(X: Any, rows: Any) -> Any:
@@ -222,14 +223,14 @@ def _pandas_column(column: Any, kind: Any) -> Any:
     if isinstance(kind, np.dtype) and kind.kind in "iub":
         whole = values.to_numpy(dtype=np.float64 if values.dtype.kind == "f" else None)
         with np.errstate(invalid="ignore"):
-            made = whole.astype(kind)
-        if not np.array_equal(made, whole):
+            converted = whole.astype(kind)
+        if not np.array_equal(converted, whole):
             raise ValueError
-        return pandas.Series(made, dtype=kind)
+        return pandas.Series(converted, dtype=kind)
     if isinstance(kind, np.dtype) and kind.kind == "f":
-        made = values.to_numpy(dtype=kind, na_value=np.nan) + kind.type(0.0)
-        made[np.isnan(made)] = np.nan
-        return pandas.Series(made, dtype=kind)
+        converted = values.to_numpy(dtype=kind, na_value=np.nan) + kind.type(0.0)
+        converted[np.isnan(converted)] = np.nan
+        return pandas.Series(converted, dtype=kind)
     if kind == np.dtype(object):
         plain = values.astype(object)
         plain = plain.where(plain.notna(), np.nan)
@@ -258,12 +259,14 @@ def _polars_column(column: Any, kind: Any) -> Any:
         _check_texts(text for text in texts if text is not None)
         return polars.Series(texts, dtype=kind)
     values = column if isinstance(column, polars.Series) else polars.Series(column.tolist(), strict=False)
-    made = values.cast(kind, strict=True)
-    if kind.is_integer() and values.dtype.is_float() and not (made.cast(values.dtype) == values).all():
+    converted = values.cast(kind, strict=True)
+    if kind.is_integer() and values.dtype.is_float() and not (converted.cast(values.dtype) == values).all():
         raise ValueError
     if kind.is_float():  # one zero; what is missing stays missing
-        return made.zip_with((made != 0).fill_null(True), polars.zeros(len(made), dtype=kind, eager=True))
-    return made
+        return converted.zip_with(
+            (converted != 0).fill_null(True), polars.zeros(len(converted), dtype=kind, eager=True)
+        )
+    return converted
 
 
 def _described(name: Any, kind: Any) -> dict[str, Any]:

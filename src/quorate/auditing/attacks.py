@@ -65,8 +65,8 @@ def attacks_on(release: Release, *, queries: int, epsilon: float) -> Iterator[At
         game = Game(release, DeltaClaim.measures)
         for depth in range(1, min(queries, _DEEPEST) + 1):
             for share in (0.5, 0.8):
-                found = ascend(game, DeltaClaim(epsilon=share * epsilon, limit=1.0), queries=depth, starts=6)
-                yield Attack(f"worst tree of {depth} quer{'y' if depth == 1 else 'ies'}", found.query)
+                tree = ascend(game, DeltaClaim(epsilon=share * epsilon, limit=1.0), queries=depth, starts=6)
+                yield Attack(f"worst tree of {depth} quer{'y' if depth == 1 else 'ies'}", tree.query)
 
 
 def best_attack(

@@ -51,15 +51,15 @@ class Bound:
 def proportion_at_least(successes: Integers | Floats | int, trials: int, *, error: float) -> Floats:
     """Return what the probability is at least, wrong with probability at most `error` (Clopper and Pearson 1934)."""
     seen = np.asarray(successes, dtype=np.float64)
-    found = betaincinv(np.maximum(seen, 1), np.maximum(trials - seen + 1, 1), error)
-    return np.where(seen > 0, found * (1 - 1e-9), 0.0)  # rounded down
+    bound = betaincinv(np.maximum(seen, 1), np.maximum(trials - seen + 1, 1), error)
+    return np.where(seen > 0, bound * (1 - 1e-9), 0.0)  # rounded down
 
 
 def proportion_at_most(successes: Integers | Floats | int, trials: int, *, error: float) -> Floats:
     """Return what the probability is at most, wrong with probability at most `error` (Clopper and Pearson 1934)."""
     seen = np.asarray(successes, dtype=np.float64)
-    found = 1 - betaincinv(np.maximum(trials - seen, 1), np.minimum(seen + 1, trials), error)
-    return np.where(seen < trials, np.minimum(1.0, found * (1 + 1e-9) + 1e-15), 1.0)  # rounded up
+    bound = 1 - betaincinv(np.maximum(trials - seen, 1), np.minimum(seen + 1, trials), error)
+    return np.where(seen < trials, np.minimum(1.0, bound * (1 + 1e-9) + 1e-15), 1.0)  # rounded up
 
 
 def epsilon_lower_bound(first: object, second: object, *, delta: float, confidence: float, splits: int = 1) -> Bound:
@@ -106,8 +106,8 @@ def expected_lower_bound(first: Floats, second: Floats, *, delta: float, confide
             order = np.argsort(np.where(ones > 0, -ones / others, np.inf), kind="stable")
         counted = plays - plays // _PART
         hits, misses = (np.minimum(np.cumsum(law[order]), 1.0) * counted for law in (ones, others))
-        found = _epsilon(hits, counted, misses, counted, delta=delta, error=(1 - confidence) / 2)
-        best = max(best, float(found.max()))
+        epsilons = _epsilon(hits, counted, misses, counted, delta=delta, error=(1 - confidence) / 2)
+        best = max(best, float(epsilons.max()))
     return best
 
 

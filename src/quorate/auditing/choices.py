@@ -57,9 +57,11 @@ def audit_choice(target: ExponentialChoice, effort: Effort) -> Verdict:
     claims = [(target.epsilon(), 0.0)]
     first, second = (_choices(target, _tally(count, records), effort.plays, noise) for count in (zeros, more))
     attack = f"{zeros} or {more} of {records} records labelled 0, two candidates"
-    found = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
+    attempts = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
     not_tested = "more than two candidates, several choices in a row, and candidates that depend on the records"
-    return settled("ExponentialChoice", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
+    return settled(
+        "ExponentialChoice", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested
+    )
 
 
 @game(Relabel)
@@ -94,14 +96,14 @@ def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
         f"a row at {one[0]:g} of label {one[1]} or at {other[0]:g} of label {other[1]}, {_RELABEL_ROWS - 1} others at "
         f"{middle:g}, of which label {int(lead < 0)} has {abs(lead)} more, then a soft majority of epsilon {_INNER}"
     )
-    found = attempts_at(
+    attempts = attempts_at(
         claims, *seen, attack=attack, confidence=effort.confidence, law=laws_of(law(*chosen[0]), law(*chosen[1]))
     )
     not_tested = (
         "other classes of hypotheses, rows at many points, other mechanisms on the new labels, unlabelled rows; the "
         "term of relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
     )
-    return settled("Relabel", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
+    return settled("Relabel", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _tally(zeros: int, records: int) -> Tally:
@@ -139,6 +141,6 @@ def _relabelled_law(target: Relabel, inner: SoftMajority, X: np.ndarray, labels:
 
 
 def _relabelled_votes(target: Relabel, X: np.ndarray, labels: Any, noise: PlayNoise) -> list[int]:
-    made = target._relabel(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
-    ones = int((made.labels == 1).sum())
+    relabelled = target._relabel(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
+    ones = int((relabelled.labels == 1).sum())
     return [len(labels) - ones, ones]

@@ -34,6 +34,8 @@ def audit_count(target: NoisyCount, effort: Effort) -> Verdict:
     """Count a record or not, and return the verdict."""
     plays, confidence, noise = effort.plays, effort.confidence, PlayNoise(effort.seed)
     first, second = (target.played(count, plays=plays, noise=noise) for count in (0, 1))
-    found = attempts_at([(target.epsilon, 0.0)], first, second, attack="a count of 0 or of 1", confidence=confidence)
-    found = [replace(attempt, exact=target.epsilon) for attempt in found]  # the ratio of neighbouring values of the law
-    return settled("NoisyCount", found, plays=plays, confidence=confidence, not_tested="nothing: the claim is tight")
+    attempts = attempts_at([(target.epsilon, 0.0)], first, second, attack="a count of 0 or of 1", confidence=confidence)
+    attempts = [
+        replace(attempt, exact=target.epsilon) for attempt in attempts
+    ]  # the ratio of neighbouring values of the law
+    return settled("NoisyCount", attempts, plays=plays, confidence=confidence, not_tested="nothing: the claim is tight")

@@ -50,9 +50,9 @@ def audit_cutoff(target: NoisyCutoff, effort: Effort) -> Verdict:
     seen = [_closings(target, one, effort.plays, noise) for one in (first, second)]
     attack = f"one no-quorum of {sum(first)} among {len(first)} arrivals taken away"
     claims = [(target.epsilon, target.delta)]
-    found = attempts_at(claims, *seen, attack=attack, confidence=effort.confidence, law=law)
+    attempts = attempts_at(claims, *seen, attack=attack, confidence=effort.confidence, law=law)
     not_tested = "arrivals chosen by what was seen before, and more than 60 of them"
-    return settled("NoisyCutoff", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
+    return settled("NoisyCutoff", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _closings(cutoff: NoisyCutoff, outcomes: Sequence[bool], plays: int, noise: PlayNoise) -> np.ndarray:

@@ -124,9 +124,9 @@ def enumerate_outcomes(release: Release, query: Query, *, on_neighbour: Release 
     """
     other = release if on_neighbour is None else on_neighbour
     states = (release.law, release.covered_law, other.law)
-    found = list(_walk(release, other, query, states, ()))
-    masses = np.array([[state.sum() for state in states] for _, states in found]).T
-    return Outcomes([history for history, _ in found], *masses)
+    histories = list(_walk(release, other, query, states, ()))
+    masses = np.array([[state.sum() for state in states] for _, states in histories]).T
+    return Outcomes([history for history, _ in histories], *masses)
 
 
 def _walk(

@@ -128,7 +128,9 @@ def audit_terms(
     cutoff = terms.cutoff
     room = max(1, cutoff.allowed - int(4 / cutoff.epsilon))
     first, distance = _voting(terms.first, room=room, plays=plays, seed=seed)
-    found = [_attempt(f"replace a record; queries at distance {distance}", _binned(first), terms.training, confidence)]
+    attempts = [
+        _attempt(f"replace a record; queries at distance {distance}", _binned(first), terms.training, confidence)
+    ]
     near = (1 - math.log(max(1.0, 1 / cutoff.epsilon))) / cutoff.epsilon  # where closing is as likely as not
     before = max(0, cutoff.allowed + min(-1, round(near)))
     closing = [
@@ -142,7 +144,7 @@ def audit_terms(
     teaches = terms.queries if terms.pool is None else terms.pool
     unit = "query" if terms.pool is None else "point of the pool"
     jointly = f"replace a {unit}; when its phase closes, and queries at distance {distance} in the next"
-    return *found, alone, _attempt(jointly, both, teaches, confidence)
+    return *attempts, alone, _attempt(jointly, both, teaches, confidence)
 
 
 def _attempt(attack: str, worlds: Sequence[Any], claim: Guarantee, confidence: float) -> Attempt:

@@ -35,9 +35,9 @@ def attempts_at(
     error = (1 - confidence) / max(1, len(telling))
     attempts = []
     for epsilon, delta in telling:
-        found = bound(first, second, delta=delta, confidence=1 - error)
+        bounded = bound(first, second, delta=delta, confidence=1 - error)
         exact = None if law is None else exact_epsilon(law, delta)
-        attempts.append(Attempt(attack, found.epsilon, found.event, claim=(epsilon, delta), exact=exact))
+        attempts.append(Attempt(attack, bounded.epsilon, bounded.event, claim=(epsilon, delta), exact=exact))
     return attempts
 
 

@@ -41,10 +41,10 @@ def audit_release(target: QueryRelease, effort: Effort) -> Verdict:
     claim = float(target.epsilon), float(target.delta)
     attack = f"one of {_RECORDS} records moved from the first cell to the last, {len(_CUTS)} thresholds asked"
     bound, confidence = score_lower_bound, effort.confidence
-    found = attempts_at([claim], *seen, attack=attack, confidence=confidence, law=law, bound=bound)
+    attempts = attempts_at([claim], *seen, attack=attack, confidence=confidence, law=law, bound=bound)
     not_tested = "other queries and classes, public records that matter, and what a million fits would show"
     name = f"QueryRelease ({target.engine})"
-    return settled(name, found, plays=effort.plays, confidence=confidence, not_tested=not_tested)
+    return settled(name, attempts, plays=effort.plays, confidence=confidence, not_tested=not_tested)
 
 
 def _scores(target: QueryRelease, records: np.ndarray, plays: int) -> np.ndarray:
@@ -57,9 +57,9 @@ def _scores(target: QueryRelease, records: np.ndarray, plays: int) -> np.ndarray
     return np.array([sum(answers.to_pylist()) for answers in fits])
 
 
-def _law(made: QueryRelease) -> Outcomes | None:
+def _law(release: QueryRelease) -> Outcomes | None:
     """Return the exact laws of what tells most, where the release is cells with noise: the moved record is in two."""
-    if "measured: cells" not in made.notes_:
+    if "measured: cells" not in release.notes_:
         return None
-    budget = Budget(epsilon=made.epsilon, delta=made.delta, slack=0.0)
+    budget = Budget(epsilon=release.epsilon, delta=release.delta, slack=0.0)
     return vector_law(NoisyVector.for_budget(budget, squared_sensitivities=(2,)))

@@ -171,27 +171,27 @@ def replay(make: Any, first: Data, second: Data, queries: Any, *, seed: int = 0)
 
 def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
     with entropy_tape(seed) as drawn:
-        made = make() if callable(make) else clone(make)
+        predictor = make() if callable(make) else clone(make)
         try:
-            made.fit(*data)
+            predictor.fit(*data)
         except Exception as error:  # whatever it is, everybody sees it
             told = _told(error)
             return _Seen({"refusal": told}, np.zeros((0, 0)), [], drawn, len(drawn), failed=told)
         after = len(drawn)
-        public = {name: repr(getattr(made, name)) for name in _PUBLIC if hasattr(made, name)}
-        ballots = np.asarray(fitted_ensemble(made).fitted.ballots(queries))
+        public = {name: repr(getattr(predictor, name)) for name in _PUBLIC if hasattr(predictor, name)}
+        ballots = np.asarray(fitted_ensemble(predictor).fitted.ballots(queries))
         answers: list[_Answer] = []
         failures = set()
         for row in queries:
             failed = False
             try:
-                said = repr(made.predict(row[np.newaxis]).tolist())
+                said = repr(predictor.predict(row[np.newaxis]).tolist())
             except Exception as error:
                 said, failed = _told(error), not isinstance(error, NoQuorum)
                 failures.add("" if isinstance(error, QuorateError) else said)
             else:
                 failures.add("")
-            spent = repr(made.budget_.spent()) if hasattr(made, "budget_") else ""
+            spent = repr(predictor.budget_.spent()) if hasattr(predictor, "budget_") else ""
             answers.append(_Answer(said, len(drawn), spent, failed))
         return _Seen(public, ballots, answers, drawn, after, failed="" if "" in failures else "; ".join(failures))
 
@@ -200,11 +200,11 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def fitted_ensemble(made: Any) -> Any:
+def fitted_ensemble(predictor: Any) -> Any:
     """Return the teachers of a fitted predictor: its session's, or those of its phase."""
-    holders = [getattr(made, name, None) for name in ("session_", "answers_")]
+    holders = [getattr(predictor, name, None) for name in ("session_", "answers_")]
     for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
         ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
             return ensemble
-    raise InvalidInput(f"a replay looks at predictors with an ensemble, not at {type(made).__name__}")
+    raise InvalidInput(f"a replay looks at predictors with an ensemble, not at {type(predictor).__name__}")

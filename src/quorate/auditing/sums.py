@@ -53,9 +53,9 @@ def audit_sum(target: NoisySum, effort: Effort, *, deltas: Sequence[float] = DEL
     claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
     attack = f"a sum of 0 or of {target.sensitivity}, released once"
     law = sum_outcomes(target, changes=[target.sensitivity])
-    found = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
+    attempts = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
     not_tested = f"several releases together, and epsilon at deltas other than {', '.join(f'{d:g}' for d in deltas)}"
-    return settled("NoisySum", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
+    return settled("NoisySum", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 @game(NoisyVector)
@@ -71,12 +71,12 @@ def audit_vector(target: NoisyVector, effort: Effort, *, deltas: Sequence[float]
     entries = ", ".join(map(str, target.squared_sensitivities))
     attack = f"{entries} entries moved by 1, in each of {len(target.scales)} vectors"
     law, bound = vector_law(target), score_lower_bound
-    found = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law, bound=bound)
+    attempts = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law, bound=bound)
     not_tested = (
         "entries moved by more than 1 (fewer of them, the same length), other releases from the same budget, and "
         f"epsilon at deltas other than {', '.join(f'{delta:g}' for delta in deltas)}"
     )
-    return settled("NoisyVector", found, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
+    return settled("NoisyVector", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
 
 
 def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np.ndarray:

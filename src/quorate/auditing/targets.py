@@ -90,9 +90,9 @@ def run_replay(name: str, *, seed: int = 0) -> Replay:
     """Replay the predictor of this name on made-up records of which one is replaced."""
     if name not in REPLAYS:
         raise InvalidInput(f"no replay is called {name!r}; there are {', '.join(REPLAYS)}")
-    made = REPLAYS[name]()
-    rows, features = (6000, 1) if isinstance(made, EverlastingClassifier) else (2000, 2)
+    predictor = REPLAYS[name]()
+    rows, features = (6000, 1) if isinstance(predictor, EverlastingClassifier) else (2000, 2)
     X, y = _made_up(rows, features, seed=seed)
     moved, flipped = X.copy(), y.copy()
     moved[5], flipped[5] = np.linspace(8.0, -8.0, features), 0  # far off, and mislabelled
-    return replay(made, (X, y), (moved, flipped), _made_up(40, features, seed=seed + 1)[0], seed=seed)
+    return replay(predictor, (X, y), (moved, flipped), _made_up(40, features, seed=seed + 1)[0], seed=seed)

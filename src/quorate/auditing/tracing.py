@@ -103,9 +103,11 @@ def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Re
     def release(rows: Rows) -> Floats:
         names = [str(number) for number in range(rows.shape[1])]
         columns = Columns({name: Number(cuts=[0.0]) for name in names})
-        made = QueryRelease(Workload.marginals(1), epsilon=epsilon, delta=delta, engine=engine, columns=columns)
-        made.fit({name: rows[:, number].astype(np.float64) for number, name in enumerate(names)})
-        shares = made.read(np.arange(3 * len(names)))[0].reshape(len(names), 3)  # below 0, above 0, missing
+        query_release = QueryRelease(
+            Workload.marginals(1), epsilon=epsilon, delta=delta, engine=engine, columns=columns
+        )
+        query_release.fit({name: rows[:, number].astype(np.float64) for number, name in enumerate(names)})
+        shares = query_release.read(np.arange(3 * len(names)))[0].reshape(len(names), 3)  # below 0, above 0, missing
         return shares[:, 1] - shares[:, 0]
 
     return release

@@ -75,11 +75,11 @@ def _claims(
 ) -> list[tuple[float, float]]:
     """Return the claims that say something: at a delta below a run's own slack there is none, and 0 is no epsilon."""
     least = target.run_cost(target.order).slack if isinstance(target, ThresholdMechanism) else -1.0
-    made = [(_epsilon(target, delta, queries), delta) for delta in deltas if delta > least]
-    made = [(epsilon, delta) for epsilon, delta in made if 0 < epsilon < np.inf]
-    if not made:
+    claims = [(_epsilon(target, delta, queries), delta) for delta in deltas if delta > least]
+    claims = [(epsilon, delta) for epsilon, delta in claims if 0 < epsilon < np.inf]
+    if not claims:
         raise InvalidInput(f"{type(target).__name__} claims nothing at any delta of {', '.join(map(str, deltas))}")
-    return made
+    return claims
 
 
 def _epsilon(target: Any, delta: float, queries: int) -> float:

@@ -106,8 +106,8 @@ def _private(X: Any, y: Any) -> Any:
     from quorate.predictors import PrivateClassifier
 
     settings = {"teachers": 200, "aggregator": "noisy_max", "queries": 100, "classes": [0, 1]}
-    made = PrivateClassifier(**_CLAIM, **settings).fit(X, y)  # type: ignore[arg-type]
-    return lambda queries: made.predict(queries).labels
+    classifier = PrivateClassifier(**_CLAIM, **settings).fit(X, y)  # type: ignore[arg-type]
+    return lambda queries: classifier.predict(queries).labels
 
 
 def _student(X: Any, y: Any) -> Any:
@@ -126,10 +126,10 @@ def _timing_figures(quick: bool) -> Iterator[Figure]:
     generator, arm = np.random.default_rng(0), 500 if quick else 3000
     X = generator.normal(size=(6000, 5))
     asked = {"queries": 20 * arm, "no_quorums": 10 * arm}
-    made = PrivateClassifier(epsilon=1e6, teachers=200, aggregator="quorum", classes=[0, 1], **asked)  # type: ignore[arg-type]
-    made.fit(X, (X[:, 0] > 0).astype(int))
-    slow = Delayed(made.predict, when=lambda query: abs(query[0, 0]) < 1, seconds=2e-4)
-    for name, ask in (("predict", made.predict), ("delayed", slow)):
+    classifier = PrivateClassifier(epsilon=1e6, teachers=200, aggregator="quorum", classes=[0, 1], **asked)  # type: ignore[arg-type]
+    classifier.fit(X, (X[:, 0] > 0).astype(int))
+    slow = Delayed(classifier.predict, when=lambda query: abs(query[0, 0]) < 1, seconds=2e-4)
+    for name, ask in (("predict", classifier.predict), ("delayed", slow)):
         clear, close = generator.normal(size=(2, arm, 1, 5))
         clear[..., 0] = 8 * np.sign(clear[..., 0])
         close *= 1e-3

@@ -130,9 +130,9 @@ def theory_figures(quick: bool) -> Iterator[Figure]:
         ("halfspaces", "semi-private", Halfspaces(2), (1000, 8000), 3 if quick else 8),
     ]
     for name, method, concept, sizes, repeats in sweeps:
-        made = excess_sweep(method, concept, sizes, repeats=repeats)
-        yield f"theory.excess_exponent.{name}.{method.replace('-', '_')}", made.exponent, "power of n"
-        yield f"theory.excess_at_most_records.{name}.{method.replace('-', '_')}", made.errors[-1], "error"
+        sweep = excess_sweep(method, concept, sizes, repeats=repeats)
+        yield f"theory.excess_exponent.{name}.{method.replace('-', '_')}", sweep.exponent, "power of n"
+        yield f"theory.excess_at_most_records.{name}.{method.replace('-', '_')}", sweep.errors[-1], "error"
     runs = [plateau_errors(Thresholds(), records=200_000, gamma=0.2) for _ in range(1 if quick else 5)]
     for method in ("subsample", "agnostic"):
         yield f"theory.noise20.{method}_over_gamma", float(np.mean([run[method] for run in runs])) / 0.2, "ratio"

@@ -183,7 +183,7 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
     the lower bound. Public records then help only where there are nearly enough of them to do without private ones.
     """
     cover = make_cover(Stumps(features=features, binary=True), [])
-    found: dict[int, list[tuple[float, float, float]]] = {size: [] for size in points}
+    errors: dict[int, list[tuple[float, float, float]]] = {size: [] for size in points}
     for world in range(seeds):
         generator = np.random.default_rng(world)
         means = generator.uniform(size=features)
@@ -194,8 +194,8 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
             public = (generator.uniform(size=(size, features)) < means).astype(np.float64)
             rows = cover.count(public)
             both = min(_stump_error(name, cover, counts, rows, means) for name in _BOTH)
-            found[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, both))
-    medians = {size: np.median(np.array(runs), axis=0).tolist() for size, runs in found.items()}
+            errors[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, both))
+    medians = {size: np.median(np.array(runs), axis=0).tolist() for size, runs in errors.items()}
     return [Stage(size, *medians[size]) for size in points]
 
 

@@ -59,9 +59,10 @@ def run_phases(
         while left:
             X, truth = draw(min(_BATCH, left))
             left -= len(X)
-            made = classifier.predict(X)
-            wrong = int(np.count_nonzero(made.labels[made.answered].astype(np.int64) != truth[made.answered]))
-            counts += len(X), int(made.no_quorum.sum()), made.refused, wrong
+            predictions = classifier.predict(X)
+            answered = predictions.answered
+            wrong = int(np.count_nonzero(predictions.labels[answered].astype(np.int64) != truth[answered]))
+            counts += len(X), int(predictions.no_quorum.sum()), predictions.refused, wrong
         largest = max(largest, drift(classifier))
     queries, no_quorum, refused, wrong = counts.tolist()
     return Course(queries, no_quorum, refused, wrong, drift=largest, seconds=time.perf_counter() - start)
@@ -92,8 +93,8 @@ def line_course(*, records: int, phases: int, **settings: Any) -> Course:
         return X, line_truth(X)
 
     chosen: dict[str, Any] = {"delta": 1e-6, "chunk": 3, "classes": [0, 1]} | settings
-    made = EverlastingClassifier(Thresholds(), **chosen)
-    return run_phases(made, draw, records=records, phases=phases, drift=line_drift)
+    classifier = EverlastingClassifier(Thresholds(), **chosen)
+    return run_phases(classifier, draw, records=records, phases=phases, drift=line_drift)
 
 
 def halfspace_course(estimator: Any = None, *, dimensions: int, records: int, phases: int, **settings: Any) -> Course:
@@ -105,5 +106,5 @@ def halfspace_course(estimator: Any = None, *, dimensions: int, records: int, ph
         return X, (X @ slope >= 0).astype(np.int64)
 
     chosen: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "chunk": 1, "classes": [0, 1]} | settings
-    made = EverlastingClassifier(MeanDirection() if estimator is None else estimator, **chosen)
-    return run_phases(made, draw, records=records, phases=phases)
+    classifier = EverlastingClassifier(MeanDirection() if estimator is None else estimator, **chosen)
+    return run_phases(classifier, draw, records=records, phases=phases)

@@ -88,8 +88,8 @@ def _pure(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.predictors.unit_rows import fill_unit_rows
 
     subset: Any = _subset(concept, len(y)) or "auto"
-    made = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
-    wrong, turned = _wrong(made.choice.draw(fill_unit_rows(X, y)), concept), float(made.turned)
+    scheme = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
+    wrong, turned = _wrong(scheme.choice.draw(fill_unit_rows(X, y)), concept), float(scheme.turned)
     return wrong * (1 - turned) + (1 - wrong) * turned
 
 
@@ -98,8 +98,8 @@ def _semi_private(concept: Concept, X: Numbers, y: Any) -> float:
 
     number = _subset(concept, len(y)) or 2 * math.isqrt(len(y))  # of the order of 1 / error
     public, _ = _points(concept, number, np.random.default_rng())
-    made = SemiPrivateClassifier(concept, epsilon=1.0, classes=[0, 1]).fit(X, y, public=public)
-    return _wrong(made.hypothesis_, concept)
+    classifier = SemiPrivateClassifier(concept, epsilon=1.0, classes=[0, 1]).fit(X, y, public=public)
+    return _wrong(classifier.hypothesis_, concept)
 
 
 METHODS: dict[str, Callable[[Concept, Numbers, Any], float]] = {
@@ -175,13 +175,13 @@ def plateau_errors(
     asked, told = plateau_records(queries, gamma=gamma, features=concept.features, places=places)
     shared: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "queries": queries, "teachers": teachers}
     shared |= {"classes": [0, 1], "aggregator": "quorum", "no_quorums": queries}
-    made: dict[str, Any] = {
+    classifiers: dict[str, Any] = {
         "subsample": PrivateClassifier(ErmClassifier(concept), **shared),
         "agnostic": AgnosticClassifier(concept, **shared),
     }
     return {
         name: float(np.mean(np.asarray(one.fit(X, y).predict(asked).tolist(), dtype=object) != told))
-        for name, one in made.items()
+        for name, one in classifiers.items()
     }
 
 

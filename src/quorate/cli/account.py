@@ -17,11 +17,11 @@ def opened_ledger(model: Path) -> "Iterator[Ledger]":
     """Open the ledger of a model, and close it afterwards. A ledger that is not sound is refused."""
     from quorate.models.folder import open_private
 
-    found = open_private(model).ledger()
+    ledger = open_private(model).ledger()
     try:
-        yield found
+        yield ledger
     finally:
-        found.close()
+        ledger.close()
 
 
 def ledger_figures(view: "LedgerView") -> dict[str, Any]:

@@ -35,9 +35,9 @@ def run_audit(
     check_report(report)
     console = Console(stderr=True, quiet=as_json)
     games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
-    made = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
+    targets = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
     verdicts, replays = {}, {}
-    for name, target in made.items():
+    for name, target in targets.items():
         with console.status(f"attacking {name.replace('_', ' ')}"):
             verdicts[name] = audit(target, plays=plays, confidence=confidence, seed=repeat)
     for name in [name for name in REPLAYS if not names or name in names]:

@@ -132,21 +132,26 @@ def _everlasting_answers(
         raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
     classifier = load(folder)
     try:
-        made = classifier.predict(encoded)
+        predictions = classifier.predict(encoded)
         progress = classifier.progress_
     finally:
         classifier.session_.close()
-    outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
     bill = {
-        "queries": made.size,
-        "answered": int(made.answered.sum()),
-        "no_quorum": int(made.no_quorum.sum()),
-        "refused": made.refused,
+        "queries": predictions.size,
+        "answered": int(predictions.answered.sum()),
+        "no_quorum": int(predictions.no_quorum.sum()),
+        "refused": predictions.refused,
         "phase": progress["phase"],
         "seats_taken": progress["seats_taken"],
         "seats": progress["seats"],
     }
-    return list(zip(made.labels.tolist(), outcomes.tolist(), strict=True)), bill
+    return _outcomes(predictions), bill
+
+
+def _outcomes(predictions: Any) -> list[Answer]:
+    """Return each label with what became of its query."""
+    outcomes = np.where(predictions.answered, "answered", np.where(predictions.no_quorum, "no_quorum", "refused"))
+    return list(zip(predictions.labels.tolist(), outcomes.tolist(), strict=True))
 
 
 def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
@@ -192,15 +197,14 @@ def _asked(
         step()
         batch = encoded[start : start + size]
         try:
-            made = classifier.predict(batch, caller=caller)
+            predictions = classifier.predict(batch, caller=caller)
         except BudgetSpent as error:  # a later batch may still repeat what was answered before
             if not told:
                 print(f"quorate: {error}", file=sys.stderr)
             told = True
             asked.answers += [(None, "refused")] * len(batch)
         else:
-            outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
-            asked.answers += zip(made.labels.tolist(), outcomes.tolist(), strict=True)
+            asked.answers += _outcomes(predictions)
         done = len(asked.answers)
         answered = sum(outcome == "answered" for _, outcome in asked.answers[start:])
         asked.spending.append((done, classifier.spent_epsilon()))

@@ -35,12 +35,12 @@ def _own(estimator: Any, seed: int) -> Any:
     """Return a clone that says nothing and whose randomness, where it was left open, is its own."""
     from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
 
-    made = clone(estimator)
-    settings = made.get_params()
+    copy = clone(estimator)
+    settings = copy.get_params()
     own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
     quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value}
     alone = {name: 1 for name in settings if _is(name, "n_jobs")}  # threads would add up in the order they finish
-    return made.set_params(**own, **quiet, **alone)
+    return copy.set_params(**own, **quiet, **alone)
 
 
 def _is(name: str, setting: str) -> bool:
@@ -64,12 +64,12 @@ def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: in
     elsewhere = os.getpid() != parent
     if elsewhere:
         warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
-    found = []
+    fitted = []
     with np.errstate(all="ignore"), global_randomness() as seed:
         for chunk in chunks:
             seed(chunk[2])
-            found.append(_fit_one(estimator, chunk, classes))
-    return found
+            fitted.append(_fit_one(estimator, chunk, classes))
+    return fitted
 
 
 def fit_estimators(

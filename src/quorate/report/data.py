@@ -152,14 +152,14 @@ def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: t
 
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
     """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves."""
-    found = {}
+    proofs = {}
     for key in ("privacy", "predictors", aggregator):
         if key not in _PROOFS:
             continue
         name, line = _PROOFS[key]
         if resources.files("quorate").joinpath(name).is_file():
-            found[f"quorate/{name}"] = line
-    return found
+            proofs[f"quorate/{name}"] = line
+    return proofs
 
 
 def software_versions(packages: Sequence[str] = ("quorate", "opendp", "numpy", "scikit-learn")) -> dict[str, str]:

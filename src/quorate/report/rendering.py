@@ -46,8 +46,8 @@ def write_page(page: str, path: str | os.PathLike[str]) -> Path:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("quorate.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    made.filters |= {"figure": figure, "percent": percent, "words": words}
-    return made
+    environment.filters |= {"figure": figure, "percent": percent, "words": words}
+    return environment

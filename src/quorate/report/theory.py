@@ -118,14 +118,14 @@ what is measured here. VC dimension 1, a million records, epsilon 1, best first:
 def _excess(plots: Path, quick: bool) -> list[str]:
     parts = [_EXCESS]
     for name, (concept, methods, repeats) in _SWEEPS.items():
-        made = [
+        sweeps = [
             excess_sweep(method, concept, sizes, repeats=2 if quick else repeats) for method, sizes in methods.items()
         ]
-        _draw(plots / f"excess-{name}.svg", _excess_axes, made)
+        _draw(plots / f"excess-{name}.svg", _excess_axes, sweeps)
         parts += [f"### {name.capitalize()}", f"![excess error of {name}](theory/excess-{name}.svg)", ""]
         rows = [
             [sweep.method, f"{n:,}", f"{error:.4f}", f"{sweep.exponent:.2f}" if n == sweep.records[-1] else ""]
-            for sweep in made
+            for sweep in sweeps
             for n, error in zip(sweep.records, sweep.errors, strict=True)
         ]
         parts += [_table(["method", "records", "excess error", "power of n"], rows), ""]
@@ -134,11 +134,11 @@ def _excess(plots: Path, quick: bool) -> list[str]:
 
 def _noise(plots: Path, quick: bool) -> list[str]:
     runs = 1 if quick else 5
-    found = {
+    errors = {
         gamma: [plateau_errors(Thresholds(), records=200_000, gamma=gamma) for _ in range(runs)] for gamma in _GAMMAS
     }
     means = {
-        method: [float(np.mean([run[method] for run in found[gamma]])) for gamma in _GAMMAS]
+        method: [float(np.mean([run[method] for run in errors[gamma]])) for gamma in _GAMMAS]
         for method in ("subsample", "agnostic")
     }
     _draw(plots / "noise.svg", _noise_axes, means)
@@ -161,11 +161,11 @@ def _noise(plots: Path, quick: bool) -> list[str]:
 
 def _queries(plots: Path, quick: bool) -> list[str]:
     sizes = _RECORDS[:2] if quick else _RECORDS
-    found = [answered_queries(records=records) for records in sizes]
-    _draw(plots / "queries.svg", _queries_axes, (sizes, found))
+    answered = [answered_queries(records=records) for records in sizes]
+    _draw(plots / "queries.svg", _queries_axes, (sizes, answered))
     rows = [
         [f"{records:,}", f"{one['agnostic']:,}", f"{one['subsample']:,}", f"{one['published']:,}"]
-        for records, one in zip(sizes, found, strict=True)
+        for records, one in zip(sizes, answered, strict=True)
     ]
     return [
         _QUERIES,
@@ -179,8 +179,8 @@ def _stability(quick: bool) -> list[str]:
     rows = []
     for gamma in (0.01, 0.1):
         for alpha in (0.05, 0.1):
-            made = plan_concept(records=10**6, vc_dimension=3, gamma=gamma, alpha=alpha, queries=1).method("stable")
-            rows.append([f"{gamma:g}", f"{alpha:g}", f"{made.least:,}", f"{made.needed:,}"])
+            method = plan_concept(records=10**6, vc_dimension=3, gamma=gamma, alpha=alpha, queries=1).method("stable")
+            rows.append([f"{gamma:g}", f"{alpha:g}", f"{method.least:,}", f"{method.needed:,}"])
     return [
         _STABILITY.format(
             exact=figures["stable.exact_share_of_gamma"],

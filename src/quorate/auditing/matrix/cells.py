@@ -74,12 +74,12 @@ class Outcome:
 
 def matrix_cells(pattern: str = "*", *, quick: bool = False) -> list[Cell]:
     """Return the cells whose name matches the pattern; with `quick`, those of the fast suite."""
-    found = [cell for cell in _cells() if fnmatchcase(str(cell), pattern)]
+    matching = [cell for cell in _cells() if fnmatchcase(str(cell), pattern)]
     if quick:
-        found = [cell for cell in found if any(fnmatchcase(str(cell), one) for one in _QUICK)]
-    if not found:
+        matching = [cell for cell in matching if any(fnmatchcase(str(cell), one) for one in _QUICK)]
+    if not matching:
         raise InvalidInput(f"no cell is called like {pattern!r}; --list names them all")
-    return found
+    return matching
 
 
 def _cells() -> Iterator[Cell]:
@@ -119,34 +119,36 @@ def run_case(case: Case, unit: str) -> Outcome:
     return _UNITS[unit](cell, case)
 
 
-def _outcome(cell: Cell, found: list[str], first: list[Stage]) -> Outcome:
-    return _judged(cell, found, first[-1].public.get("refused", ""))
+def _outcome(cell: Cell, differing: list[str], first: list[Stage]) -> Outcome:
+    return _judged(cell, differing, first[-1].public.get("refused", ""))
 
 
-def _judged(cell: Cell, found: list[str], refused: str) -> Outcome:
+def _judged(cell: Cell, differing: list[str], refused: str) -> Outcome:
     if refused.startswith("not a refusal"):
-        found = [*found, refused]
-    if found:
-        return Outcome(cell, "violated", tuple(found))
+        differing = [*differing, refused]
+    if differing:
+        return Outcome(cell, "violated", tuple(differing))
     return Outcome(cell, "refused", (refused,)) if refused else Outcome(cell, "sound")
 
 
 def _rows(cell: Cell, case: Case) -> Outcome:
     subject = case.subject
     table = base_table(subject.rows, columns=subject.columns)
-    first, found = run_records(case, table), []
+    first, differing = run_records(case, table), []
     missing = cell.learner == "tree" and cell.subject.startswith(("classifier", "everlasting"))  # who takes them
     for other in replaced_rows(table, case.container, rows=6 if subject.holdout else 2, missing=missing):
-        found += [f"{other.what}: {text}" for text in differences(first, run_records(case, other.table))]
-    return _outcome(cell, found, first)
+        differing += [f"{other.what}: {text}" for text in differences(first, run_records(case, other.table))]
+    return _outcome(cell, differing, first)
 
 
 def _people(cell: Cell, case: Case) -> Outcome:
     table = base_table(case.subject.rows, columns=case.subject.columns)
-    first, found = run_records(case, table, person=True), []
+    first, differing = run_records(case, table, person=True), []
     for other in replaced_people(table, people=4 if case.subject.holdout else 2):
-        found += [f"{other.what}: {text}" for text in differences(first, run_records(case, other.table, person=True))]
-    return _outcome(cell, found, first)
+        differing += [
+            f"{other.what}: {text}" for text in differences(first, run_records(case, other.table, person=True))
+        ]
+    return _outcome(cell, differing, first)
 
 
 def _company(cell: Cell, case: Case) -> Outcome:
@@ -161,7 +163,7 @@ def _queries(cell: Cell, case: Case) -> Outcome:
     if refused:
         return Outcome(cell, "violated" if refused.startswith("not a refusal") else "refused", (refused,))
     clear, other, tied = chosen[:3]
-    arrivals, found, known = np.array(chosen[3:]), list[str](), dict[int, list[Stage]]()
+    arrivals, differing, known = np.array(chosen[3:]), list[str](), dict[int, list[Stage]]()
 
     def challenged(place: int, own: Any) -> list[Stage]:
         before, after = (case.container.pack(part, range(len(part))) for part in np.split(arrivals, [place]))
@@ -172,33 +174,29 @@ def _queries(cell: Cell, case: Case) -> Outcome:
             known[place] = challenged(place, case.container.pack(clear[np.newaxis], ["own"]))
         first, second = known[place], challenged(place, own)
         if second[-1].own and "refused" in second[-1].public and not first[-1].own:
-            found += [f"arrival {place} {what}: {text}" for text in second[-1].broken]  # refused, and no arrival
+            differing += [f"arrival {place} {what}: {text}" for text in second[-1].broken]  # refused, and no arrival
             continue
-        found += [f"arrival {place} {what}: {text}" for text in differences(first, second)]
-    return _outcome(cell, found, next(iter(known.values())))
+        differing += [f"arrival {place} {what}: {text}" for text in differences(first, second)]
+    return _outcome(cell, differing, next(iter(known.values())))
 
 
 def _points(case: Case) -> tuple[list[Any], int, str]:
     """Return points: two on which teachers are clear, one on which they are not, then clear ones of both labels."""
     subject = case.subject
-    table, made = base_table(subject.rows, columns=subject.columns), case.made()
+    table, predictor = base_table(subject.rows, columns=subject.columns), case.made()
     X = np.random.default_rng(12).integers(0, 10, size=(60, subject.columns)).astype(np.float64)
     with entropy_tape(case.seed):
         try:
-            subject.fit(made, case.container.pack(table.X, table.names), table, None, None)
-            packed = made.checked(case.container.pack(X, range(len(X))))
+            subject.fit(predictor, case.container.pack(table.X, table.names), table, None, None)
+            packed = predictor.checked(case.container.pack(X, range(len(X))))
         except Exception as error:
             return [], 0, told(error)
-        ahead = 2 * teachers_of(made, packed)[1].sum(axis=1) - made.teachers_
+        ahead = 2 * teachers_of(predictor, packed)[1].sum(axis=1) - predictor.teachers_
     order = np.argsort(ahead, kind="stable")
     clear = [place for pair in zip(order[-3::-1], order, strict=False) for place in pair]
-    chosen = [
-        order[-1],
-        order[-2],
-        order[np.argmin(np.abs(ahead[order]))],
-        *clear[: min(made.progress_["seats"], 25) - 1],
-    ]
-    return [*X[chosen], *X[clear[:1] * max(0, made.progress_["seats"] - 25)]], made.progress_["seats"], ""
+    seats = predictor.progress_["seats"]
+    chosen = [order[-1], order[-2], order[np.argmin(np.abs(ahead[order]))], *clear[: min(seats, 25) - 1]]
+    return [*X[chosen], *X[clear[:1] * max(0, seats - 25)]], seats, ""
 
 
 def _challenges(case: Case, clear: Any, other: Any, tied: Any, seats: int) -> Iterator[tuple[int, str, Any]]:
@@ -220,7 +218,7 @@ def _challenges(case: Case, clear: Any, other: Any, tied: Any, seats: int) -> It
 def _settings(cell: Cell, case: Case) -> Outcome:
     """Change a setting after fitting: nothing may come of it, or it is refused."""
     subject = case.subject
-    table, found = base_table(subject.rows, columns=subject.columns), []
+    table, differing = base_table(subject.rows, columns=subject.columns), []
     first = run_records(case, table)
     for name, value in subject.settings.items():
         second = run_records(case, table, settings={name: value})
@@ -228,8 +226,8 @@ def _settings(cell: Cell, case: Case) -> Outcome:
             stages[0].public.pop("printed", None)  # settings are printed
         if "refused" in second[-1].public and "refused" not in first[-1].public and not second[-1].broken:
             continue
-        found += [f"{name} set after fitting: {text}" for text in differences(first, second, same=True)]
-    return _outcome(cell, found, first)
+        differing += [f"{name} set after fitting: {text}" for text in differences(first, second, same=True)]
+    return _outcome(cell, differing, first)
 
 
 _UNITS: dict[str, Callable[[Cell, Case], Outcome]] = {

@@ -23,30 +23,30 @@ _HOSTILE = {"1e200": 1e200, "a missing value": np.nan, "2000": 2000.0, "-1e30": 
 def company_differences(case: Case) -> tuple[list[str], str]:
     """Return in words which company changes a ballot, and why nothing was asked where that is so."""
     table = base_table(case.subject.rows, columns=case.subject.columns)
-    made = case.made()
+    predictor = case.made()
     with threadpool_limits(1), entropy_tape(case.seed), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            case.subject.fit(made, case.container.pack(table.X, table.names), table, None, None)
-            asked = _Asked(case, made)
+            case.subject.fit(predictor, case.container.pack(table.X, table.names), table, None, None)
+            asked = _Asked(case, predictor)
             queries = _queries(asked, case)
         except Exception as error:
             return [], told(error)
         alone = np.vstack([asked.ballots(query[np.newaxis]) for query in queries])
-        found = []
+        differing = []
         for what, ballots in _companies(asked, queries):
             wrong = int((ballots != alone[-len(ballots) :]).sum())
             if wrong:
-                found.append(f"{wrong} of {ballots.size} ballots are other ones {what} than alone")
-    return found, ""
+                differing.append(f"{wrong} of {ballots.size} ballots are other ones {what} than alone")
+    return differing, ""
 
 
 class _Asked:
     """A fitted predictor, asked with rows that are packed in its container."""
 
-    def __init__(self, case: Case, made: Any) -> None:
-        self._case, self._made = case, made
-        self._fitted = fitted_ensemble(made).fitted
+    def __init__(self, case: Case, predictor: Any) -> None:
+        self._case, self._made = case, predictor
+        self._fitted = fitted_ensemble(predictor).fitted
         self.batched = hasattr(self._fitted, "arrays")  # quick to ask
 
     def ballots(self, X: Floats) -> NDArray[Any]:
@@ -108,9 +108,9 @@ def _companies(asked: _Asked, queries: Floats) -> Iterator[tuple[str, NDArray[An
     for _ in range(6 if asked.batched else 2):
         order = random.permutation(len(queries))
         cuts = np.sort(random.integers(1, len(queries), size=random.integers(1, 12)))
-        found = np.vstack([asked.ballots(part) for part in np.split(queries[order], cuts) if len(part)])
-        back = np.empty_like(found)
-        back[order] = found
+        ballots = np.vstack([asked.ballots(part) for part in np.split(queries[order], cuts) if len(part)])
+        back = np.empty_like(ballots)
+        back[order] = ballots
         yield "in batches of another order", back
     for what, value in _HOSTILE.items():
         hostile = np.full((1, queries.shape[1]), value)

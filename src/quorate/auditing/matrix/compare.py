@@ -19,17 +19,17 @@ def differences(one: Sequence[Stage], other: Sequence[Stage], *, same: bool = Fa
 
     With `same`, the data are the same, and so must be all that is released.
     """
-    found: list[str] = []
+    texts: list[str] = []
     for mine, theirs in zip(one, other, strict=False):
         said = _public(mine, theirs)
         if said:
-            return found + [f"{mine.name}: {text}" for text in said]
-        found += [f"{mine.name}: {text}" for text in _inside(mine, theirs)]
+            return texts + [f"{mine.name}: {text}" for text in said]
+        texts += [f"{mine.name}: {text}" for text in _inside(mine, theirs)]
         if mine.released != theirs.released and not mine.own:
-            return [*found, f"{mine.name}: what is released differs"] if same else found
+            return [*texts, f"{mine.name}: what is released differs"] if same else texts
     if len(one) != len(other):
-        found.append(f"one run ends after {one[-1].name}, the other after {other[-1].name}")
-    return found
+        texts.append(f"one run ends after {one[-1].name}, the other after {other[-1].name}")
+    return texts
 
 
 def _public(mine: Stage, theirs: Stage) -> list[str]:
@@ -50,18 +50,18 @@ def _short(text: str | None) -> str:
 
 def _inside(mine: Stage, theirs: Stage) -> list[str]:
     """Return what differs in work, in randomness and in the teachers."""
-    found = []
+    texts = []
     if _fixed(mine) != _fixed(theirs):
-        found.append(f"randomness: {len(mine.draws)} and {len(theirs.draws)} draws, or of other kinds or sizes")
+        texts.append(f"randomness: {len(mine.draws)} and {len(theirs.draws)} draws, or of other kinds or sizes")
     if mine.counted != theirs.counted:
-        found.append(f"work: ballots are counted in batches of {mine.counted} and of {theirs.counted}")
-    found += [*mine.broken, *theirs.broken, *_calls(mine, theirs)]
+        texts.append(f"work: ballots are counted in batches of {mine.counted} and of {theirs.counted}")
+    texts += [*mine.broken, *theirs.broken, *_calls(mine, theirs)]
     if mine.cells is not None and theirs.cells is not None:
         moved = int(np.abs(mine.cells - theirs.cells).sum())
-        found += [f"{moved} counts are moved, and one record is in one cell"] if moved > 2 else []
+        texts += [f"{moved} counts are moved, and one record is in one cell"] if moved > 2 else []
     if mine.teachers or theirs.teachers:
-        found += _teachers(mine, theirs)
-    return found
+        texts += _teachers(mine, theirs)
+    return texts
 
 
 def _fixed(stage: Stage) -> list[Draw]:
@@ -119,11 +119,11 @@ def _teachers(mine: Stage, theirs: Stage) -> list[str]:
     other_ballots: set[int] = set()
     if mine.ballots is not None and theirs.ballots is not None:
         other_ballots = set(np.flatnonzero((mine.ballots != theirs.ballots).any(axis=0)).tolist())
-    found = []
+    texts = []
     for what, places in (("bytes", other_bytes), ("ballots", other_ballots)):
         if len(places) > mine.may_change:
             total, may = len(mine.teachers), mine.may_change
-            found.append(f"the {what} of {len(places)} of {total} teachers differ, and of {may} they may")
-    if not found and len(other_bytes | other_ballots) > mine.may_change:
-        found.append("the bytes of one teacher differ and the ballots of another")
-    return found
+            texts.append(f"the {what} of {len(places)} of {total} teachers differ, and of {may} they may")
+    if not texts and len(other_bytes | other_ballots) > mine.may_change:
+        texts.append("the bytes of one teacher differ and the ballots of another")
+    return texts

@@ -114,8 +114,8 @@ def _column(pd: Any, values: Floats, kind: str, *, typed: bool) -> Any:
 
 def _other_frame(module: str, *, typed: bool) -> Pack:
     def pack(X: Floats, names: Sequence[Any]) -> Any:
-        made = _frame("pandas", typed=typed)(X, names)
-        columns = {str(name): made[name].to_numpy() for name in made.columns}
+        frame = _frame("pandas", typed=typed)(X, names)
+        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
         if module == "polars":
             return importlib.import_module("polars").DataFrame(columns)
         return importlib.import_module("pyarrow").table(columns)
@@ -124,7 +124,7 @@ def _other_frame(module: str, *, typed: bool) -> Pack:
 
 
 def _frames() -> list[Container]:
-    made = [
+    containers = [
         Container(
             name,
             _frame(name, typed=True),
@@ -137,8 +137,8 @@ def _frames() -> list[Container]:
     ]
     for name, module in (("polars", "polars"), ("arrow", "pyarrow")):
         packs = _other_frame(module, typed=True), _other_frame(module, typed=False)
-        made.append(Container(name, *packs, needs=("pandas", module), frame=True, decimal=True))
-    return made
+        containers.append(Container(name, *packs, needs=("pandas", module), frame=True, decimal=True))
+    return containers
 
 
 CONTAINERS: dict[str, Container] = {

@@ -84,20 +84,20 @@ class Watch:
 
         With a fitted predictor and a probe to `look` at, the bytes and ballots of its teachers are part of it.
         """
-        made = Stage(name, rejects=self.rejects, **seen)
-        made.draws, made.calls = self._draws[self._drawn :], self._notes.taken()
-        made.counted = self._counted.copy()
+        stage = Stage(name, rejects=self.rejects, **seen)
+        stage.draws, stage.calls = self._draws[self._drawn :], self._notes.taken()
+        stage.counted = self._counted.copy()
         if look is not None:
-            made.teachers, made.ballots = teachers_of(*look)
+            stage.teachers, stage.ballots = teachers_of(*look)
         self._notes.taken()  # looking is no work of the predictor's
         self._drawn = len(self._draws)
         self._counted.clear()
         self._seated.clear()
         said = "".join(_clear(text) for text in self._texts) + "".join(str(one.message) for one in self._warned)
         self._warned.clear()
-        made.public["log and output"] = said
-        self.stages.append(made)
-        return made
+        stage.public["log and output"] = said
+        self.stages.append(stage)
+        return stage
 
     def drawn(self) -> int:
         """Return how many draws there were since the last stage."""
@@ -166,21 +166,21 @@ def told(error: BaseException) -> str:
     return said if planned else f"not a refusal, but {said}"
 
 
-def shown(made: Any, *, planned: bool = True) -> dict[str, str]:
+def shown(predictor: Any, *, planned: bool = True) -> dict[str, str]:
     """Return all public attributes of a fitted object as texts, and how it is printed."""
     hidden = _RELEASED if planned else _RELEASED | _PLANNED
-    found = {"printed": _text(made)}
-    for name in dir(made):
+    seen = {"printed": _text(predictor)}
+    for name in dir(predictor):
         if name.startswith("_") or not name.endswith("_") or name in hidden:
             continue
         try:
-            value = getattr(made, name)
+            value = getattr(predictor, name)
         except Exception as error:  # a property of a later step
-            found[name] = told(error)
+            seen[name] = told(error)
             continue
         if not callable(value):
-            found[name] = _text(value)
-    return found
+            seen[name] = _text(value)
+    return seen
 
 
 def _text(value: Any) -> str:
@@ -189,9 +189,9 @@ def _text(value: Any) -> str:
     return _ADDRESS.sub("", repr(value))
 
 
-def teachers_of(made: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
+def teachers_of(predictor: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
     """Return for each teacher of a fitted predictor a digest of what was fitted, and its ballots on the probe."""
-    fitted = fitted_ensemble(made).fitted
+    fitted = fitted_ensemble(predictor).fitted
     ballots = np.asarray(fitted.ballots(probe))
     if hasattr(fitted, "arrays"):
         each = [array for array in fitted.arrays().values() if np.ndim(array) and len(array) == fitted.teachers]
@@ -203,14 +203,14 @@ def teachers_of(made: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
 
 def files_of(folder: Path) -> dict[str, str]:
     """Return what was written, without the teachers: the public files whole, and of the others their sizes."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         if path.name == "manifest.json":
             written = json.loads(path.read_text())
             written |= {"files": sorted(written.get("files", ())), "identity": "drawn"}
-            found[path.name] = json.dumps(written)
+            files[path.name] = json.dumps(written)
         elif path.is_file():
             private = path.name.startswith(("teachers", "phase")) or path.suffix == ".skops"  # skops writes addresses
             name = re.sub(r"-[0-9a-f]{8,}", "", path.name)
-            found[name] = "there" if private else f"{path.stat().st_size} bytes"
-    return found
+            files[name] = "there" if private else f"{path.stat().st_size} bytes"
+    return files

@@ -46,10 +46,10 @@ class Notes:
 
     def taken(self) -> list[tuple[Call, ...]]:
         """Return the calls since this was last asked: one entry for each estimator that had any."""
-        found = [tuple(calls) for calls in self._calls.values() if calls]
+        calls_by_teacher = [tuple(calls) for calls in self._calls.values() if calls]
         for calls in self._calls.values():
             calls.clear()
-        return found
+        return calls_by_teacher
 
 
 _notes: list[Notes] = []

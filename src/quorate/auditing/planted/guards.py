@@ -89,19 +89,19 @@ def admit_at_once(kind: type[CutoffRun]) -> Caught:
 
 
 def _in_threads(count: int, work: Callable[[], int]) -> list[int]:
-    found: list[int] = []
+    results: list[int] = []
     started = threading.Barrier(count)
 
     def run() -> None:
         started.wait()
-        found.append(work())
+        results.append(work())
 
     workers = [threading.Thread(target=run) for _ in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return found
+    return results
 
 
 class ResumesUnpaid(Quorum):
@@ -285,8 +285,8 @@ def fail_on_one_record(kind: type[PureStable]) -> Caught:
     """
     worst, epsilon = 0.0, 1.0
     for concept in (_FailsWhenAsked(), _FailsAtOnce()):
-        made = kind.calibrate(concept, units=4, epsilon=epsilon, subset=2)
-        one, other = (_law(made, np.array([[first], [1.0], [2.0], [3.0]])) for first in (_FAILS, 0.0))
+        scheme = kind.calibrate(concept, units=4, epsilon=epsilon, subset=2)
+        one, other = (_law(scheme, np.array([[first], [1.0], [2.0], [3.0]])) for first in (_FAILS, 0.0))
         worst = max(worst, _loss(one, other), _loss(1 - one, 1 - other))
     return Caught("enumeration", f"an answer of epsilon {epsilon:g} has the loss {worst:.4f}", found=worst > epsilon)
 
@@ -297,10 +297,10 @@ def _loss(one: Fraction, other: Fraction) -> float:
     return abs(math.log(one / other)) if one and other else math.inf
 
 
-def _law(made: PureStable, points: NDArray[np.float64]) -> Fraction:
+def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
     """Return the probability of the answer 0."""
     records = fill_unit_rows(points, np.array([0, 0, 1, 1]))
-    subsets = list(itertools.combinations(range(records.units), made.choice.subset))
+    subsets = list(itertools.combinations(range(records.units), scheme.choice.subset))
     total = Fraction(0)
     for subset in subsets:
         turned: list[Fraction] = []
@@ -313,7 +313,7 @@ def _law(made: PureStable, points: NDArray[np.float64]) -> Fraction:
             _replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
             _replaced(pure_stable, "flip", flip),
         ):
-            label = made.draw(records, np.array([0.5]))
+            label = scheme.draw(records, np.array([0.5]))
         rest = turned[0] if turned else Fraction(0)
         total += rest if label else 1 - rest
     return total / len(subsets)

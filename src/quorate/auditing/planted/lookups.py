@@ -34,9 +34,9 @@ class RemembersTexts(QueryEncoder):
         if name not in self._tables or not isinstance(values, list):
             return super().encode(name, values)
         known = self._known.setdefault(name, {})
-        found = [known.get(text) for text in values]
-        if all(row is not None for row in found):
-            return np.array(found)
+        rows = [known.get(text) for text in values]
+        if all(row is not None for row in rows):
+            return np.array(rows)
         encoded = self._by_arrow(name, values)
         known.update({text: row for text, row in zip(values, encoded, strict=True) if row.any()})  # the mistake
         return encoded

@@ -57,18 +57,18 @@ def epsilon_of_distance(kind: type[StabilityTest], *, epsilon: float, delta: flo
 
     One ballot moves the first query's distance and the second's in opposite directions, and the noise is the tight one.
     """
-    made = StabilityTest.calibrate(epsilon=epsilon, delta=delta, teachers=100_000, no_quorums=1)
-    teachers = 4 * made.margin + 4
-    settings = {one.name: getattr(made, one.name) for one in fields(made)} | {"teachers": teachers}
+    stability = StabilityTest.calibrate(epsilon=epsilon, delta=delta, teachers=100_000, no_quorums=1)
+    teachers = 4 * stability.margin + 4
+    settings = {one.name: getattr(stability, one.name) for one in fields(stability)} | {"teachers": teachers}
     release = law_of_code(kind(**settings), classes=2)
     needed = 0.0
     per_gap = 2 if kind is StabilityTest else 1  # where the margin lies, in ballots of the gap
-    for beyond in (0, round(3 * made.query_scale)):
-        gap, last = per_gap * (made.margin + beyond), per_gap * made.margin
+    for beyond in (0, round(3 * stability.query_scale)):
+        gap, last = per_gap * (stability.margin + beyond), per_gap * stability.margin
         pair = (_votes(teachers, gap), _votes(teachers, gap - 2)), (_votes(teachers, last), _votes(teachers, last + 2))
         laws = [_run(release, one, other, queries=300) for one, other in zip(*pair, strict=True)]
         needed = max(needed, exact_epsilon(*laws, delta=delta))
-    return TrueEpsilon(made.epsilon(delta=delta), needed)
+    return TrueEpsilon(stability.epsilon(delta=delta), needed)
 
 
 def _votes(teachers: int, gap: int) -> Votes:

@@ -61,11 +61,11 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
 
     def fit_all(self, chunks: list[Chunk]) -> list[tuple[Any, int]]:
         """Fit each teacher on its own chunk."""
-        found = []
+        fitted = []
         for place, (X, y) in enumerate(chunks):
             self.seed(place)
-            found.append(self.fit_one(X, y))
-        return found
+            fitted.append(self.fit_one(X, y))
+        return fitted
 
     def seed(self, place: int) -> None:
         """Give the teacher at this place a generator of its own."""

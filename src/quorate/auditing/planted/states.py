@@ -192,11 +192,11 @@ class SharedAnswers(KeptAnswers):
     """Remembers answers by query, for all callers: a free answer tells a caller that another asked the same."""
 
     def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
-        found = super()._admit(one, taken)
-        if isinstance(found, QuorateError):
-            return found
+        admitted = super()._admit(one, taken)
+        if isinstance(admitted, QuorateError):
+            return admitted
         everybody = {query: label for (_, query), label in self._answers.items()}  # the mistake
-        return Admitted({query: everybody[query] for query in one.queries if query in everybody}, found.outcome)
+        return Admitted({query: everybody[query] for query in one.queries if query in everybody}, admitted.outcome)
 
 
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:

@@ -114,12 +114,12 @@ def _exact_epsilon(noisy: NoisySum, delta: float) -> float:
 
 def _differences(target: NoisySum, plays: int, seed: int) -> tuple[Any, Any]:
     plays = min(plays, 20_000)  # each is a call of its own, and these are enough
-    found = []
+    differing = []
     for world, moved in enumerate((0, target.sensitivity)):
         noise = SeededNoise(2 * seed + world)
         released = np.array([target._releases([moved, 0], None, noise) for _ in range(plays)])
-        found.append(released[:, 0] - released[:, 1])
-    return found[0], found[1]
+        differing.append(released[:, 0] - released[:, 1])
+    return differing[0], differing[1]
 
 
 def play_reuse(target: NoisySum, plays: int, seed: int) -> Caught:
