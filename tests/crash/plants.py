@@ -42,7 +42,7 @@ def _draws_first():
         threading.Thread(target=charge, args=(self, more)).start()
 
     def charge(self, more):
-        from quorate.ledger.owner import owner_name
+        from quorate.ledger.budget import owner_name
 
         time.sleep(_LATE)
         with self._ledger.change() as change:

@@ -1,9 +1,8 @@
 """What must survive a restart: the budget, a run's secret noise, keys, and the answers given.
 
 rules        what may happen to a ledger: pure functions
-chain        entries that hang together by a keyed hash; verify reads them all
 store        transactions: sqlite, postgres
-witness      how far the ledger had come: what an old copy of it does not know
+witness      entries that hang together by a keyed hash, and how far they had come; verify reads them all
 change       one transaction: read, apply the rules, append, commit
 requests     ids and answers;  keys;  budget: leases;  phases: of everlasting prediction
 ledger       all of it together;  place: where it is, moving and restoring it;  export: its entries for an archive

@@ -1,31 +1,35 @@
 """A budget whose account is in a ledger. A process takes some of it out, spends that from memory, returns the rest.
 
 What is taken out is on the disk as spent before any of it is used, so that a crash loses what was out and never gives
-anything back.
+anything back. A lease names the process that holds it, so that another can tell whether it still runs.
 """
 
+import os
 import secrets
+import socket
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput, LedgerRefused
-from quorate.ledger.owner import is_gone, owner_name
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import Quanta, to_quanta
-from quorate.process import check_process
+from quorate.process import check_process, process_identity
 
 if TYPE_CHECKING:
     from quorate.ledger.change import Change
     from quorate.ledger.ledger import Ledger
 
-__all__ = ["LeasedBudget"]
+__all__ = ["LeasedBudget", "is_gone", "owner_name"]
 
 _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned
 _PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
 _PAUSE = 0.02  # seconds between two looks
+_SILENT = 600.0  # seconds after which a process of another host is taken for dead; an idle one returns its lease
 
 
 def _times(quanta: Quanta, unit: Quanta) -> int:
@@ -180,3 +184,54 @@ class LeasedBudget(Budget):
         if lease is not None:  # or this process was taken for dead, and what it had out stays spent
             returned = {"renyi": str(min(renyi, lease.renyi)), "slack": str(min(slack, lease.slack))}
             change.append("returned", {"lease": self._name, **returned})
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str:
+    """Return when a process started, or nothing where there is none, or no such file system."""
+    after_name = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
+    return "" if len(after_name) < 20 or after_name[0] in "ZX" else after_name[19]
+
+
+def _runs(process: int) -> bool:
+    """Return whether there is a process of this number, where the file system does not say when it started."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _space() -> str:
+    """Return what process numbers are counted in: this boot of this machine, and the namespace."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}/{_read('/proc/sys/kernel/random/boot_id')}/{namespace}"
+
+
+def owner_name() -> str:
+    """Return the name of this process."""
+    return _name(process_identity())
+
+
+@lru_cache(maxsize=1)
+def _name(process: tuple[int, int]) -> str:
+    return f"{_space()}/{process[0]}/{_started(process[0])}"
+
+
+def is_gone(owner: str, *, silent: float) -> bool:
+    """Return whether the process of this name is dead for certain, or has been `silent` for too many seconds."""
+    space, process, started = owner.rsplit("/", 2)
+    if space == _space():
+        return _started(int(process)) != started if started else not _runs(int(process))
+    return silent > _SILENT

@@ -6,10 +6,9 @@ import time
 from typing import Any
 
 from quorate.errors import LedgerRefused
-from quorate.ledger.chain import canonical, keyed_hash, link
 from quorate.ledger.rules import Event, State, apply, from_json, to_json
 from quorate.ledger.store import Statements
-from quorate.ledger.witness import Mark
+from quorate.ledger.witness import Mark, canonical, keyed_hash, link
 
 __all__ = ["Change", "Head", "entry_mac"]
 

@@ -12,22 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.ledger.budget import LeasedBudget
-from quorate.ledger.chain import Entry, keyed_hash
+from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
 from quorate.ledger.change import Change, Head
-from quorate.ledger.files import folder_of, make_key, read_key
 from quorate.ledger.keys import Keys, token_of
 from quorate.ledger.notes import Notes
-from quorate.ledger.owner import is_gone, owner_name
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
 from quorate.ledger.rules import FORMAT, Key, State
 from quorate.ledger.sqlite import SQLiteStore
-from quorate.ledger.store import Store, is_url
+from quorate.ledger.store import Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
-from quorate.ledger.witness import Witness
+from quorate.ledger.witness import Entry, Witness, keyed_hash
 from quorate.memory import Admitted, Asked, Outcome, Query
 from quorate.privacy import Budget
 

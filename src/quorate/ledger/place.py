@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.errors import InvalidInput, LedgerRefused
+from quorate.ledger.budget import is_gone
 from quorate.ledger.ledger import Ledger
-from quorate.ledger.owner import is_gone
 from quorate.ledger.requests import forgotten_requests
 from quorate.ledger.rules import FORMAT, LOST, State, to_json
 from quorate.ledger.store import is_url, without_password

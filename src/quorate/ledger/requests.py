@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from quorate.errors import IdReused, InProgress, QuorateError
-from quorate.ledger.chain import digest_rows
 from quorate.ledger.change import Change
 from quorate.ledger.rules import allow
+from quorate.ledger.witness import digest_rows
 from quorate.memory import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
 
 __all__ = [

@@ -1,13 +1,20 @@
-"""Where a ledger is kept. A store knows transactions and tables, and none of the rules."""
+"""Where a ledger is kept, and its key: 32 random bytes beside the model that prove the entries.
 
+A store knows transactions and tables, and none of the rules.
+"""
+
+import os
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from quorate.errors import InvalidInput
+from quorate.errors import InvalidInput, LedgerRefused
 
-__all__ = ["TABLES", "Statements", "Store", "is_url", "without_password"]
+__all__ = ["TABLES", "Statements", "Store", "folder_of", "is_url", "make_key", "read_key", "without_password"]
+
+_KEY = "ledger.key"
 
 # One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
 # keys where a store can do that, and `?` stands for a value.
@@ -77,3 +84,37 @@ def without_password(url: str) -> str:
     where, _, query = rest.partition("?")
     kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
     return f"{scheme}://{who}{where}{'?' if kept else ''}{'&'.join(kept)}"
+
+
+def folder_of(place: str | Path, folder: Path | None) -> Path:
+    """Return the folder of a ledger's model: that of its file unless another is given."""
+    if folder is None:
+        if is_url(place):
+            raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
+        return Path(place).absolute().parent
+    return Path(folder).absolute()
+
+
+def make_key(folder: Path) -> bytes:
+    """Return the key beside the model, made where there is none yet."""
+    try:
+        with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise InvalidInput(f"{folder / _KEY} cannot be written: {error.strerror}") from None
+    return read_key(folder)
+
+
+def read_key(folder: Path) -> bytes:
+    """Return the key beside the model."""
+    try:
+        key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        raise LedgerRefused(f"{folder / _KEY} is missing or is no key: without it nothing proves the ledger") from None
+    if len(key) != 32:
+        raise LedgerRefused(f"{folder / _KEY} is no key: it has {len(key)} bytes, not 32")
+    return key

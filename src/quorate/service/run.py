@@ -8,6 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
 from quorate.errors import InvalidInput
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
@@ -68,10 +72,6 @@ def _environment(settings: Settings) -> Iterator[None]:
 
 
 def _run(settings: Settings, listening: socket.socket) -> int:
-    import uvicorn  # noqa: PLC0415  half a second that other commands need not spend
-
-    from quorate.service.workers import Workers  # noqa: PLC0415
-
     config = uvicorn.Config(
         "quorate.service.worker:application",
         factory=True,
@@ -91,7 +91,7 @@ def _run(settings: Settings, listening: socket.socket) -> int:
     log.flush()
     with _signals_end_quietly():
         if settings.workers > 1:
-            workers = Workers(config, sockets=[listening])
+            workers = _Workers(config, sockets=[listening])
             workers.run()
             failed = workers.failed
         else:
@@ -118,3 +118,25 @@ def _signals_end_quietly() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Workers(Multiprocess):
+    """uvicorn's supervisor, which asks no worker whether it is well: while one loads a large model it cannot answer."""
+
+    failed = False  # whether a worker could not start
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace the workers that have died. What they had on lease stays charged."""
+        for place, process in enumerate(self.processes):
+            if self.should_exit.is_set() or process.process.is_alive():
+                continue
+            process.join()
+            if process.exitcode == STARTUP_FAILURE:
+                self.failed = True
+                self.should_exit.set()
+                return
+            log = Log()
+            log.event("worker_died", worker=place, status=process.exitcode)
+            log.flush()
+            self.processes[place] = Process(self.config, self.sockets)
+            self.processes[place].start()

@@ -1,24 +1,40 @@
 """Templates to pages. Every value is escaped; the style alone is not, for its hash must match."""
 
+import base64
+import hashlib
 import json
 import math
 import re
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from quorate.service.pages.style import ICON, STYLE
+__all__ = ["CONTENT_SECURITY_POLICY", "STYLE", "STYLE_HASH", "figure", "moment", "percent_left", "render"]
 
-__all__ = ["figure", "moment", "percent_left", "render"]
+STYLE = resources.files("quorate.service.pages").joinpath("style.css").read_text("utf-8")
+STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+# A ballot with its mark. A page without an icon makes the browser ask for one.
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect x='1.5' y='1.5' width='13' height='13' rx='3' fill='%230072b2'/%3E"
+    "%3Cpath d='M4.6 8.3l2.4 2.5 4.5-5.4' fill='none' stroke='%23fff' stroke-width='1.8'/%3E%3C/svg%3E"
+)
+
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src '{STYLE_HASH}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 def render(template: str, **values: Any) -> str:
     """Return a template filled with values, as a whole HTML document."""
-    return _environment().get_template(template).render(style=Markup(STYLE), icon=ICON, **values)  # noqa: S704
+    return _environment().get_template(template).render(style=Markup(STYLE), icon=_ICON, **values)  # noqa: S704
 
 
 def figure(value: float) -> str:
