@@ -30,7 +30,7 @@ def small(refresh="queries", relabel="votes", **changes):
     In phase 1 it answers a point 2 away from the boundary, and rightly, but for one in 10**12.
     """
     X = np.random.default_rng(0).normal(size=(360, 1))
-    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "seats": SEATS, "classes": [0, 1]}
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS, "classes": [0, 1]}
     made = EverlastingClassifier(Thresholds(), refresh=refresh, relabel=relabel, **(settings | changes))
     return made.fit(X, (X[:, 0] >= 0).astype(int))
 

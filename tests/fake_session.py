@@ -7,10 +7,9 @@ import numpy as np
 
 from quorate.errors import BudgetSpent, IdReused
 from quorate.privacy import Cost
-from quorate.service.inputs import MatrixInput
 from quorate.service.model import Model
-from quorate.service.outputs import Outputs
-from quorate.session import Replies, put_to_vote
+from quorate.service.tensors import MatrixInput, Outputs
+from quorate.session import Replies, release_votes
 
 
 class FakeSession:
@@ -64,7 +63,7 @@ class PlainSession:
 
     def ask_all(self, requests):
         X = np.concatenate([request.X for request in requests])
-        labels = put_to_vote(self.ensemble, X, lambda votes: votes.argmax(axis=1).astype(np.int64))
+        labels = release_votes(self.ensemble, X, lambda votes: votes.argmax(axis=1).astype(np.int64))
         parts = np.split(labels, np.cumsum([len(request.X) for request in requests])[:-1])
         return [Replies(labels=part, refused=np.zeros(len(part), bool), spent=Cost(0.0)) for part in parts]
 

@@ -80,7 +80,8 @@ def check_files(folder, opened, claim):
     assert "note.txt" in listed
     if isinstance(opened, PrivateFolder):
         assert all(path.stat().st_mode & 0o077 == 0 for path in (folder, *folder.iterdir()))
-        own = {name for name in names if name.startswith(("phase", "ledger.sqlite-"))}  # of a running ledger or phase
+        # of a running ledger, phase or journal
+        own = {name for name in names if name.startswith(("phase", "ledger.sqlite-")) or name.endswith(".jsonl")}
         assert names - listed - own - {"manifest.json"} <= set(LEDGER_FILES)
         assert "identity" in opened.manifest
     else:

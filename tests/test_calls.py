@@ -225,7 +225,9 @@ def asked_by_strangers(learner, count):
     """Ask through `ask_all`, each batch as requests of several callers, so that nothing is remembered."""
     random = np.random.default_rng(0)
     X = random.normal(size=(1500, 3))
-    classifier = PrivateClassifier(learner, teachers=15, epsilon=1e6, delta=1e-2, queries=10, aggregator="noisy_max")
+    classifier = PrivateClassifier(
+        learner, teachers=15, epsilon=1e6, delta=1e-2, queries=1_000_000, aggregator="noisy_max"
+    )
     classifier.fit(X, (X[:, 0] > 0).astype(int))
     recorder = Recorder(classifier.session_.answerer.ensemble)
     for number, batch in enumerate(company(count)):
@@ -334,3 +336,24 @@ def test_linear_algebra_keeps_to_one_thread_while_anybody_counts():
         thread.join()
     assert set(seen) == {1}
     assert [one["num_threads"] for one in threadpool_info()] == before
+
+
+def test_a_limit_that_another_thread_has_set_is_taken_over():
+    """From threadpoolctl 3.8 on, a second thread that limits OpenBLAS changes nothing, and is not told."""
+    seen = []
+
+    class Looks:
+        def call_rows(self):
+            return 1
+
+        def predict(self, X):
+            seen.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+            return np.zeros(len(X))
+
+    counting = EstimatorTeachers([(Looks(), 0)], classes=2)
+    with threadpool_limits(limits=2, user_api="blas"):
+        thread = threading.Thread(target=counting.votes, args=(np.zeros((1, 1)),))
+        thread.start()
+        thread.join()
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {2}
+    assert set(seen) == {1}

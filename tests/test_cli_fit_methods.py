@@ -14,7 +14,7 @@ from quorate.cli.commands.fit import new_spelling
 TABLES = "table label classes public schema groups leave-out missing-texts"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
-PHASES = "learner concept chunk no-quorums growth most-seats refresh relabel jobs"
+PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs"
 TAKEN = {
     "subsample": f"{TABLES} epsilon delta {TEACHERS} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",

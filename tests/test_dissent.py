@@ -13,7 +13,7 @@ import planted
 from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, dissent, quorum
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput, RunEnded
-from quorate.audit import (
+from quorate.auditing import (
     DeltaClaim,
     Game,
     Release,

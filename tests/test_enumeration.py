@@ -10,7 +10,7 @@ from scipy import stats
 import planted
 from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, between, quorum, stability
-from quorate.audit import (
+from quorate.auditing import (
     DeltaClaim,
     Game,
     Outcomes,

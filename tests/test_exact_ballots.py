@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
-from quorate.audit.planted.batches import SummedInAnyOrder
+from quorate.auditing.planted.batches import SummedInAnyOrder
 from quorate.everlasting.directions import DirectionTeachers
 from quorate.learners import (
     BatchedCentroid,

@@ -91,7 +91,7 @@ def test_a_lease_is_charged_when_taken_and_its_rest_returns(make):
     assert ledger.view().entries == entries
     budget.spend(UNIT)
     assert left_in(ledger) == 32
-    budget.give_back(all=True)
+    budget.return_unused(all=True)
     assert left_in(ledger) == 64 - 17
     assert budget.remaining().renyi == (64 - 17) / 64
     assert ledger.verify().sound
@@ -123,11 +123,11 @@ def test_near_the_end_a_lease_is_returned_to_who_needs_it(make, monkeypatch):
     first.spend(UNIT)
     stop = threading.Event()
 
-    def tend():
+    def on_idle():
         while not stop.wait(0.05):
-            first.tend()
+            first.on_idle()
 
-    thread = threading.Thread(target=tend)
+    thread = threading.Thread(target=on_idle)
     thread.start()
     granted = 1
     try:
@@ -153,7 +153,7 @@ def test_two_who_wait_for_each_other_do_not_wait_for_long(make, monkeypatch):
                 budgets[which].spend(UNIT)
                 granted[which] += 1
         except BudgetSpent:
-            budgets[which].give_back(all=True)
+            budgets[which].return_unused(all=True)
 
     threads = [threading.Thread(target=spend, args=(which,)) for which in (0, 1)]
     for thread in threads:
@@ -248,7 +248,7 @@ def test_whatever_happens_no_more_is_used_than_is_charged(tmp_path_factory, step
                     budgets[who].reserve(UNIT, times=units).settle(units // 2)
                     used += units // 2
                 elif kind == "return":
-                    budgets[who].give_back(all=True)
+                    budgets[who].return_unused(all=True)
                 elif kind == "cut":
                     cuts[who][:] = [units]
                 else:
@@ -376,7 +376,7 @@ def test_a_run_goes_on_in_several_processes_with_one_noise(make):
         if not isinstance(reply, Exception):
             met += int((reply.labels == -1).sum())
         for session in sessions:
-            session.tend()
+            session.on_idle()
     assert met == 5  # as many as the run was paid for, in all processes together
     for session in sessions:
         session.close()
@@ -510,7 +510,7 @@ def test_a_mark_that_cannot_be_written_does_not_drain_the_budget(make, monkeypat
                 budget.spend(UNIT)
     assert left_in(ledger) == 56
     budget.spend(UNIT)
-    budget.give_back(all=True)
+    budget.return_unused(all=True)
     assert left_in(ledger) == 63
 
 
@@ -611,7 +611,7 @@ def test_a_run_outlives_a_ledger_that_fails_when_it_is_given_back(make, monkeypa
     stored = ledger.budget()
     run = quorum.resume(stored, threshold_noise=noise)
     with monkeypatch.context() as patch:
-        patch.setattr(type(stored), "give_back", lambda self, **_: (_ for _ in ()).throw(Refused))
+        patch.setattr(type(stored), "return_unused", lambda self, **_: (_ for _ in ()).throw(Refused))
         with pytest.raises(Refused):
             run.answers([[400, 0]])
     assert run.no_quorums_left == 5

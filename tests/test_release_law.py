@@ -139,13 +139,13 @@ def _fit_in_the_wrong_order(release, private, public):
     from quorate import Budget
     from quorate.release.domain import make_domain
     from quorate.release.engines import ENGINES
-    from quorate.session import put_to_count
+    from quorate.session import release_counts
 
     domain = make_domain(release.subject, public, release.columns)
     sealed, records = domain.seal(private)
     known = domain.public()
     budget = Budget(epsilon=release.epsilon, delta=release.delta, slack=0.0)
-    released = put_to_count(
+    released = release_counts(
         sealed, lambda counted: ENGINES[release.engine].run(domain.queries, counted, public=known, budget=budget)
     )
     release._keep(domain, released, records, 0.0, unit="record")

@@ -11,7 +11,7 @@
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
     plan, plan_concept, plan_everlasting, plan_release
                                 what is achievable, before any private record is read
-    audit                       attacks a claim and says how close it came: `quorate.audit` is a package and a call
+    audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
 
@@ -30,7 +30,7 @@ from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, Quor
 from quorate.privacy import Budget, Cost
 
 if TYPE_CHECKING:
-    from quorate import audit
+    from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
@@ -92,6 +92,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "StudentFirstClassifier": "quorate.predictors",
     "UniversalClassifier": "quorate.predictors",
     "Workload": "quorate.release",
+    "audit": "quorate.auditing",
     "load": "quorate.models",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",
@@ -104,12 +105,10 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
 def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415
 
-    if name == "audit":
-        return import_module("quorate.audit")
     if name not in _LATER:
         raise AttributeError(f"module 'quorate' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATER, "audit"])
+    return sorted([*globals(), *_LATER])

@@ -13,7 +13,7 @@ __all__ = [
     "check_positive",
     "check_rate",
     "check_scale",
-    "keep",
+    "set_validated",
 ]
 
 
@@ -24,11 +24,7 @@ def _real(name: str, value: object, expected: str) -> float:
 
 
 def check_positive(name: str, value: object) -> float:
-    """Return `value` as a float if it is a positive finite number.
-
-    >>> check_positive("epsilon", 1)
-    1.0
-    """
+    """Return `value` as a float if it is a positive finite number."""
     expected = "a positive finite number"
     number = _real(name, value, expected)
     if not 0 < number < math.inf:
@@ -37,11 +33,7 @@ def check_positive(name: str, value: object) -> float:
 
 
 def check_scale(name: str, value: object) -> float:
-    """Return `value` as a float if it is a scale of noise that can be drawn and accounted for: 1e-6 to 2**40.
-
-    >>> check_scale("scale", 40)
-    40.0
-    """
+    """Return `value` as a float if it is a scale of noise that can be drawn and accounted for: 1e-6 to 2**40."""
     number = check_positive(name, value)
     if not 1e-6 <= number <= 2.0**40:
         raise InvalidInput(f"{name} must lie between 1e-6 and 2**40, not {value!r}")
@@ -49,11 +41,7 @@ def check_scale(name: str, value: object) -> float:
 
 
 def check_divergence(value: object) -> float:
-    """Return `value` as a float if it is a Renyi divergence: at least 0, perhaps infinite.
-
-    >>> check_divergence(0)
-    0.0
-    """
+    """Return `value` as a float if it is a Renyi divergence: at least 0, perhaps infinite."""
     expected = "a Renyi divergence of at least 0"
     number = _real("renyi", value, expected)
     if not number >= 0:
@@ -61,28 +49,14 @@ def check_divergence(value: object) -> float:
     return number
 
 
-def keep(instance: object, **checked: object) -> None:
-    """Put checked values into a frozen dataclass, so that what was checked is what is used.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Ensemble:
-    ...     teachers: int
-    ...     def __post_init__(self):
-    ...         keep(self, teachers=check_count("teachers", self.teachers))
-    >>> Ensemble(teachers=10)
-    Ensemble(teachers=10)
-    """
+def set_validated(instance: object, **checked: object) -> None:
+    """Put checked values into a frozen dataclass, so that what was checked is what is used."""
     for name, value in checked.items():
         object.__setattr__(instance, name, value)
 
 
 def check_delta(value: object, *, zero: bool = True) -> float:
-    """Return `value` as a float if it is a probability that delta may be.
-
-    >>> check_delta(1e-6)
-    1e-06
-    """
+    """Return `value` as a float if it is a probability that delta may be."""
     expected = "at least 0 and below 1" if zero else "above 0 and below 1"
     number = _real("delta", value, expected)
     if not 0 <= number < 1 or (number == 0 and not zero):
@@ -91,11 +65,7 @@ def check_delta(value: object, *, zero: bool = True) -> float:
 
 
 def check_rate(name: str, value: object) -> float:
-    """Return `value` as a float if it lies in (0, 1].
-
-    >>> check_rate("rate", 0.5)
-    0.5
-    """
+    """Return `value` as a float if it lies in (0, 1]."""
     expected = "above 0 and at most 1"
     number = _real(name, value, expected)
     if not 0 < number <= 1:
@@ -104,11 +74,7 @@ def check_rate(name: str, value: object) -> float:
 
 
 def check_order(value: object) -> float:
-    """Return `value` as a float if it is a Renyi order: above 1, or infinity.
-
-    >>> check_order(float("inf"))
-    inf
-    """
+    """Return `value` as a float if it is a Renyi order: above 1, or infinity."""
     expected = "a Renyi order: above 1, or infinity"
     number = _real("order", value, expected)
     if not number > 1:
@@ -117,11 +83,7 @@ def check_order(value: object) -> float:
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> int:
-    """Return `value` as an int if it is a whole number of at least `least`.
-
-    >>> check_count("teachers", 10)
-    10
-    """
+    """Return `value` as an int if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)

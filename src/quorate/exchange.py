@@ -21,11 +21,7 @@ _LONGEST = 200  # characters of a caller's name or an id
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Checked queries, who asks, and the id that the client gave them, with a digest of all that came with it.
-
-    >>> Request(np.zeros((1, 1))).id is None
-    True
-    """
+    """Checked queries, who asks, and the id that the client gave them, with a digest of all that came with it."""
 
     X: Any
     caller: str = ""
@@ -43,9 +39,6 @@ class Replies:
     """What a request was answered: class numbers, `NO_QUORUM` where there was none; `refused` marks what was not asked.
 
     `spent` is what the requests that were answered together have cost.
-
-    >>> Replies(labels=np.array([1, NO_QUORUM]), refused=np.array([False, True]), spent=Cost(0.0)).refused
-    array([False,  True])
     """
 
     labels: NDArray[np.int64]
@@ -54,21 +47,13 @@ class Replies:
 
 
 def rows_of(requests: Sequence[Request], places: Sequence[tuple[int, int]]) -> Any:
-    """Return these rows, each named by its request and its number there, in order, as one matrix or data frame.
-
-    >>> rows_of([Request(np.array([[1], [2]])), Request(np.array([[3]]))], [(0, 1), (1, 0), (0, 0)]).tolist()
-    [[2], [3], [1]]
-    """
+    """Return these rows, each named by its request and its number there, in order, as one matrix or data frame."""
     parts = groupby(places, key=lambda place: place[0])
     return join_rows([take_rows(requests[place].X, [row for _, row in rows]) for place, rows in parts])
 
 
 def firsts_of(asked: Sequence[Asked]) -> list[int]:
-    """Return for each request the first one that is the same by caller, id and body, which may be itself.
-
-    >>> firsts_of([Asked("a", [], id="1"), Asked("b", [], id="1"), Asked("a", [], id="1"), Asked("a", [])])
-    [0, 1, 0, 3]
-    """
+    """Return for each request the first one that is the same by caller, id and body, which may be itself."""
     seen: dict[tuple[str, str, bytes], int] = {}
     return [
         place if one.id is None else seen.setdefault((one.caller, one.id, one.body), place)
@@ -77,11 +62,7 @@ def firsts_of(asked: Sequence[Asked]) -> list[int]:
 
 
 def replies_of(result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent | None) -> Replies | QuorateError:
-    """Return the replies of an outcome, or why there is none.
-
-    >>> replies_of(Admitted({}, [1, REFUSED]), Cost(0.0), None).labels
-    array([ 1, -1])
-    """
+    """Return the replies of an outcome, or why there is none."""
     if isinstance(result, QuorateError):
         return result
     labels = np.array(result.outcome, dtype=np.int64)

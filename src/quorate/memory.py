@@ -1,4 +1,4 @@
-"""What was asked and answered before: a caller that repeats a query gets its answer again, for nothing.
+"""What was asked and answered before: a caller that repeats a query gets its answer again, at no cost.
 
 This is also a defence: noisy answers to one query, drawn over and over, would average the noise away.
 """
@@ -32,11 +32,7 @@ Outcome = list[int]  # a label for each query of a request, NO_QUORUM or REFUSED
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request as a memory knows it: who asks, digests of the queries, and the id and the digest of the whole request.
-
-    >>> Asked(caller="a", queries=[b"query"]).id is None
-    True
-    """
+    """A request as a memory knows it: its caller, digests of its queries, its id and the digest of it all."""
 
     caller: str
     queries: Sequence[bytes]
@@ -46,23 +42,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
-
-    >>> Admitted(known={b"query": 1}).outcome is None
-    True
-    """
+    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome."""
 
     known: Mapping[bytes, int]
     outcome: Outcome | None = None
 
 
 class Memory(Protocol):
-    """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`.
-
-    >>> from quorate.ledger import Ledger
-    >>> {"admit", "keep"} <= set(vars(Ledger))
-    True
-    """
+    """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`."""
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
@@ -74,45 +61,26 @@ class Memory(Protocol):
 
 
 def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
-    """Return the outcome of a request: what is not known was refused.
-
-    >>> outcome_of(Asked(caller="a", queries=[b"x", b"y"]), {("a", b"x"): 1})
-    [1, -2]
-    """
+    """Return the outcome of a request: what is not known was refused."""
     return [known.get((asked.caller, query), REFUSED) for query in asked.queries]
 
 
 def reused(asked: Asked) -> IdReused:
-    """Return the error for an id that was used before, for something else.
-
-    >>> str(reused(Asked(caller="a", queries=[], id="7")))
-    'this id was used for another request: a request has an id of its own, and keeps it when it is sent again'
-    """
+    """Return the error for an id that was used before, for something else."""
     return IdReused(
         "this id was used for another request: a request has an id of its own, and keeps it when it is sent again"
     )
 
 
 class KeptAnswers:
-    """Answers kept in this process, the oldest dropped first.
-
-    >>> kept = KeptAnswers()
-    >>> kept.keep({("a", b"query"): 1}, {}, [])
-    []
-    >>> kept.admit([Asked("a", [b"query"]), Asked("b", [b"query"])])
-    [Admitted(known={b'query': 1}, outcome=None), Admitted(known={}, outcome=None)]
-    """
+    """Answers kept in this process, the oldest dropped first."""
 
     def __init__(self) -> None:
         self._answers: dict[Query, int] = {}
         self._outcomes: dict[tuple[str, str], tuple[bytes, Outcome]] = {}
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Return what is known of each request, or why it is refused.
-
-        >>> KeptAnswers().admit([Asked("a", [b"query"])])
-        [Admitted(known={}, outcome=None)]
-        """
+        """Return what is known of each request, or why it is refused."""
         taken: dict[tuple[str, str], bytes] = {}  # in this group
         return [self._admit(one, taken) for one in asked]
 
@@ -130,11 +98,7 @@ class KeptAnswers:
     def keep(
         self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes, and drop the oldest where there are too many.
-
-        >>> KeptAnswers().keep({}, {("a", b"query"): 1}, [Asked("a", [b"query"])])
-        [[1]]
-        """
+        """Keep answers and outcomes, and drop the oldest where there are too many."""
         self._answers.update(fresh)
         known.update(fresh)
         outcomes = [outcome_of(one, known) for one in asked]
@@ -148,9 +112,5 @@ class KeptAnswers:
         return list(outcomes)
 
     def answers(self) -> Mapping[Query, int]:
-        """Return all answers, for a memory that takes them over.
-
-        >>> KeptAnswers().answers()
-        {}
-        """
+        """Return all answers, for a memory that takes them over."""
         return self._answers

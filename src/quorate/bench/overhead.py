@@ -32,9 +32,6 @@ def overhead_figures(quick: bool) -> Iterator[Figure]:
     """Measure 250 decision trees that vote on two classes, asked in batches of 1000, with and without privacy.
 
     Each figure is a median over several rounds; both times of a ratio are taken in the same round.
-
-    >>> "overhead.quorum.microseconds_a_query" in dict.fromkeys(name for name, _, _ in overhead_figures(True))
-    True
     """
     from sklearn.tree import DecisionTreeClassifier
 

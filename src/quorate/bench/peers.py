@@ -109,7 +109,7 @@ cliques = [tuple(names[column] for column in clique) for clique in given["clique
 table = context.query(rho=rho).contingency_table(
     # One bin for each code. With keys instead, each column would have one category more, for missing values.
     cuts={name: list(range(int(size) - 1)) for name, size in zip(names, given["sizes"])},
-    algorithm=dp.mbi.AIM(queries=len(cliques[0]), estimator=estimate),  # all marginals of up to so many columns
+    algorithm=dp.mbi.AIM(queries=len(cliques[0]), estimator=estimate),  # all marginals of up to this many columns
 ).release()
 np.savez(sys.argv[2], answers=np.concatenate([np.asarray(table.project(clique)).ravel() for clique in cliques]))
 """

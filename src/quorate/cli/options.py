@@ -29,15 +29,7 @@ RELEASE_OPTIONS = {
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:
-    """Refuse a value other than the default for an option that is not among those used.
-
-    >>> def command(*, records: int = 1, features: int = 1): ...
-    >>> refuse_idle(command, {"records": 5, "features": 1}, "records", "without --concept")
-    >>> refuse_idle(command, {"records": 5, "features": 2}, "records", "without --concept")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: --features does nothing without --concept: leave it out
-    """
+    """Refuse a value other than the default for an option that is not among those used."""
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in used.split() and given[name] != parameter.default:
             raise InvalidInput(f"--{name.replace('_', '-')} does nothing {when}: leave it out")

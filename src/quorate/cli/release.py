@@ -1,6 +1,6 @@
 """From a table of private records to a folder of answers that may be published: `quorate release`.
 
-The folder can be asked again, by anyone and for nothing. With --online the queries are asked one at a time instead, and
+Anyone may ask the folder again, at no privacy cost. With --online the queries are asked one at a time instead, and
 only those are paid for that public data and earlier answers miss.
 """
 
@@ -11,27 +11,60 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
 from quorate.checks import check_count
 from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps
-from quorate.cli.release_subject import Subject
+from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import Folder, load, open_folder
 from quorate.planner.release import ReleasePlan, plan_release
-from quorate.release import Columns, OnlineRelease, QueryRelease
+from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
+from quorate.tables.lenient import read_columns, read_numbers
 
 __all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "ask_published", "run_release"]
 
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 SYNTHETIC_FILE = "synthetic.csv"
 _SHOWN = 20  # answers printed for people
+
+
+class _Subject:
+    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
+
+    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
+        self.about, self.names = about, names
+
+    @classmethod
+    def parse(cls, text: str) -> "_Subject":
+        """Return the subject that one word says."""
+        kind, _, rest = text.partition(":")
+        if kind not in ("boxes", "halfspaces"):
+            try:
+                return cls(Workload.parse(text))
+            except InvalidInput as error:
+                raise InvalidInput(f"{error}; or boxes:COLUMN,... or halfspaces:COLUMN,COLUMN") from None
+        names = tuple(name.strip() for name in rest.split(",") if name.strip())
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
+        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
+
+    def records(self, table: pa.Table) -> Any:
+        """Return a table as the release takes it: unchanged, or its columns as points, with NaN for non-numbers."""
+        if not self.names:
+            return table
+        return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
+
+    def public(self, table: pa.Table | None) -> Any:
+        """Return public records; those of a class must be numbers, and an error may say which is not."""
+        return None if table is None else self.records(table)
 
 
 def run_release(
@@ -55,15 +88,7 @@ def run_release(
     report: Path | None,
     as_json: bool,
 ) -> int:
-    """Release, plan, or ask a release that was published before, and print what it promises.
-
-    >>> absent = ("public", "columns", "groups", "workload", "out", "synthetic", "ledger", "records", "report")
-    >>> settings = dict.fromkeys(absent) | {"epsilon": 1.0, "delta": 1e-6, "engine": "auto", "alpha": 0.05}
-    >>> run_release(Path("x.csv"), **settings, ask=(), online=False, plan=False, as_json=True)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such table, and no such release
-    """
+    """Release, plan, or ask a release that was published before, and print what it promises."""
     asked = _asked(ask)
     if table is not None and table.is_dir():
         return ask_published(open_folder(table), asked, out=out, synthetic=synthetic, as_json=as_json)
@@ -74,7 +99,7 @@ def run_release(
             "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, expressions:FILE, "
             "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
-    subject = Subject.parse(workload)
+    subject = _Subject.parse(workload)
     declared = None if columns is None else Columns.load(columns)
     if plan:
         check_report(report, inputs=[public, columns])
@@ -111,7 +136,7 @@ def run_release(
 
 def _release(
     release: QueryRelease,
-    subject: Subject,
+    subject: _Subject,
     table: Path,
     public: Path | None,
     queries: Sequence[Any],
@@ -145,7 +170,7 @@ def _release(
     return 0
 
 
-def _private(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
+def _private(subject: _Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
     """Return the private records, and whose they are where a column says so."""
     table = read_table(path, role="private")
     if groups is None:
@@ -156,7 +181,7 @@ def _private(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any
     return subject.records(table.drop_columns(groups)), people
 
 
-def _public(subject: Subject, path: Path | None, groups: str | None) -> Any:
+def _public(subject: _Subject, path: Path | None, groups: str | None) -> Any:
     """Return the public records; names of people are no column to release."""
     if path is None:
         return None
@@ -176,7 +201,7 @@ def _asked(ask: Sequence[str]) -> list[str]:
     return found
 
 
-def _write(release: QueryRelease, subject: Subject, out: Path, synthetic: int | None) -> None:
+def _write(release: QueryRelease, subject: _Subject, out: Path, synthetic: int | None) -> None:
     names = json.dumps({"columns": list(subject.names)}).encode()
     release.publish(out, extra={COLUMNS_FILE: names} if subject.names else None)
     if synthetic is not None:
@@ -204,13 +229,7 @@ def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
 def ask_published(
     folder: Folder, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
 ) -> int:
-    """Answer from a folder that was published before. Nothing is spent.
-
-    >>> ask_published(Folder(Path("m"), {"kind": "student"}, b""), [], out=None, synthetic=None, as_json=True)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: m holds a model of another kind, 'student'; 'query release' was asked for
-    """
+    """Answer from a folder that was published before. Nothing is spent."""
     release = load(folder, kind="query release")
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])
@@ -244,7 +263,7 @@ def _names(folder: Folder) -> list[str]:
 
 
 def _planned(
-    subject: Subject,
+    subject: _Subject,
     public: Path | None,
     columns: Columns | None,
     records: int | None,
@@ -290,7 +309,7 @@ def _show_plan(made: ReleasePlan) -> None:
 
 
 def _online(
-    subject: Subject,
+    subject: _Subject,
     table: Path,
     public: Path | None,
     columns: Columns | None,

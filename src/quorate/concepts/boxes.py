@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, keep
+from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import LISTED, Concept, Dichotomies, sauer
 from quorate.concepts.hypothesis import Hypothesis
 from quorate.concepts.line import lead_below
@@ -55,7 +55,7 @@ class Boxes(Concept):
     features: int
 
     def __post_init__(self) -> None:
-        keep(self, features=check_count("features", self.features))
+        set_validated(self, features=check_count("features", self.features))
 
     @property
     def vc_dimension(self) -> int:
@@ -66,7 +66,8 @@ class Boxes(Concept):
         """
         return 2 * self.features
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies."""
         if sauer(rows, self.vc_dimension) > LISTED:
             raise Infeasible(
                 f"{rows} points may have more than {LISTED} boxes in {self.features} dimensions; pass fewer points"

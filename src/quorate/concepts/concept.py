@@ -155,7 +155,7 @@ class Concept(ABC):
         3
         """
         points = check_points(X, features=self.features)
-        self._check_size(len(points))
+        self.check_size(len(points))
         usable = self.usable(points)
         made = self._dichotomies(points if usable.all() else points[usable])
         made._usable = self.usable  # what is no point of the class is nobody's mistake either
@@ -179,9 +179,23 @@ class Concept(ABC):
         """Return which of these rows of finite values are points of the class: each by itself, and without an error."""
         return np.ones(len(points), dtype=np.bool_)
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
         """Refuse a number of rows that has too many dichotomies. It is public, unlike which of them can be used."""
         check_count("rows", rows, least=0)
+
+    def largest_set(self, rows: int) -> int:
+        """Return the largest number of rows, up to `rows`, whose dichotomies the class can go through."""
+        low, high = 0, rows + 1
+        while high - low > 1:
+            middle = (low + high) // 2 if low else rows
+            try:
+                self.check_size(middle)
+            except Infeasible:
+                high = middle
+                low = max(low, 1)
+            else:
+                low = middle
+        return low
 
     def _growth(self, points: int) -> int:
         """Return a bound of the class's own on the number of dichotomies."""

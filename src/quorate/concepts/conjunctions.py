@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, keep
+from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Constant, Hypothesis
 from quorate.concepts.points import Labels, Mask, Points
@@ -54,7 +54,7 @@ class Conjunctions(Concept):
 
     def __init__(self, categories: Sequence[int]) -> None:
         counts = tuple(check_count("categories", count) for count in categories)
-        keep(self, categories=counts, features=len(counts))
+        set_validated(self, categories=counts, features=len(counts))
         if not counts:
             raise InvalidInput("categories must name at least one column")
         if self._cells() > _LARGEST_CUBE:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.calls import CALL, call_rows
-from quorate.checks import check_count, keep
+from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Hypothesis
 from quorate.concepts.points import Points, say_by_row
@@ -56,7 +56,7 @@ class Finite(Concept):
     features: int
 
     def __init__(self, members: Sequence[Any], *, features: int) -> None:
-        keep(self, members=tuple(members), features=check_count("features", features))
+        set_validated(self, members=tuple(members), features=check_count("features", features))
         if not self.members:
             raise InvalidInput("members must name at least one hypothesis")
         for index, member in enumerate(self.members):

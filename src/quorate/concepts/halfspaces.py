@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, keep
+from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hyperplanes import ExactPoints
 from quorate.concepts.hypothesis import Hypothesis
@@ -96,7 +96,7 @@ class Halfspaces(Concept):
     features: int
 
     def __post_init__(self) -> None:
-        keep(self, features=check_count("features", self.features))
+        set_validated(self, features=check_count("features", self.features))
 
     @property
     def vc_dimension(self) -> int:
@@ -120,7 +120,8 @@ class Halfspaces(Concept):
         """Cover's count (1965), reached by points in general position."""
         return max(1, 2 * sum(math.comb(points - 1, size) for size in range(self.features + 1))) if points else 1
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies."""
         check_partitions(rows, self.features)
 
     def _dichotomies(self, points: Points) -> Dichotomies:

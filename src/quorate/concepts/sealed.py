@@ -95,15 +95,15 @@ class _Sealed(Concept):
     def growth(self, points: int) -> int:
         return self._concept.growth(points)
 
-    def _check_size(self, rows: int) -> None:
-        self._concept._check_size(rows)
+    def check_size(self, rows: int) -> None:
+        self._concept.check_size(rows)
 
     def _usable(self, points: Points) -> Mask:
         return say_by_row(self._concept.usable, points)
 
     def dichotomies(self, X: Any) -> Dichotomies:
         points = check_points(X, features=self.features)
-        self._check_size(len(points))
+        self.check_size(len(points))
         return self._dichotomies(points)
 
     def _dichotomies(self, points: Points) -> Dichotomies:

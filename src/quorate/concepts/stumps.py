@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.checks import check_count, keep
+from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Constant, Hypothesis
 from quorate.concepts.line import mistakes_upward
@@ -48,7 +48,7 @@ class Stumps(Concept):
     binary: bool = False
 
     def __post_init__(self) -> None:
-        keep(self, features=check_count("features", self.features), binary=bool(self.binary))
+        set_validated(self, features=check_count("features", self.features), binary=bool(self.binary))
 
     @property
     def vc_dimension(self) -> int:

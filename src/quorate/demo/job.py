@@ -56,11 +56,6 @@ def run_job(
     """Do the whole job, and return what a report of it may show.
 
     `say` is told in words what happens; `step` what is being done now, and for a long step its `share` done.
-
-    >>> run_job(records=0, queries=100, epsilon=1.0, delta=1e-6, say=print, step=lambda name, share=None: None)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: records must be a whole number of at least 1, not 0
     """
     step("making up people")
     study = clinic_table(_PILOT)

@@ -15,13 +15,6 @@ class Ballots:
     """Vote counts of a batch of queries, to be put to a mechanism and to nothing else.
 
     They have a length and no other public property: no value, no text, no JSON, no pickle, no copy, no array.
-
-    >>> ballots = Ballots(np.array([[3, 0], [1, 2]]))
-    >>> len(ballots), ballots
-    (2, <sealed ballots>)
-    >>> from quorate.mechanisms import NoisyMax
-    >>> ballots.put_to(NoisyMax(teachers=3, classes=2, scale=0.1).answers).labels
-    array([0, 1])
     """
 
     __slots__ = ("_seal",)
@@ -30,12 +23,7 @@ class Ballots:
         self._seal: Callable[[], NDArray[np.int64]] = lambda: counts  # not an attribute that a walk would print
 
     def put_to(self, release: Callable[[NDArray[np.int64]], Released]) -> Released:
-        """Hand the counts to a mechanism's `answers`, and return what it released.
-
-        >>> from quorate.mechanisms import SoftMajority
-        >>> Ballots(np.array([[0, 1000]])).put_to(SoftMajority(teachers=1000, epsilon=1.0).answers).labels
-        array([1])
-        """
+        """Hand the counts to a mechanism's `answers`, and return what it released."""
         return release(self._seal())
 
     def __len__(self) -> int:

@@ -30,6 +30,4 @@ if not TYPE_CHECKING:
     def __getattr__(name):
         if name in ("EverlastingPlan", "plan_everlasting"):  # which stand above what they plan
             return getattr(import_module("quorate.planner"), name)
-        if name in ("load", "reopen", "save"):  # the old place of what `quorate.models` does, for one release
-            return getattr(import_module("quorate.models"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from quorate.mechanisms.cutoff import CutoffRun
 from quorate.mechanisms.run import Run
 from quorate.memory import REFUSED
 from quorate.rows import take_rows
-from quorate.session import put_to_vote
+from quorate.session import release_votes
 
 __all__ = ["Phase"]
 
@@ -85,6 +85,6 @@ class Phase:
         """
         labels = np.full(len(X), NO_QUORUM, dtype=np.int64)
         if self._run.no_quorums_left:
-            said = put_to_vote(self._ensemble, X, self._run.answers).labels
+            said = release_votes(self._ensemble, X, self._run.answers).labels
             labels[: said.size] = said
         return labels

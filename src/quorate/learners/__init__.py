@@ -16,8 +16,7 @@ from quorate.learners.inputs import MEMORY
 from quorate.learners.linear import LinearTeachers
 from quorate.learners.logistic import BatchedLogistic
 from quorate.learners.naive_bayes import BatchedNaiveBayes
-from quorate.learners.rebuild import teachers_from_arrays
-from quorate.learners.recognise import batched_equivalent
+from quorate.learners.recognise import batched_equivalent, teachers_from_arrays
 from quorate.learners.ridge import BatchedRidge
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers

@@ -24,14 +24,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, repr=False)
 class Block:
-    """A stack of chunks of one shape; it may hold blank ones after those of `teachers`.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> chunks = Chunks(np.eye(4), [0, 1, 1, 2], Deal.of([[0, 1], [2, 3]]), classes=3)
-    >>> block = next(chunks.blocks(choose_backend("numpy"), memory=1000, cost=lambda rows, shown: 1))
-    >>> block.features.shape, block.weights.shape, block.codes.tolist(), block.shown.tolist()
-    ((2, 2, 4), (2, 2), [[0, 1], [0, 1]], [[0, 1], [1, 2]])
-    """
+    """A stack of chunks of one shape; it may hold blank ones after those of `teachers`."""
 
     teachers: Integers  # which teachers these are
     features: Matrix  # (chunks, rows, features)
@@ -40,26 +33,14 @@ class Block:
     shown: Integers  # (teachers, classes shown): the classes of each chunk, ascending
 
     def indicators(self) -> Matrix:
-        """Return for each row and each class shown 1 if that is its label, else 0.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> chunks = Chunks(np.eye(2), [1, 0], Deal.of([[0, 1]]), classes=2)
-        >>> block = next(chunks.blocks(choose_backend("numpy"), memory=1000, cost=lambda rows, shown: 1))
-        >>> block.indicators().tolist()
-        [[[0.0, 1.0], [1.0, 0.0]]]
-        """
+        """Return for each row and each class shown 1 if that is its label, else 0."""
         matches = self.codes[:, :, np.newaxis] == np.arange(self.shown.shape[1])
         indicators: Matrix = matches * self.weights[:, :, np.newaxis]
         return indicators
 
 
 class Chunks:
-    """The usable rows of every teacher, and how many they show of each class: `counts`, one row a teacher.
-
-    >>> chunks = Chunks(np.eye(3), [1, 0, 1], Deal.of([[0, 1], [2], []]), classes=2)
-    >>> chunks.counts.tolist(), chunks.features
-    ([[1, 1], [0, 1], [0, 0]], 3)
-    """
+    """The usable rows of every teacher, and how many they show of each class: `counts`, one row a teacher."""
 
     def __init__(self, X: Any, y: Any, deal: Deal, *, classes: int) -> None:
         classes = check_count("classes", classes, least=2)
@@ -77,24 +58,14 @@ class Chunks:
         self.counts: Integers = cells.reshape(deal.teachers, classes)
 
     def majority(self) -> Integers:
-        """Return the most frequent class of each teacher, the lowest of equals; class 0 for a teacher without rows.
-
-        >>> Chunks(np.eye(3), [1, 0, 1], Deal.of([[0, 1, 2], []]), classes=2).majority()
-        array([1, 0])
-        """
+        """Return the most frequent class of each teacher, the lowest of equals; class 0 for a teacher without rows."""
         labels: Integers = self.counts.argmax(axis=1)
         return labels
 
     def blocks(self, backend: Backend, *, memory: int, cost: Callable[[int, int], int]) -> Iterator[Block]:
         """Yield the teachers that show two classes or more, as many of one shape together as fit into `memory` bytes.
 
-        A chunk of so many rows that show so many classes needs `cost(rows, shown)` bytes.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> chunks = Chunks(np.eye(5), [1, 0, 1, 0, 1], Deal.of([[0, 1], [2, 3], [4]]), classes=2)
-        >>> blocks = chunks.blocks(choose_backend("numpy"), memory=1000, cost=lambda rows, shown: 1000)
-        >>> [block.teachers.tolist() for block in blocks]
-        [[0], [1]]
+        A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes.
         """
         shown = (self.counts > 0).sum(axis=1)
         rows = padded_rows(self._sizes)
@@ -128,11 +99,7 @@ class Chunks:
 
 
 def padded_rows(sizes: Integers) -> Integers:
-    """Return the height to which a chunk of each size is filled up: at most a sixteenth more than its own.
-
-    >>> padded_rows(np.array([0, 7, 50, 51, 1000]))
-    array([   0,    7,   50,   52, 1024])
-    """
+    """Return the height to which a chunk of each size is filled up: at most a sixteenth more than its own."""
     grain = 2 ** np.maximum(np.frexp(sizes)[1].astype(np.int64) - 5, 0)
     padded: Integers = -(-sizes // grain) * grain
     return padded

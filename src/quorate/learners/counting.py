@@ -21,13 +21,7 @@ def ballots_in_blocks(
 
     `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
     squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
-    often. Whoever votes for none of the labels yielded votes for 0.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> scores, queries = [[np.array([[1.0], [-1.0]])]], np.array([[5.0], [-5.0]])
-    >>> steps = ballots_in_blocks(choose_backend("numpy"), scores, np.zeros((2, 1)), queries, memory=1024)
-    >>> [(label, chosen.tolist()) for _, _, label, chosen in steps]
-    [(1, [[True, False], [False, True]])]
+    often. A teacher that votes for none of the labels yielded votes for 0.
     """
     (teachers, several), features = intercepts.shape, queries.shape[1]
     powers, slices = len(coefficients), len(coefficients[0])
@@ -74,11 +68,7 @@ def _product(backend: Backend, parts: list[list[Array]], columns: list[list[Arra
 
 
 def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
-    """Return how many queries and how many teachers to take together, for a block of so many cells at most.
-
-    >>> block_shape(100_000, 10_000, cells=40_000), block_shape(1, 10_000, cells=40_000)
-    ((384, 104), (1, 10000))
-    """
+    """Return how many queries and how many teachers to take together, for a block of at most this many cells."""
     wide = max(1, min(queries, _QUERIES, cells))
     high = max(1, min(teachers, cells // wide))
     if high == teachers:
@@ -91,11 +81,6 @@ def winners(backend: Backend, product: Array, bars: Array, several: int) -> Iter
 
     A score is the product less its bar, and each teacher has `several`, one row each. A single score stands for class 1
     against class 0, and wins where it is positive. The product is changed in place.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> product = np.array([[1.0, 2.0], [3.0, 2.0], [3.0, 4.0]])
-    >>> [(label, chosen.tolist()) for label, chosen in winners(choose_backend("numpy"), product, 0 * product, 3)]
-    [(1, [[True, False]]), (2, [[False, True]])]
     """
     if several == 1:
         yield 1, product > bars

@@ -27,9 +27,6 @@ def gridded_queries(queries: Matrix) -> Matrix:
 
     A largest magnitude is the same in any order, and all else is done to each number by itself: so a rounded query does
     not depend on its company. Magnitudes must be at most 1e76, the square of `LARGEST`.
-
-    >>> gridded_queries(np.array([[3.0, 0.1], [2.0**27, 1.0]])).tolist()
-    [[3.0, 0.10000002384185791], [134217728.0, 0.0]]
     """
     exponents = _exponents(np.abs(queries).max(axis=1, keepdims=True), _QUERY_BITS)
     rounded: Matrix = np.rint(queries * np.ldexp(1.0, exponents)) * np.ldexp(1.0, -exponents)  # proof: step 2
@@ -41,9 +38,6 @@ def gridded_coefficients(coefficients: Matrix) -> Matrix:
 
     Each score's are whole numbers whose magnitudes sum to 2**27 at most, times a power of 2. Rounding again changes
     nothing. Magnitudes beyond 1e200 are counted as 1e200.
-
-    >>> gridded_coefficients(np.array([[[1.0, 1e-9, 0.1]]])).tolist()
-    [[[1.0, 0.0, 0.09999999403953552]]]
     """
     rounded = np.empty(coefficients.shape)
     teachers, scores, columns = coefficients.shape
@@ -71,11 +65,7 @@ def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
 
 
 def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> list[Matrix]:
-    """Return values as so many slices, each of what the one before has rounded off.
-
-    >>> [part.item() for part in sliced(gridded_queries, np.array([[0.1]]), 2)]
-    [0.09999999962747097, 3.7252903539730653e-10]
-    """
+    """Return values as this many slices, each of what the one before rounded off."""
     parts: list[Matrix] = []
     for _ in range(slices):
         parts.append(gridded(values))

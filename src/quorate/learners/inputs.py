@@ -28,15 +28,7 @@ Matrix = NDArray[np.float64]
 
 
 def check_features(X: Any, *, name: str = "X") -> Matrix:
-    """Return `X` as a matrix of 64-bit floats, one row a record and one column a feature.
-
-    >>> check_features([[1, 2], [3, 4]]).dtype
-    dtype('float64')
-    >>> check_features([1.0, 2.0])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: X must be a matrix of numbers with at least 1 column, not float64 of shape (2,)
-    """
+    """Return `X` as a matrix of 64-bit floats, one row a record and one column a feature."""
     given = np.asarray(X)
     if given.ndim != 2 or given.shape[1] < 1 or given.dtype.kind not in "fiub":
         raise InvalidInput(
@@ -47,11 +39,7 @@ def check_features(X: Any, *, name: str = "X") -> Matrix:
 
 
 def check_labels(y: Any, *, rows: int) -> NDArray[np.int64]:
-    """Return `y` as 64-bit integer codes, one for each row.
-
-    >>> check_labels([0, 1, 1], rows=3)
-    array([0, 1, 1])
-    """
+    """Return `y` as 64-bit integer codes, one for each row."""
     given = np.asarray(y)
     if given.ndim != 1 or given.shape[0] != rows or (given.dtype.kind not in "iu" and given.size > 0):
         raise InvalidInput(f"y must be {rows} integer codes, one for each row of X, not {given.dtype} of {given.shape}")
@@ -61,11 +49,8 @@ def check_labels(y: Any, *, rows: int) -> NDArray[np.int64]:
 def check_queries(X: Any, *, features: int) -> Matrix:
     """Return queries as a matrix of finite 64-bit floats with the number of columns that the teachers were fitted on.
 
-    A query belongs to the one who asks, so its values may be the reason for an error. Magnitudes beyond `LARGEST` are
+    A query belongs to its caller, so its values may cause an error. Magnitudes beyond `LARGEST` are
     counted as `LARGEST`.
-
-    >>> check_queries([[0.5, 1.0]], features=2)
-    array([[0.5, 1. ]])
     """
     queries = check_features(X, name="queries")
     if queries.shape[1] != features:
@@ -78,11 +63,7 @@ def check_queries(X: Any, *, features: int) -> Matrix:
 
 
 def check_memory(memory: object) -> int:
-    """Return `memory` as a number of bytes.
-
-    >>> check_memory(2**20)
-    1048576
-    """
+    """Return `memory` as a number of bytes."""
     return check_count("memory", memory, least=1024)
 
 
@@ -90,9 +71,6 @@ def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int) -> NDArray[np.
     """Return which rows a teacher can use: features of magnitude at most `LARGEST`, a label among the declared ones.
 
     The others are left out by their own teacher, without a word: an error or a warning would speak of private values.
-
-    >>> usable_rows(np.array([[1.0], [np.nan], [2.0]]), np.array([0, 1, 5]), classes=2)
-    array([ True, False, False])
     """
     usable = (y >= 0) & (y < classes)
     with np.errstate(invalid="ignore"):

@@ -33,11 +33,6 @@ class LinearTeachers(Teachers):
     the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the
     largest of a row, so that scores can be summed exactly in any order: in one slice of 26 bits, which is right where
     columns are of about one size, or in two, of 52 bits. Quadratic scores, whose terms cancel, have two.
-
-    >>> teachers = LinearTeachers(np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 5.0]]]), classes=2)
-    >>> teachers.votes([[2.0], [-2.0]])
-    array([[1, 2],
-           [1, 2]])
     """
 
     def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
@@ -61,9 +56,6 @@ class LinearTeachers(Teachers):
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
-
-        >>> LinearTeachers(np.ones((5, 3, 2)), classes=3).votes([[1.0]])
-        array([[5, 0, 0]])
         """
         arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
         totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
@@ -77,10 +69,6 @@ class LinearTeachers(Teachers):
         """Return the class that each teacher votes for: one row a query, one column a teacher.
 
         The result has a byte for each ballot (two where there are more than 256 classes); `votes` needs no such room.
-
-        >>> LinearTeachers(np.array([[[1.0, 0.0]], [[1.0, -3.0]]]), classes=2).ballots([[1.0], [4.0]])
-        array([[1, 0],
-               [1, 1]], dtype=uint8)
         """
         arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
@@ -94,11 +82,7 @@ class LinearTeachers(Teachers):
         return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private.
-
-        >>> sorted(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
-        ['classes', 'kind', 'quadratic', 'scores', 'slices']
-        """
+        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
         return {
             "kind": np.array("linear"),
             "classes": np.array(self.classes),
@@ -109,11 +93,7 @@ class LinearTeachers(Teachers):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LinearTeachers":
-        """Return the teachers that `arrays` describe.
-
-        >>> LinearTeachers.from_arrays(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
-        LinearTeachers(teachers=2, classes=2, features=1)
-        """
+        """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "scores": 3})
         return cls(
             arrays["scores"],
@@ -124,12 +104,7 @@ class LinearTeachers(Teachers):
 
 
 class LinearLearner(Learner):
-    """A learner whose teachers have linear scores; each kind says how the scores of a block are found.
-
-    >>> from quorate.learners import BatchedRidge
-    >>> issubclass(BatchedRidge, LinearLearner)
-    True
-    """
+    """A learner whose teachers have linear scores; each kind says how the scores of a block are found."""
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
@@ -150,12 +125,6 @@ class LinearLearner(Learner):
         beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
         always votes for it, and one without rows for class 0. No private value is the reason for an error. Where it
         is public that columns are of about `one_scale`, ballots are counted with one product instead of three.
-
-        >>> from quorate.learners import BatchedCentroid
-        >>> deal = Deal.of([[0, 1], [2], []])
-        >>> teachers = BatchedCentroid().fit([[0.0], [1.0], [0.5]], [0, 1, 1], deal, classes=2)
-        >>> teachers.ballots([[0.2], [0.8]]).tolist()
-        [[0, 1, 0], [1, 1, 0]]
         """
         arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
         scores = np.zeros((deal.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))

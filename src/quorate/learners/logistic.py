@@ -57,8 +57,8 @@ class BatchedLogistic(LinearLearner):
             loss: Loss = MultinomialLoss(backend, design, weights, target, penalties)
             return minimise(backend, loss, outputs=block.shown.shape[1])
         loss = BinaryLoss(backend, design, weights, target[:, :, 1:], penalties)
-        found = minimise(backend, loss, outputs=1)
-        return backend.join([0.0 * found, found], 2)
+        coefficients = minimise(backend, loss, outputs=1)
+        return backend.join([0.0 * coefficients, coefficients], 2)
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         columns = min(rows, features) + 1

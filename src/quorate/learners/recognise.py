@@ -1,17 +1,22 @@
-"""Which scikit-learn estimators have a batched equivalent."""
+"""Which scikit-learn estimators have a batched equivalent, and which teachers were saved as plain arrays."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
 from quorate.learners.centroid import BatchedCentroid
+from quorate.learners.linear import LinearTeachers
 from quorate.learners.logistic import BatchedLogistic
 from quorate.learners.naive_bayes import BatchedNaiveBayes
 from quorate.learners.ridge import BatchedRidge
 from quorate.learners.stump import BatchedStump
-from quorate.learners.teachers import Learner
+from quorate.learners.stump_teachers import StumpTeachers
+from quorate.learners.teachers import Learner, Teachers
 
-__all__ = ["batched_equivalent"]
+__all__ = ["batched_equivalent", "teachers_from_arrays"]
 
 # Settings that change how scikit-learn gets to the answer, and not which answer it seeks.
 _HOW = {"copy_X", "dual", "max_iter", "n_jobs", "random_state", "tol", "verbose", "warm_start"}
@@ -87,3 +92,13 @@ def _positive(value: Any) -> bool:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, int | float | str) and value == default)
+
+
+def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
+    """Return the teachers whose `arrays()` these are, whatever their kind."""
+    kind = str(arrays["kind"]) if "kind" in arrays else None
+    if kind == "linear":
+        return LinearTeachers.from_arrays(arrays)
+    if kind == "stump":
+        return StumpTeachers.from_arrays(arrays)
+    raise InvalidInput(f"arrays must be of the kind 'linear' or 'stump', not {kind!r}")

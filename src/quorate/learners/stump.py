@@ -45,9 +45,6 @@ class BatchedStump(Learner):
 
         A teacher depends on its own rows and on nothing else. Rows are left out, and chunks of one class or none vote,
         as for the linear learners. A chunk whose rows cannot be told apart votes for its most frequent class.
-
-        >>> BatchedStump().fit([[0.0], [0.0], [0.0]], [1, 1, 0], Deal.of([[0, 1, 2], []]), classes=2).votes([[7.0]])
-        array([[1, 1]])
         """
         arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
         feature, threshold = np.zeros(deal.teachers, dtype=np.int64), np.zeros(deal.teachers)

@@ -17,12 +17,7 @@ BackendName = Literal["numpy", "torch", "auto"]
 
 
 class Teachers(ABC):
-    """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers.
-
-    >>> from quorate.learners import BatchedCentroid
-    >>> BatchedCentroid().fit([[0.0], [1.0]], [0, 1], Deal.of([[0, 1], []]), classes=2)
-    LinearTeachers(teachers=2, classes=2, features=1)
-    """
+    """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers."""
 
     teachers: int
     classes: int
@@ -46,12 +41,7 @@ class Teachers(ABC):
 
 
 class Learner(ABC):
-    """A description of how each teacher is fitted, on its own rows alone.
-
-    >>> from quorate.learners import BatchedLogistic
-    >>> isinstance(BatchedLogistic(C=0.5), Learner)
-    True
-    """
+    """A description of how each teacher is fitted, on its own rows alone."""
 
     @abstractmethod
     def fit(
@@ -69,13 +59,7 @@ class Learner(ABC):
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], *, kind: str, axes: Mapping[str, int]) -> None:
-    """Refuse arrays that do not describe teachers of this kind: `axes` says how many each of them must have.
-
-    >>> check_arrays({"kind": np.array("stump")}, kind="linear", axes={"classes": 0, "scores": 3})
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: arrays must be of the kind 'linear' and hold numbers as classes, scores
-    """
+    """Refuse arrays that do not describe teachers of this kind: `axes` says how many each of them must have."""
     right = "kind" in arrays and str(arrays["kind"]) == kind
     for name, number in axes.items():
         right = right and name in arrays and arrays[name].dtype.kind in "fiub" and arrays[name].ndim == number

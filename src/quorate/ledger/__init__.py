@@ -12,11 +12,12 @@ ledger       all of it together;  place: where it is, moving and restoring it;  
 from quorate.ledger.export import check_export, export_entries
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.place import find_ledger, move, restore
-from quorate.ledger.rules import Key, Phase
+from quorate.ledger.rules import LOST, Key, Phase
 from quorate.ledger.verify import Verification
 from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal
 
 __all__ = [
+    "LOST",
     "Activity",
     "Key",
     "LeaseView",

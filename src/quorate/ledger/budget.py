@@ -41,11 +41,7 @@ def _sum(each: Iterable[Quanta]) -> Quanta:
 
 
 class LeasedBudget(Budget):
-    """A budget whose account is in a ledger. Made by `Ledger.budget`.
-
-    >>> issubclass(LeasedBudget, Budget)
-    True
-    """
+    """A budget whose account is in a ledger. Made by `Ledger.budget`."""
 
     __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_name", "_out", "_taken", "_used")
 
@@ -62,54 +58,22 @@ class LeasedBudget(Budget):
         self._taken = self._used = 0.0
 
     def close(self) -> NoReturn:
-        """Refuse: the account stays in its ledger.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=1e-6), fingerprint="m").budget().close()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: this account lives in ... and stays there
-        """
+        """Refuse: the account stays in its ledger."""
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
 
-    def obtain(self, *costs: Cost, most: int) -> int:
+    def acquire(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
         A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.budget(lease=4).obtain(Cost(renyi=1 / 1024), most=1000)
-        10
         """
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
             units = _times(self.quanta(), unit)
             most = min(most, max(1, min(max(self._lease, units // (2 * _SHARES)), units // _SHARES)))
-        return super().obtain(*costs, most=most)
+        return super().acquire(*costs, most=most)
 
-    def give_back(self, *, all: bool = False) -> None:
-        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> from quorate.privacy import Cost
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     budget = ledger.budget(lease=4)
-        ...     budget.spend(Cost(renyi=1 / 1024))
-        ...     before = ledger.view().left
-        ...     budget.give_back(all=True)
-        ...     1024 * before, 1024 * ledger.view().left
-        (1020.0, 1023.0)
-        """
+    def return_unused(self, *, all: bool = False) -> None:
+        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
         check_process("this budget", self._process)
         with self._held():
             if not self._out:
@@ -120,18 +84,11 @@ class LeasedBudget(Budget):
                     self._return(change)
                 self._out = False
 
-    def tend(self) -> None:
-        """Look whether others wait for what is out on lease, and return it then. For a server that has nothing to do.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget(lease=4).tend()
-        """
+    def on_idle(self) -> None:
+        """Return what is out on lease if others wait for it. A server calls this when it has nothing to do."""
         if self._out:
             self._ledger.state()
-            self.give_back()
+            self.return_unused()
 
     def _refresh(self) -> None:
         state = self._ledger.state()
@@ -143,7 +100,7 @@ class LeasedBudget(Budget):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
-    def _obtained(self, each: Sequence[Quanta], most: int) -> int:
+    def _acquired(self, each: Sequence[Quanta], most: int) -> int:
         unit = _sum(each)
         if _times(self._at_hand, unit) < most and any(unit):
             self._take(unit, most)

@@ -18,11 +18,7 @@ _AHEAD = 300.0  # seconds by which the clocks of two hosts may differ
 
 
 class Head:
-    """The last state that this process has seen, so that a ledger that goes back while it runs shows.
-
-    >>> Head().seq
-    0
-    """
+    """The last state that this process has seen, so that a ledger that goes back while it runs shows."""
 
     __slots__ = ("mac", "seq", "state")
 
@@ -31,27 +27,12 @@ class Head:
         self.state: State | None = None
 
     def mark(self) -> Mark:
-        """Return how far the ledger had come.
-
-        >>> Head().mark()
-        Mark(seq=0, head='', spent=(0, 0), in_database=False)
-        """
+        """Return how far the ledger had come."""
         return Mark(self.seq, self.mac, (0, 0) if self.state is None else self.state.spent)
 
 
 class Change:
-    """An open transaction. `append` applies the rules and adds an entry; nothing is written if it raises.
-
-    >>> from quorate.ledger.sqlite import SQLiteStore
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = SQLiteStore.create(pathlib.Path(folder) / "ledger.sqlite")
-    ...     with store.transaction("m") as statements:
-    ...         Change.read(statements, "m", b"key", Head())
-    Traceback (most recent call last):
-    ...
-    quorate.errors.LedgerRefused: this place holds no ledger of this model
-    """
+    """An open transaction. `append` applies the rules and adds an entry; nothing is written if it raises."""
 
     def __init__(self, statements: Statements, ledger: str, key: bytes, head: Head) -> None:
         self.statements, self.ledger, self._key = statements, ledger, key
@@ -62,11 +43,7 @@ class Change:
 
     @classmethod
     def read(cls, statements: Statements, ledger: str, key: bytes, seen: Head) -> "Change":
-        """Read what the ledger holds now, and refuse it where it is not what this process has seen, or later.
-
-        >>> Change.read  # doctest: +ELLIPSIS
-        <bound method Change.read of ...>
-        """
+        """Read what the ledger holds now, and refuse it where it is not what this process has seen, or later."""
         found = statements.run("SELECT seq, head, state, mac FROM quorate_snapshot WHERE ledger = ?", (ledger,))
         if not found:
             raise LedgerRefused("this place holds no ledger of this model")
@@ -107,11 +84,11 @@ class Change:
             (self.ledger, entry.seq, event.at, kind, canonical(body), entry.mac),
         )
         self.appended += 1
-        # An arrival uses up what its phase has paid for: an old copy must not let it arrive again.
+        # An arrival uses up what its phase has paid for, and a choice its share: an old copy must not repeat either.
         self.charged = (
             self.charged
             or before is None
-            or kind in ("moved", "restored", "phase", "arrived")
+            or kind in ("moved", "restored", "phase", "arrived", "chosen")
             or self._state.spent > before.spent
         )
         self.anew = self.anew or kind == "restored"

@@ -13,11 +13,7 @@ _KEY = "ledger.key"
 
 
 def folder_of(place: str | Path, folder: Path | None) -> Path:
-    """Return the folder of a ledger's model: that of its file unless another is given.
-
-    >>> folder_of(Path("/srv/model/ledger.sqlite"), None)
-    PosixPath('/srv/model')
-    """
+    """Return the folder of a ledger's model: that of its file unless another is given."""
     if folder is None:
         if is_url(place):
             raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
@@ -26,13 +22,7 @@ def folder_of(place: str | Path, folder: Path | None) -> Path:
 
 
 def make_key(folder: Path) -> bytes:
-    """Return the key beside the model, made where there is none yet.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     make_key(Path(folder)) == read_key(Path(folder))
-    True
-    """
+    """Return the key beside the model, made where there is none yet."""
     try:
         with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32) + "\n")
@@ -46,13 +36,7 @@ def make_key(folder: Path) -> bytes:
 
 
 def read_key(folder: Path) -> bytes:
-    """Return the key beside the model.
-
-    >>> read_key(Path("no such folder"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.LedgerRefused: no such folder/ledger.key is missing or is no key: without it nothing proves ...
-    """
+    """Return the key beside the model."""
     try:
         key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
     except (OSError, ValueError):

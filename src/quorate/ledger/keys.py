@@ -22,12 +22,7 @@ _LONGEST = 100
 def token_of(
     name: str, scopes: Sequence[str], quota: int | None, per_minute: int | None, *, created: float
 ) -> tuple[str, dict[str, Any]]:
-    """Return a new token, and the key as a ledger keeps it.
-
-    >>> token, key = token_of("alice", ["ask"], 100, None, created=0.0)
-    >>> token.startswith(f"qk_{key['id']}_"), key["quota"]
-    (True, 100)
-    """
+    """Return a new token, and the key as a ledger keeps it."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
         raise InvalidInput(f"name must be a text of 1 to {_LONGEST} characters that says whose key it is")
     for what, limit in (("quota", quota), ("per_minute", per_minute)):
@@ -51,11 +46,7 @@ def _hash(secret: str) -> str:
 
 
 class Keys:
-    """The keys of a ledger as this process last read them.
-
-    >>> Keys().find("nonsense", lambda: None) is None
-    True
-    """
+    """The keys of a ledger as this process last read them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,11 +54,7 @@ class Keys:
         self._read = 0.0
 
     def find(self, token: str, state: Callable[[], State]) -> Key | None:
-        """Return the key of a token, or None.
-
-        >>> Keys().find("qk_ab", lambda: None) is None
-        True
-        """
+        """Return the key of a token, or None."""
         parts = token.split("_", 2)
         if len(parts) != 3 or parts[0] != "qk":
             return None
@@ -81,18 +68,12 @@ class Keys:
         return key
 
     def read(self, state: Callable[[], State]) -> None:
-        """Read the keys now, so that for a while `find` need not.
-
-        >>> Keys().read(lambda: None)
-        """
+        """Read the keys now, so that for a while `find` need not."""
         read = state()
         with self._lock:
             self._state, self._read = read, time.monotonic()
 
     def forget(self) -> None:
-        """Read the keys again at the next use.
-
-        >>> Keys().forget()
-        """
+        """Read the keys again at the next use."""
         with self._lock:
             self._state = None

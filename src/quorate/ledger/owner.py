@@ -46,11 +46,7 @@ def _space() -> str:
 
 
 def owner_name() -> str:
-    """Return the name of this process.
-
-    >>> is_gone(owner_name(), silent=1e9)
-    False
-    """
+    """Return the name of this process."""
     return _name(process_identity())
 
 
@@ -60,11 +56,7 @@ def _name(process: tuple[int, int]) -> str:
 
 
 def is_gone(owner: str, *, silent: float) -> bool:
-    """Return whether the process of this name is dead for certain, or has been `silent` for too many seconds.
-
-    >>> is_gone("another host/boot/namespace/1/100", silent=10.0)
-    False
-    """
+    """Return whether the process of this name is dead for certain, or has been `silent` for too many seconds."""
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
         return _started(int(process)) != started if started else not _runs(int(process))

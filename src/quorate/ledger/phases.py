@@ -27,11 +27,7 @@ _NAMES = ("threshold", "limit")
 
 
 def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
-    """Return the keyed hash of the secret noises of a phase.
-
-    >>> phase_mac(b"key", "m", 1, (3, 20)) == phase_mac(b"key", "m", 2, (3, 20))
-    False
-    """
+    """Return the keyed hash of the secret noises of a phase."""
     return keyed_hash(key, b"phase", ledger.encode(), *(str(part).encode() for part in (number, *noises)))
 
 
@@ -69,12 +65,7 @@ def _arrive(change: Change, phase: Phase, digest: str) -> int:
 
 
 class Phases(ABC):
-    """The part of a `Ledger` that keeps phases.
-
-    >>> from quorate.ledger import Ledger
-    >>> issubclass(Ledger, Phases)
-    True
-    """
+    """The part of a `Ledger` that keeps phases."""
 
     _id: str
     _key: bytes
@@ -87,15 +78,7 @@ class Phases(ABC):
     def _owner(self) -> str: ...
 
     def phase(self) -> tuple[Phase, Noises] | None:
-        """Return the phase that is open and its secret noises, or None where there is none.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").phase()
-        """
+        """Return the phase that is open and its secret noises, or None where there is none."""
         with self.change() as change:
             phase, noises = change.state.phase, noises_of(change.statements, self._id)
         if phase is None:
@@ -105,17 +88,7 @@ class Phases(ABC):
         return phase, noises
 
     def sealer(self) -> "hmac.HMAC":
-        """Return what hashes points under the ledger's key, so that their hash tells nobody else anything.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     len(ledger.sealer().hexdigest())
-        64
-        """
+        """Return what hashes points under the ledger's key, so that their hash tells nobody else anything."""
         return hmac.new(self._key, b"points" + self._id.encode(), digestmod=hashlib.sha256)
 
     def keep_phase(
@@ -132,17 +105,6 @@ class Phases(ABC):
 
         `before` is what the ledger must say until now. With `noises` a phase is opened. `write` puts points on the
         disk, and is called before anything here speaks of them. Returns the phase as it is kept.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     opened = Phase(number=1, seats=5, noise="", files={}, seated="phase-1.seats", taken=2, met=1)
-        ...     _ = ledger.keep_phase(None, opened, noises=(-3, 20))
-        ...     ledger.phase()[0].taken, ledger.phase()[1], ledger.verify().sound
-        (2, (-3, 20), True)
         """
         with self.change() as change:
             if change.state.phase != before:

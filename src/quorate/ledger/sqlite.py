@@ -32,16 +32,7 @@ class _Statements:
 
 
 class SQLiteStore:
-    """A ledger's file, and the one connection of this process to it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = SQLiteStore.create(Path(folder) / "ledger.sqlite")
-    ...     with store.transaction("m") as statements:
-    ...         statements.run("SELECT count(*) FROM quorate_entry")
-    ...     store.close()
-    [(0,)]
-    """
+    """A ledger's file, and the one connection of this process to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path).resolve()
@@ -53,14 +44,7 @@ class SQLiteStore:
 
     @classmethod
     def create(cls, path: Path) -> "SQLiteStore":
-        """Make the file, for its owner's eyes alone.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     SQLiteStore.create(Path(folder) / "ledger.sqlite").close()
-        ...     oct((Path(folder) / "ledger.sqlite").stat().st_mode)
-        '0o100600'
-        """
+        """Make the file, for its owner's eyes alone."""
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -76,13 +60,6 @@ class SQLiteStore:
         """Hold the file for one change; it is synced when this ends, and unchanged if it fails.
 
         `then` is called when the change is on the disk, before another process comes in.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     SQLiteStore(Path(folder) / "gone").transaction("m").__enter__()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.LedgerRefused: ...gone is missing: without its ledger a model has no budget and answers nothing
         """
         with self._lock, self._turn():
             try:
@@ -167,10 +144,7 @@ class SQLiteStore:
             connection.close()
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again.
-
-        >>> SQLiteStore(Path("ledger.sqlite")).close()
-        """
+        """Let go of the file; the next use opens it again."""
         with self._lock:
             if self._connection is not None:
                 with self._turn():

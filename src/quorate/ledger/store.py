@@ -37,11 +37,7 @@ CREATE INDEX IF NOT EXISTS quorate_request_seq ON quorate_request (ledger, seq);
 
 
 class Statements(Protocol):
-    """An open transaction.
-
-    >>> "run" in vars(Statements)
-    True
-    """
+    """An open transaction."""
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """Run one statement and return the rows it finds."""
@@ -51,11 +47,7 @@ class Statements(Protocol):
 
 
 class Store(Protocol):
-    """A place that runs transactions one after the other, and has synced each when it ends.
-
-    >>> "transaction" in vars(Store)
-    True
-    """
+    """A place that runs transactions one after the other, and has synced each when it ends."""
 
     place: str
 
@@ -67,11 +59,7 @@ class Store(Protocol):
 
 
 def is_url(place: str | Path) -> bool:
-    """Return whether this names a PostgreSQL database rather than a file.
-
-    >>> is_url("postgresql://host/quorate"), is_url(Path("ledger.sqlite"))
-    (True, False)
-    """
+    """Return whether this names a PostgreSQL database rather than a file."""
     if isinstance(place, str) and "://" in place:
         if not place.startswith(("postgresql://", "postgres://")):
             raise InvalidInput(f"a ledger lives in a file or at postgresql://..., not at {place.split('://')[0]}://")
@@ -80,13 +68,7 @@ def is_url(place: str | Path) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Return a database's address as it may be shown.
-
-    >>> without_password("postgresql://me:secret@host/quorate?password=secret&sslmode=require")
-    'postgresql://me@host/quorate?sslmode=require'
-    >>> without_password("postgresql://me:a#b?c[d@host/quorate"), without_password("postgresql:///quorate")
-    ('postgresql://me@host/quorate', 'postgresql:///quorate')
-    """
+    """Return a database's address as it may be shown."""
     scheme, _, rest = url.partition("://")
     at, slash = rest.find("@"), rest.find("/")
     who = ""

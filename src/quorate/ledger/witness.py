@@ -22,11 +22,7 @@ _LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A ledger had this many entries, the last with this hash, and had spent this much.
-
-    >>> Mark(seq=3, head="ab", spent=(10, 0)).seq
-    3
-    """
+    """A ledger had this many entries, the last with this hash, and had spent this much."""
 
     seq: int
     head: str
@@ -38,9 +34,6 @@ def state_folder() -> Path | None:
     """Return the folder for marks outside the models: `$QUORATE_STATE`, or the user's own folder for such things.
 
     None for a user without a home.
-
-    >>> state_folder().is_absolute()
-    True
     """
     if "QUORATE_STATE" in os.environ:
         return Path(os.environ["QUORATE_STATE"]).absolute()
@@ -49,15 +42,7 @@ def state_folder() -> Path | None:
 
 
 class Witness:
-    """The marks of one ledger.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     witness = Witness(Path(folder), "m", b"key")
-    ...     witness.write(Mark(seq=1, head="ab", spent=(0, 0)))
-    ...     [mark.seq for mark in witness.marks()]
-    [1, 1]
-    """
+    """The marks of one ledger."""
 
     def __init__(self, folder: Path, ledger: str, key: bytes, *, in_database: bool = False) -> None:
         self._ledger, self._key, self._in_database = ledger, key, in_database
@@ -66,15 +51,7 @@ class Witness:
         self._outside = None if state is None else state / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
 
     def marks(self) -> Iterator[Mark]:
-        """Yield what the marks say. The one beside the model must be there; the other is made where it is missing.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     list(Witness(Path(folder), "nobody", b"key").marks())
-        Traceback (most recent call last):
-        ...
-        quorate.errors.LedgerRefused: ...ledger.mark is missing or was edited: nothing says how far its ledger had ...
-        """
+        """Yield what the marks say. The one beside the model must be there; the other is made where it is missing."""
         beside = self._read(self._beside)
         if beside is None:
             raise LedgerRefused(
@@ -93,13 +70,7 @@ class Witness:
             )
 
     def readable(self) -> list[Mark]:
-        """Return the marks that can be read, for a restore.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Witness(Path(folder), "nobody", b"key").readable()
-        []
-        """
+        """Return the marks that can be read, for a restore."""
         places = [place for place in (self._beside, self._outside) if place is not None]
         return [mark for mark in map(self._read, places) if mark is not None]
 
@@ -108,10 +79,6 @@ class Witness:
 
         `near` writes the one beside the model alone: nothing was charged. The mark in the owner's state folder is
         left out where that folder cannot be written.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Witness(Path(folder), "m", b"key").write(Mark(seq=1, head="ab", spent=(0, 0)))
         """
         about = {"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]}
         text = json.dumps(about | {"in_database": self._in_database})
@@ -193,14 +160,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write all of a file or nothing, for its owner's eyes alone.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder) / "a", "text")
-    ...     (Path(folder) / "a").read_text()
-    'text'
-    """
+    """Write all of a file or nothing, for its owner's eyes alone."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

@@ -19,12 +19,7 @@ class Answers:
     `labels` holds a class index for each query put to the vote, `NO_QUORUM` where none was reached; `answered` is the
     mask of the others. `refused` counts the queries at the end of the batch that were not put to the vote, because
     the run or the budget had ended. `spent` is what the batch cost, at the order of the budget or of the run that paid;
-    None where nobody did.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> answers = SoftMajority(teachers=1000, epsilon=1.0).answers([[1000, 0], [0, 1000]])
-    >>> answers.labels, answers.answered, answers.refused
-    (array([0, 1]), array([ True,  True]), 0)
+    None where no budget paid.
     """
 
     labels: NDArray[np.int64]
@@ -33,9 +28,5 @@ class Answers:
 
     @property
     def answered(self) -> NDArray[np.bool_]:
-        """The mask of the queries that reached a quorum.
-
-        >>> Answers(labels=np.array([1, NO_QUORUM]), spent=Cost(0.0)).answered
-        array([ True, False])
-        """
+        """The mask of the queries that reached a quorum."""
         return np.not_equal(self.labels, NO_QUORUM)

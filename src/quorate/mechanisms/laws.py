@@ -26,11 +26,7 @@ Floats = NDArray[np.float64]
 
 
 def gaussian_pmf(scale: float, radius: int) -> Floats:
-    """Return P(x) for x = -radius .. radius, normalised over all integers.
-
-    >>> float(gaussian_pmf(2.0, 60).sum())
-    1.0
-    """
+    """Return P(x) for x = -radius .. radius, normalised over all integers."""
     reach = max(radius, math.ceil(40 * scale) + 2)  # past 38 scales a double underflows
     points = np.arange(-reach, reach + 1, dtype=np.float64)
     weights = np.exp(-(points**2) / (2 * scale**2))
@@ -39,11 +35,7 @@ def gaussian_pmf(scale: float, radius: int) -> Floats:
 
 
 def gaussian_tail(scale: float, threshold: int) -> float:
-    """Return P(X > threshold) for threshold >= 0, rounded up.
-
-    >>> 0.3 < gaussian_tail(1.0, 0) < 0.31
-    True
-    """
+    """Return P(X > threshold) for threshold >= 0, rounded up."""
     radius = math.ceil(40 * scale) + 2
     if threshold >= radius:
         return math.exp(-(threshold**2) / (2 * scale**2)) + 1e-300  # sub-Gaussian (PROOF.md of quorum, step 1)
@@ -52,12 +44,7 @@ def gaussian_tail(scale: float, threshold: int) -> float:
 
 
 def gaussian_tail_quantile(scale: float, probability: float) -> int:
-    """Return the smallest threshold >= 0 with P(X > threshold) <= probability, by the rounded-up tail.
-
-    >>> threshold = gaussian_tail_quantile(11.0, 1e-7)
-    >>> gaussian_tail(11.0, threshold) <= 1e-7 < gaussian_tail(11.0, threshold - 1)
-    True
-    """
+    """Return the smallest threshold >= 0 with P(X > threshold) <= probability, by the rounded-up tail."""
     if probability < _LEAST:
         raise Infeasible(f"a tail of probability {probability:g} is too small to be computed; raise delta")
     radius = math.ceil(40 * scale) + 2
@@ -69,11 +56,7 @@ def gaussian_tail_quantile(scale: float, probability: float) -> int:
 
 
 def laplace_tail(scale: float, threshold: int | NDArray[np.int64]) -> Floats:
-    """Return P(X >= threshold), elementwise, for any integer threshold.
-
-    >>> laplace_tail(1.0, np.array([0, 1])).round(4)
-    array([0.7311, 0.2689])
-    """
+    """Return P(X >= threshold), elementwise, for any integer threshold."""
     steps = np.asarray(threshold, dtype=np.float64)
     decay = math.exp(-1.0 / scale)
     upper = np.exp(-np.maximum(steps, 1) / scale) / (1 + decay)
@@ -82,12 +65,7 @@ def laplace_tail(scale: float, threshold: int | NDArray[np.int64]) -> Floats:
 
 
 def laplace_tail_quantile(scale: float, probability: float) -> int:
-    """Return the largest threshold with P(X >= threshold) at least `probability`.
-
-    >>> threshold = laplace_tail_quantile(20.0, 0.99)
-    >>> float(laplace_tail(20.0, threshold)) >= 0.99 > float(laplace_tail(20.0, threshold + 1))
-    True
-    """
+    """Return the largest threshold with P(X >= threshold) at least `probability`."""
     if not 0 < probability < 1:
         raise Infeasible(f"a rate of {probability} is out of reach: Laplace noise has no bound")
     low, high = -1, 1
@@ -114,9 +92,6 @@ def laplace_difference_tail(first: float, second: float, threshold: int) -> floa
 
     With f = exp(-1/first), s = exp(-1/second) the sum over the law of Y has a closed form; where the two scales are so
     close that it cancels, `first` is raised a little, which only raises the tail.
-
-    >>> round(laplace_difference_tail(2.0, 1.0, 0), 3)
-    0.411
     """
     if abs(first - second) < 1e-3 * second:
         first = second * (1 + 2e-3)

@@ -15,12 +15,7 @@ __all__ = ["QueryMechanism"]
 
 
 class QueryMechanism(ABC):
-    """What NoisyMax, ConfidentMax and SoftMajority share: charge, draw, answer.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> SoftMajority(teachers=1000, epsilon=1.0).answer([0, 1000])
-    1
-    """
+    """What NoisyMax, ConfidentMax and SoftMajority share: charge, draw, answer."""
 
     teachers: int
 
@@ -33,12 +28,7 @@ class QueryMechanism(ABC):
         """Return what each query costs."""
 
     def answer_cost(self, order: float) -> Cost:
-        """Return what each answer costs on top of its query.
-
-        >>> from quorate.mechanisms import SoftMajority
-        >>> SoftMajority(teachers=1000, epsilon=1.0).answer_cost(2.0)
-        Cost(renyi=0.0, slack=0.0)
-        """
+        """Return what each answer costs on top of its query."""
         return Cost(0.0)
 
     @abstractmethod
@@ -46,21 +36,11 @@ class QueryMechanism(ABC):
         """Draw the answers."""
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one query at this order, whatever its outcome: an upper bound.
-
-        >>> from quorate.mechanisms import SoftMajority
-        >>> round(SoftMajority(teachers=1000, epsilon=1.0).renyi(2.0), 9)
-        0.25
-        """
+        """Return the cost of one query at this order, whatever its outcome: an upper bound."""
         return (self.query_cost(order) + self.answer_cost(order)).renyi
 
     def answer(self, votes: Any, *, budget: Budget | None = None) -> int | None:
-        """Answer one query: a class index, or None for no quorum.
-
-        >>> from quorate.mechanisms import SoftMajority
-        >>> SoftMajority(teachers=1000, epsilon=1.0).answer([1000, 0, 0])
-        0
-        """
+        """Answer one query: a class index, or None for no quorum."""
         counts = check_votes(votes, teachers=self.teachers, classes=self._columns())
         label = int(self._answers(counts, budget, system_noise).labels[0])
         return None if label == NO_QUORUM else label
@@ -69,13 +49,6 @@ class QueryMechanism(ABC):
         """Answer a batch of queries, one row each, charged to `budget` if there is one.
 
         Queries at the end of the batch that the budget cannot pay for are refused.
-
-        >>> from quorate import Budget
-        >>> from quorate.mechanisms import SoftMajority
-        >>> budget = Budget(epsilon=2.0, delta=0.0)
-        >>> answers = SoftMajority(teachers=1000, epsilon=1.0).answers([[1000, 0]] * 5, budget=budget)
-        >>> answers.labels, answers.refused, answers.spent
-        (array([0, 0]), 3, Cost(renyi=2.0, slack=0.0))
         """
         counts = check_votes_batch(votes, teachers=self.teachers, classes=self._columns())
         return self._answers(counts, budget, system_noise)
@@ -84,7 +57,7 @@ class QueryMechanism(ABC):
         if budget is None:
             return Answers(labels=self._labels(counts, noise), spent=None)
         per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
-        asked = min(len(counts), max(1, budget.obtain(per_query, per_answer, most=len(counts))))
+        asked = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
         reservation = budget.reserve(per_query, per_answer, times=asked)  # charge, then draw
         labels = self._labels(counts[:asked], noise)
         answered = int((labels != NO_QUORUM).sum())

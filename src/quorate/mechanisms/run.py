@@ -33,11 +33,6 @@ class ThresholdMechanism(ABC):
     """A mechanism that answers for free and pays for each no-quorum.
 
     `open` starts a run; `answer` and `answers` use the first run of this object and open it when first called.
-
-    >>> from quorate.mechanisms import Quorum
-    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-    >>> quorum.open().answer([0, 400])
-    1
     """
 
     teachers: int
@@ -66,33 +61,16 @@ class ThresholdMechanism(ABC):
         """Draw the noise of each query and return the rule from (slice of queries, threshold noise) to labels."""
 
     def renyi(self, order: float) -> float:
-        """Return the cost at this order of a whole run, all no-quorums used: an upper bound.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-        >>> quorum.renyi(quorum.order) < 2.0
-        True
-        """
+        """Return the cost at this order of a whole run, all no-quorums used: an upper bound."""
         return self.run_cost(order).renyi
 
     def run_cost(self, order: float) -> Cost:
-        """Return the cost at this order of a whole run, all no-quorums used, with its slack.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-        >>> quorum.run_cost(quorum.order).slack == quorum.slack
-        True
-        """
+        """Return the cost at this order of a whole run, all no-quorums used, with its slack."""
         paid = self.no_quorums - int(self.redraws)  # a redrawn threshold is paid for when it is drawn
         return self.opening_cost(order) + self.no_quorum_cost(order).times(paid)
 
     def epsilon(self, *, delta: float, queries: int | None = None) -> float:
-        """Return the epsilon of a whole run at `delta`. However many queries it answers, it costs the same.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).epsilon(delta=1e-5) <= 2.0
-        True
-        """
+        """Return the epsilon of a whole run at `delta`. However many queries it answers, it costs the same."""
         if queries is not None:
             check_count("queries", queries)
         slack = self.run_cost(self.order).slack
@@ -100,15 +78,7 @@ class ThresholdMechanism(ABC):
         return min(own, smallest_epsilon(self.renyi, delta=delta, slack=slack)[0])
 
     def open(self, budget: Budget | None = None) -> "Run":
-        """Start a run of its own, charged to `budget` if there is one.
-
-        >>> from quorate import Budget
-        >>> from quorate.mechanisms import Quorum
-        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-        >>> budget = Budget(epsilon=2.0, delta=1e-5, order=quorum.order, slack=quorum.slack)
-        >>> quorum.open(budget).answer([400, 0])
-        0
-        """
+        """Start a run of its own, charged to `budget` if there is one."""
         return Run(self, budget=budget, noise=system_noise)
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> "Run":
@@ -116,15 +86,7 @@ class ThresholdMechanism(ABC):
 
         For a durable ledger, which kept both, and how many no-quorums were `met` where that is not the budget's to say.
         The budget must have been charged with the opening and with the no-quorums met, or it is refused: a fresh budget
-        has paid for nothing. A run that redraws its threshold cannot be resumed: open another.
-
-        >>> from quorate import Budget
-        >>> from quorate.mechanisms import Quorum
-        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-        >>> budget = Budget(epsilon=2.0, delta=1e-5, order=quorum.order, slack=quorum.slack)
-        >>> run = quorum.open(budget)
-        >>> quorum.resume(budget, threshold_noise=run.threshold_noise).answer([400, 0])
-        0
+        has paid nothing. A run that redraws its threshold cannot be resumed: open another.
         """
         if self.redraws:
             raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
@@ -134,22 +96,11 @@ class ThresholdMechanism(ABC):
         return Run(self, budget=budget, noise=system_noise, threshold_noise=threshold_noise, met=met)
 
     def answer(self, votes: Any) -> int | None:
-        """Answer one query: a class index, or None for no quorum.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5).answer([200, 200]) is None
-        True
-        """
+        """Answer one query: a class index, or None for no quorum."""
         return self._first_run().answer(votes)
 
     def answers(self, votes: Any) -> Answers:
-        """Answer a batch of queries, one row each, as if asked one after the other.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-        >>> quorum.answers([[400, 0], [0, 400]]).labels
-        array([0, 1])
-        """
+        """Answer a batch of queries, one row each, as if asked one after the other."""
         return self._first_run().answers(votes)
 
     def _first_run(self) -> "Run":
@@ -164,11 +115,7 @@ class ThresholdMechanism(ABC):
 
 
 def check_paper(mechanism: ThresholdMechanism, epsilon: float, delta: float) -> None:
-    """Refuse published constants that do not keep what was asked: they assume a moderate epsilon and enough queries.
-
-    >>> from quorate.mechanisms import StabilityTest
-    >>> check_paper(StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20), 1.0, 1e-6)
-    """
+    """Refuse published constants that do not keep what was asked: they assume a moderate epsilon and enough queries."""
     slack = mechanism.no_quorums * mechanism.no_quorum_cost(mechanism.order).slack
     if slack >= delta or mechanism.epsilon(delta=delta) > epsilon:
         raise Infeasible(
@@ -178,12 +125,7 @@ def check_paper(mechanism: ThresholdMechanism, epsilon: float, delta: float) -> 
 
 
 def too_few_teachers(mechanism: ThresholdMechanism, needed: int) -> Infeasible:
-    """Return the error that says how many teachers it would take.
-
-    >>> from quorate.mechanisms import Quorum
-    >>> str(too_few_teachers(Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5), 113))
-    'with teachers=400 even a unanimous ballot would mostly find no quorum; it takes at least 113 teachers ...'
-    """
+    """Return the error that says how many teachers it would take."""
     return Infeasible(
         f"with teachers={mechanism.teachers} even a unanimous ballot would mostly find no quorum; it takes at least "
         f"{needed} teachers for this target, or a larger epsilon, or fewer no_quorums than {mechanism.no_quorums}"
@@ -194,11 +136,6 @@ class Run:
     """One run of a threshold mechanism. Holds secret noise: cannot be copied, printed or pickled, or used after fork.
 
     A run that is interrupted while it draws is over.
-
-    >>> from quorate.mechanisms import Quorum
-    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5).open()
-    >>> run.answer([200, 200]) is None, run.no_quorums_left
-    (True, 4)
     """
 
     __slots__ = (
@@ -242,42 +179,21 @@ class Run:
 
     @property
     def no_quorums_left(self) -> int:
-        """How many no-quorums the run may still meet before it ends.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open().no_quorums_left
-        5
-        """
+        """How many no-quorums the run may still meet before it ends."""
         return self._left
 
     @property
     def threshold_noise(self) -> int:
-        """The secret noise of the run, for the owner's ledger and for nobody else: who knows it can undo the threshold.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> type(Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open().threshold_noise)
-        <class 'int'>
-        """
+        """The secret noise of the run, for the owner's ledger alone: it undoes the threshold."""
         return self._threshold
 
     @property
     def spent(self) -> Cost:
-        """What the run has cost so far: its opening, and each no-quorum met.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-        >>> quorum.open().spent == quorum.opening_cost(quorum.order)
-        True
-        """
+        """What the run has cost so far: its opening, and each no-quorum met."""
         return self._paid
 
     def answer(self, votes: Any) -> int | None:
-        """Answer one query: a class index, or None for no quorum.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open().answer([400, 0])
-        0
-        """
+        """Answer one query: a class index, or None for no quorum."""
         counts = check_votes(votes, teachers=self._mechanism.teachers, classes=self._mechanism._columns())
         label = int(self._answers(counts).labels[0])
         return None if label == NO_QUORUM else label
@@ -286,12 +202,6 @@ class Run:
         """Answer a batch of queries, one row each, as if asked one after the other.
 
         Queries after the last no-quorum the run or its budget allows are refused, not answered.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5).open()
-        >>> answers = run.answers([[200, 200]] * 8)
-        >>> answers.labels, answers.refused
-        (array([-1, -1, -1, -1, -1]), 3)
         """
         return self._answers(
             check_votes_batch(votes, teachers=self._mechanism.teachers, classes=self._mechanism._columns())
@@ -311,7 +221,7 @@ class Run:
             payable = self._left - free
             reservation = None
             if self._budget is not None:
-                payable = self._budget.obtain(self._cost, most=min(payable, len(counts)))
+                payable = self._budget.acquire(self._cost, most=min(payable, len(counts)))
                 if payable + free == 0:
                     raise BudgetSpent(
                         "the budget cannot pay for another no-quorum, which any answer may turn out to be"
@@ -350,13 +260,7 @@ class Run:
         return np.concatenate(parts), met
 
     def end(self) -> int:
-        """Answer nothing more here, and return the secret noise: for a ledger that goes on with the run.
-
-        >>> from quorate.mechanisms import Quorum
-        >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).open()
-        >>> type(run.end()), run.no_quorums_left
-        (<class 'int'>, 0)
-        """
+        """Answer nothing more here, and return the secret noise, for a ledger that resumes the run."""
         check_process("this run", self._process)
         with self._lock:
             self._left = 0

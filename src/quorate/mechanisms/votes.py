@@ -16,11 +16,7 @@ Counts = NDArray[np.int64]
 
 
 def check_votes(votes: Any, *, teachers: int, classes: int | None = None) -> Counts:
-    """Return one query's counts as a batch of one row.
-
-    >>> check_votes([7, 3], teachers=10)
-    array([[7, 3]])
-    """
+    """Return one query's counts as a batch of one row."""
     counts = np.asarray(votes)
     if counts.ndim != 1:
         raise InvalidInput(f"votes of one query must be a vector of counts, one per class, not of shape {counts.shape}")
@@ -31,13 +27,6 @@ def check_votes_batch(votes: Any, *, teachers: int, classes: int | None = None) 
     """Return a batch of counts, one row a query and one column a class, as 64-bit integers.
 
     The three ways in which values can be wrong share one message, so that the message says nothing about them.
-
-    >>> check_votes_batch([[7, 3], [0, 10]], teachers=10).shape
-    (2, 2)
-    >>> check_votes_batch([[7, 4]], teachers=10)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: votes must be counts of at least 0 that sum to teachers=10 for every query
     """
     counts = np.asarray(votes)
     if counts.ndim != 2 or counts.shape[1] < 2:
@@ -66,9 +55,6 @@ def distances(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
     The distance is max(0, ceil(gap / 2) - 1): one ballot moves the gap by 2. It has sensitivity 1, and wherever it is
     at least 1 every neighbour has the same top label.
-
-    >>> distances(np.array([[7, 3], [5, 5], [6, 4]]))
-    (array([0, 0, 0]), array([1, 0, 0]))
     """
     if counts.shape[1] == 2:
         lead = counts[:, 1] - counts[:, 0]

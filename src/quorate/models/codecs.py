@@ -38,6 +38,7 @@ __all__ = [
     "mechanism_of",
     "restore_rows",
     "rows_document",
+    "skops_types",
     "teacher_files",
     "teachers_from",
     "to_skops",
@@ -47,6 +48,7 @@ _MOST_BYTES = 2**31  # of published arrays, unpacked
 _MECHANISMS = (
     "BetweenThresholds",
     "ConfidentMax",
+    "Dissent",
     "NoisyMax",
     "Quorum",
     "SharpMajority",
@@ -121,16 +123,23 @@ def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
     >>> from_skops(to_skops({"a": 1}))
     {'a': 1}
     """
-    from skops.io import get_untrusted_types, loads  # noqa: PLC0415
+    from skops.io import loads  # noqa: PLC0415
 
     allowed = [*_TRUSTED, *(trusted or ())]
-    unknown = set(get_untrusted_types(data=content)) - set(allowed)
+    unknown = set(skops_types(content)) - set(allowed)
     if unknown:
         raise InvalidInput(
             f"the model holds types that are not known to be safe: {', '.join(sorted(unknown))}; if you know them, "
             "name them in trusted="
         )
     return loads(content, trusted=allowed)
+
+
+def skops_types(content: bytes) -> list[str]:
+    """Return the types in a file that skops does not know to be safe. Only who wrote the file may trust them all."""
+    from skops.io import get_untrusted_types  # noqa: PLC0415
+
+    return list(get_untrusted_types(data=content))
 
 
 def teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
@@ -246,7 +255,7 @@ def concept_document(concept: Concept) -> dict[str, Any]:
     """
     name = type(concept).__name__
     if name not in _CONCEPTS or type(concept) is not getattr(concepts, name):
-        raise InvalidInput(f"a release about {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
+        raise InvalidInput(f"a model of {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
     return {"kind": name} | {key: _plain(getattr(concept, key)) for key in _CONCEPTS[name]}
 
 

@@ -85,7 +85,7 @@ def fit_concept_teachers(
     >>> fit_concept_teachers(Thresholds(), X, labels, Deal.of([[0, 1], [2, 3]])).teachers
     2
     """
-    concept._check_size(int(deal.sizes.max()))  # public, and better said than by teachers who all fail
+    concept.check_size(int(deal.sizes.max()))  # public, and better said than by teachers who all fail
     owner = np.full(len(labels), -1)
     owner[deal.rows] = np.repeat(np.arange(deal.teachers), deal.sizes)
     owner[(labels != 0) & (labels != 1)] = -1

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.mechanisms import NoisySum
-from quorate.session import put_to_vote
+from quorate.session import release_votes
 
 __all__ = ["ESTIMATE_SHARE", "Estimate", "estimate_rates"]
 
@@ -68,7 +68,7 @@ def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsi
         minority = teachers * held_out - int(votes.max(axis=1).sum())
         return noisy.release(wrong), noisy.release(minority)
 
-    wrong, minority = put_to_vote(ensemble, X, release)
+    wrong, minority = release_votes(ensemble, X, release)
     cast = teachers * held_out
     return Estimate(
         error=min(1.0, max(0.0, wrong / cast)),

@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_positive, keep
+from quorate.checks import check_count, check_positive, set_validated
 from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.sealed import sealed
 from quorate.ensemble import deal_units
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import SoftMajority
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.concept_classifier import largest_set
 from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.predictors.flip import flip
-from quorate.predictors.slots import NO_LABEL, Slots
 from quorate.predictors.stable_choice import secret_subset
+from quorate.predictors.unit_rows import NO_LABEL, UnitRows
 from quorate.rounding import float_up
-from quorate.session import put_to_vote
+from quorate.session import release_votes
 
 __all__ = ["PureRelabelling"]
 
@@ -58,9 +57,9 @@ class PureRelabelling:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        keep(self, units=check_count("units", self.units, least=2), subset=check_count("subset", self.subset))
-        keep(self, scale=check_positive("scale", self.scale), reach=check_count("reach", self.reach, least=0))
-        keep(self, teachers=check_count("teachers", self.teachers), rows=check_count("rows", self.rows))
+        set_validated(self, units=check_count("units", self.units, least=2), subset=check_count("subset", self.subset))
+        set_validated(self, scale=check_positive("scale", self.scale), reach=check_count("reach", self.reach, least=0))
+        set_validated(self, teachers=check_count("teachers", self.teachers), rows=check_count("rows", self.rows))
         if self.subset >= self.units:
             raise InvalidInput(f"subset must be below units={self.units}, not {self.subset}")
         if self.teachers > self.units:
@@ -175,49 +174,49 @@ class PureRelabelling:
         """
         return SoftMajority(teachers=self.teachers, epsilon=math.nextafter(1 / self.scale, 0))  # proof: step 12
 
-    def draw(self, slots: Slots, row: NDArray[np.float64], **fitting: Any) -> int:
+    def draw(self, records: UnitRows, row: NDArray[np.float64], **fitting: Any) -> int:
         """Draw the answer to one query. It must be charged `log_factor` before.
 
         >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
+        >>> from quorate.predictors.unit_rows import fill_unit_rows
+        >>> records = fill_unit_rows(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
         >>> made = PureRelabelling(concept=Thresholds(), units=2000, subset=50, scale=5.0, reach=1, teachers=100)
-        >>> made.draw(slots, np.array([1900.0])) in (0, 1)
+        >>> made.draw(records, np.array([1900.0])) in (0, 1)
         True
         """
-        hypothesis = self.relabeller(slots, secret_subset(slots.units, self.subset))
-        label = self.voted(slots, hypothesis, row, **fitting)
+        hypothesis = self.relabeller(records, secret_subset(records.units, self.subset))
+        label = self.voted(records, hypothesis, row, **fitting)
         return flip(label, self.flip_probability)  # proof: step 13
 
-    def relabeller(self, slots: Slots, units: NDArray[np.int64]) -> Hypothesis:
+    def relabeller(self, records: UnitRows, units: NDArray[np.int64]) -> Hypothesis:
         """Draw the hypothesis by which all units are relabelled, among the candidates that these units define.
 
         >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
+        >>> from quorate.predictors.unit_rows import fill_unit_rows
+        >>> records = fill_unit_rows(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
         >>> made = PureRelabelling(concept=Thresholds(), units=400, subset=2, scale=2.0, reach=9, teachers=9)
-        >>> made.relabeller(slots, np.array([0, 399])).cut
+        >>> made.relabeller(records, np.array([0, 399])).cut
         199.5
         """
-        candidates = sealed(self.concept).dichotomies(slots.points[slots.places(units)])
-        return self.choice.choose(candidates.tally(slots.points, slots.labels))
+        candidates = sealed(self.concept).dichotomies(records.points[records.places(units)])
+        return self.choice.choose(candidates.tally(records.points, records.labels))
 
-    def voted(self, slots: Slots, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
+    def voted(self, records: UnitRows, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
         """Relabel all units, fit teachers on disjoint chunks and put the query to their vote.
 
         >>> from quorate.concepts import Threshold, Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
+        >>> from quorate.predictors.unit_rows import fill_unit_rows
+        >>> records = fill_unit_rows(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
         >>> made = PureRelabelling(concept=Thresholds(), units=2000, subset=50, scale=2.0, reach=9, teachers=200)
-        >>> made.voted(slots, Threshold(900.0), np.array([1900.0]))
+        >>> made.voted(records, Threshold(900.0), np.array([1900.0]))
         1
         """
-        used = slots.labels != NO_LABEL
-        labels = np.full(len(slots.labels), NO_LABEL)
-        labels[used] = hypothesis.predict(slots.points[used])
-        deal, _ = deal_units(slots.owners, slots.units, teachers=self.teachers)
-        ensemble = fit_concept_teachers(self.concept, slots.points, labels, deal, **fitting)
-        return int(put_to_vote(ensemble, row[np.newaxis, :], self.majority.answers).labels[0])
+        used = records.labels != NO_LABEL
+        labels = np.full(len(records.labels), NO_LABEL)
+        labels[used] = hypothesis.predict(records.points[used])
+        deal, _ = deal_units(records.owners, records.units, teachers=self.teachers)
+        ensemble = fit_concept_teachers(self.concept, records.points, labels, deal, **fitting)
+        return int(release_votes(ensemble, row[np.newaxis, :], self.majority.answers).labels[0])
 
 
 def _attempt(
@@ -228,7 +227,7 @@ def _attempt(
     if left <= 0 or scale > units / 4:
         return None
     odds = math.expm1(left) * math.exp(-rows * math.log(4) - 3 * (reach + 1) / scale)
-    most = largest_set(concept, units * rows) // rows
+    most = concept.largest_set(units * rows) // rows
     subset = min(int(odds / (1 + odds) * units), units - 1, most)
     if subset < 2:
         return None

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, check_positive
 from quorate.concepts import Concept
 from quorate.errors import Infeasible, InvalidInput
-from quorate.predictors.concept_classifier import largest_set
 from quorate.predictors.flip import flip
-from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import StableChoice
+from quorate.predictors.unit_rows import UnitRows
 from quorate.rounding import float_up
 
 __all__ = ["PureStable", "check_alpha"]
@@ -91,7 +90,7 @@ class PureStable:
             sizes = {int(check_alpha(alpha) * grown / (1 - 2 * alpha) * units)}
         else:
             sizes = {int(share * units) for share in _SHARES}
-        most = largest_set(concept, units * rows) // rows
+        most = concept.largest_set(units * rows) // rows
         found = [
             cls(
                 choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
@@ -136,16 +135,16 @@ class PureStable:
         chosen = math.log(choice.concept.growth(rows)) / float(choice.mechanism.rate) / (choice.units * choice.rows)
         return float(self.turned) + cover + chosen
 
-    def draw(self, slots: Slots, row: NDArray[np.float64]) -> int:
+    def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
         """Draw the answer to one query. It must be charged `epsilon` before.
 
         >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
-        >>> PureStable.calibrate(Thresholds(), units=400, epsilon=1.0).draw(slots, np.array([399.0])) in (0, 1)
+        >>> from quorate.predictors.unit_rows import fill_unit_rows
+        >>> records = fill_unit_rows(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
+        >>> PureStable.calibrate(Thresholds(), units=400, epsilon=1.0).draw(records, np.array([399.0])) in (0, 1)
         True
         """
-        return flip(int(self.choice.draw(slots).predict(row[np.newaxis, :])[0]), self.turned)
+        return flip(int(self.choice.draw(records).predict(row[np.newaxis, :])[0]), self.turned)
 
 
 def _turned(rate: Fraction, grown: float) -> Fraction:

@@ -11,7 +11,6 @@ from fractions import Fraction
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept
 from quorate.errors import Infeasible, InvalidInput
-from quorate.predictors.concept_classifier import largest_set
 from quorate.privacy import amplify, amplify_inverse, relabelling_epsilon
 from quorate.rounding import float_down, float_up
 
@@ -64,6 +63,10 @@ class RelabelledSample:
         before = float_up(Fraction(inner) + Fraction(term))
         return amplify(epsilon=before, delta=self.delta, rate=self.rate)  # proof: step 3
 
+    def spent(self, inner: float) -> float:
+        """Return the epsilon of `total`, or 0 where nothing was run on the sample."""
+        return 0.0 if inner == 0 else self.total(inner)[0]
+
 
 def _inner(
     epsilon: float, delta: float, *, units: int, sampled: int, kappa: float, rows: int
@@ -110,7 +113,7 @@ def plan_sample(
     """
     units, rows = check_count("units", units), check_count("rows", rows)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
-    most = largest_set(concept, units * rows) // rows
+    most = concept.largest_set(units * rows) // rows
     rates = _RATES if rate is None else (check_rate("rate", rate),)
     kappas = _KAPPAS if kappa is None else (check_positive("kappa", kappa),)
     sizes = {min(most, int(share * units)) for share in rates} - {0}

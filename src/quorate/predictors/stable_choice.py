@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_positive, keep
+from quorate.checks import check_count, check_positive, set_validated
 from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.sealed import sealed
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.slots import Slots
+from quorate.predictors.unit_rows import UnitRows
 from quorate.rounding import float_up
 
 __all__ = ["Calibration", "StableChoice", "check_calibration", "check_gamma", "secret_subset"]
@@ -81,9 +81,9 @@ class StableChoice:
         units, subset = check_count("units", self.units), check_count("subset", self.subset)
         if subset > units:
             raise InvalidInput(f"subset must be at most units={units}, not {subset}")
-        keep(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
-        keep(self, rows=check_count("rows", self.rows))
-        self.concept._check_size(self.subset * self.rows)
+        set_validated(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
+        set_validated(self, rows=check_count("rows", self.rows))
+        self.concept.check_size(self.subset * self.rows)
 
     @classmethod
     def calibrate(
@@ -157,27 +157,27 @@ class StableChoice:
         """
         return ExponentialChoice(epsilon=self.epsilon, sensitivity=self.rows)  # proof: step 6
 
-    def draw(self, slots: Slots) -> Hypothesis:
+    def draw(self, records: UnitRows) -> Hypothesis:
         """Draw a hypothesis. It is no release: only what is computed from it may leave, and as often as is accounted.
 
         >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
-        >>> StableChoice.calibrate(Thresholds(), units=400, gamma=0.5).draw(slots).predict([0.0, 399.0])
+        >>> from quorate.predictors.unit_rows import fill_unit_rows
+        >>> records = fill_unit_rows(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
+        >>> StableChoice.calibrate(Thresholds(), units=400, gamma=0.5).draw(records).predict([0.0, 399.0])
         array([0, 1])
         """
-        return self.draw_from(slots, secret_subset(slots.units, self.subset))
+        return self.draw_from(records, secret_subset(records.units, self.subset))
 
-    def draw_from(self, slots: Slots, units: NDArray[np.int64]) -> Hypothesis:
+    def draw_from(self, records: UnitRows, units: NDArray[np.int64]) -> Hypothesis:
         """Draw a hypothesis among the candidates that these units define.
 
         >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
+        >>> from quorate.predictors.unit_rows import fill_unit_rows
+        >>> records = fill_unit_rows(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
         >>> choice = StableChoice.calibrate(Thresholds(), units=400, gamma=0.5)
-        >>> choice.draw_from(slots, np.array([0, 399])).cut
+        >>> choice.draw_from(records, np.array([0, 399])).cut
         199.5
         """
-        defining = slots.points[slots.places(units)]  # points alone, never a label: proof, step 6
+        defining = records.points[records.places(units)]  # points alone, never a label: proof, step 6
         candidates = sealed(self.concept).dichotomies(defining)  # proof: step 0
-        return self.mechanism.choose(candidates.tally(slots.points, slots.labels))
+        return self.mechanism.choose(candidates.tally(records.points, records.labels))

@@ -14,13 +14,7 @@ _UP = 1 + 2.0**-48
 
 
 def amplify(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]:
-    """Return (epsilon, delta), rounded up, of a mechanism run on a secret random share of the units.
-
-    >>> amplify(epsilon=1.0, delta=1e-6, rate=1.0)[1]
-    1e-06
-    >>> round(amplify(epsilon=1.0, delta=1e-6, rate=0.1)[0], 4)
-    0.1586
-    """
+    """Return (epsilon, delta), rounded up, of a mechanism run on a secret random share of the units."""
     epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
     if epsilon < 30:
         sampled = math.log1p(rate * math.expm1(epsilon))
@@ -30,11 +24,7 @@ def amplify(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]
 
 
 def amplify_inverse(*, epsilon: float, delta: float, rate: float) -> tuple[float, float]:
-    """Return the (epsilon, delta), rounded down, that a mechanism may have so that its amplified run meets the target.
-
-    >>> round(amplify_inverse(epsilon=0.1586, delta=1e-7, rate=0.1)[0], 3)
-    1.0
-    """
+    """Return the (epsilon, delta), rounded down, of a mechanism whose amplified run meets the target."""
     epsilon, delta, rate = check_positive("epsilon", epsilon), check_delta(delta), check_rate("rate", rate)
     if epsilon < 30:
         inner = math.log1p(math.expm1(epsilon) / rate)

@@ -37,10 +37,6 @@ class Cost:
         )
 
     def times(self, count: int) -> "Cost":
-        """Return the cost of `count` releases like this one, rounded up.
-
-        >>> Cost(renyi=0.25).times(4)
-        Cost(renyi=1.0, slack=0.0)
-        """
+        """Return the cost of `count` releases like this one, rounded up."""
         count = check_count("count", count, least=0)
         return Cost(float_up(Fraction(self.renyi) * count), float_up(Fraction(self.slack) * count))

@@ -14,9 +14,6 @@ def group_privacy(*, epsilon: float, delta: float, size: int) -> tuple[float, fl
 
     This is the rule that needs nothing but the guarantee. A mechanism whose curve is known does better: recompute it
     with `size` times the sensitivity (the functions of `quorate.privacy.curves` take a sensitivity).
-
-    >>> group_privacy(epsilon=0.5, delta=0.0, size=3)
-    (1.5, 0.0)
     """
     epsilon, delta, size = check_positive("epsilon", epsilon), check_delta(delta), check_count("size", size)
     if size * epsilon > 700:  # exp would overflow, and delta is 1 long before

@@ -17,13 +17,7 @@ __all__ = ["relabelling_epsilon"]
 def relabelling_epsilon(
     *, kappa: float, change: Literal["labelled", "unlabelled"] = "labelled", rows: int = 1
 ) -> float:
-    """Return the term (rounded up) for a unit of `rows` labelled or unlabelled points.
-
-    >>> round(relabelling_epsilon(kappa=1.0), 4)
-    1.9482
-    >>> round(relabelling_epsilon(kappa=1.0, change="unlabelled"), 4)
-    1.3863
-    """
+    """Return the term (rounded up) for a unit of `rows` labelled or unlabelled points."""
     kappa, rows = check_positive("kappa", kappa), check_count("rows", rows)
     if change == "labelled":
         one = 2 * (kappa / 2 + math.log1p(math.exp(-kappa / 2)))

@@ -26,8 +26,6 @@ if not TYPE_CHECKING:
     def __getattr__(name):
         if name in ("ReleasePlan", "plan_release"):  # which stand above what they plan
             return getattr(import_module("quorate.planner"), name)
-        if name in ("load", "save"):  # the old place of what `quorate.models` does for all kinds, for one release
-            return getattr(import_module("quorate.models"), name)
         if name not in ("Categories", "Cuts"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         new = "Category(...)" if name == "Categories" else "Number(cuts=...)"

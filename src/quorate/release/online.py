@@ -33,7 +33,7 @@ from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.learned import LearnedWeights
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import Rows
-from quorate.session import put_to_count
+from quorate.session import release_counts
 
 __all__ = ["OnlineAnswer", "OnlineRelease"]
 
@@ -207,7 +207,7 @@ class OnlineRelease(BaseEstimator):
         """
         check_is_fitted(self, "model_")
         with self._lock:
-            self.budget_.give_back(all=True)
+            self.budget_.return_unused(all=True)
             self._run.end()
             if self._kept is not None:
                 self._kept.close()
@@ -246,9 +246,9 @@ class OnlineRelease(BaseEstimator):
         if self.budget_.affordable(crossing, measuring) < 1:  # both, before either: a crossing is always measured
             raise BudgetSpent("the budget cannot pay for another answer, which any query may turn out to need")
         proposal = self._proposed(*query)
-        if put_to_count(self._counts, lambda counts: self._stands(counts, query, proposal)):
+        if release_counts(self._counts, lambda counts: self._stands(counts, query, proposal)):
             return OnlineAnswer(name, proposal, self._alpha, paid=False)
-        noisy = put_to_count(
+        noisy = release_counts(
             self._counts,
             lambda counts: self._measurement.release(self._count(counts, query), budget=self.budget_),
         )

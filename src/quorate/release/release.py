@@ -24,7 +24,7 @@ from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import BoxRanges, Floats, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
-from quorate.session import put_to_count
+from quorate.session import release_counts
 
 __all__ = ["QueryRelease"]
 
@@ -98,7 +98,7 @@ class QueryRelease(BaseEstimator):
                 + "; leave engine='auto', or ask fewer"
             )
         budget = Budget(epsilon=epsilon, delta=delta, slack=0.0)
-        released = put_to_count(  # proof: step 3
+        released = release_counts(  # proof: step 3
             sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
         )
         self._keep(domain, released, records, expected, unit=RECORD if groups is None else PERSON)

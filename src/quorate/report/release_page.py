@@ -33,12 +33,7 @@ _PROOFS = {
 
 
 def release_bill(release: QueryRelease) -> dict[str, Any]:
-    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone.
-
-    >>> from quorate.concepts import Thresholds
-    >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]
-    4000
-    """
+    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone."""
     queries = release.domain_.queries
     return {
         "claim": release.claim_,
@@ -59,14 +54,7 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
 
 
 def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
-    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds it took.
-
-    >>> from quorate.concepts import Thresholds
-    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-    >>> truth, answers, errors, seconds = simulate_release(release, [0.5, 1.5, 2.5], epsilon=1.0)
-    >>> bool(abs(truth - answers).max() < 0.1)
-    True
-    """
+    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds."""
     rows = min(release.records_, _MOST_ROWS)
     records = release.synthetic(rows)
     queries = release.domain_.queries
@@ -83,15 +71,7 @@ def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> t
 
 
 def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
-    """Write the page of a release, with figures from simulated records.
-
-    >>> import tempfile
-    >>> from quorate.concepts import Thresholds
-    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report_of(release, [0.5, 1.5, 2.5], Path(folder) / "report.html").name
-    'report.html'
-    """
+    """Write the page of a release, with figures from simulated records."""
     bill = release_bill(release)
     began = time.perf_counter()
     truth, errors, again = _simulated(release, public)

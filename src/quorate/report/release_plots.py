@@ -14,11 +14,7 @@ _MOST_POINTS = 800  # drawn one by one
 
 
 def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
-    """Return the expected largest error of each engine, the smallest on top.
-
-    >>> plot_engines([("prefix", 0.002), ("plain", 0.004)], "prefix").description
-    'Expected largest error: prefix 0.002, plain 0.004. Used: prefix.'
-    """
+    """Return the expected largest error of each engine, the smallest on top."""
     best = [(words(name), error) for name, error in sorted(engines, key=lambda one: one[1])]
     used, errors = words(chosen), [error for _, error in best]
 
@@ -39,11 +35,7 @@ def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
 
 
 def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
-    """Return how far answers are from the truth, with error bars where they are known.
-
-    >>> plot_truth([(0.5, 0.52, 0.5, 0.54), (0.1, 0.1, 0.08, 0.12)], "simulated").description
-    'Largest difference between an answer and the truth: 0.02, over 2 queries.'
-    """
+    """Return how far answers are from the truth, with error bars where they are known."""
     worst = max(abs(point[1] - point[0]) for point in points)
     step = max(1, -(-len(points) // _MOST_POINTS))
     shown = sorted(points)[::step]
@@ -65,11 +57,7 @@ def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str)
 
 
 def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
-    """Return the largest error against epsilon, measured and expected.
-
-    >>> plot_epsilon([(0.1, 0.02, 0.021), (1.0, 0.002, 0.0021)], "simulated").description
-    'Largest error: 0.02 at epsilon 0.1, 0.002 at epsilon 1.'
-    """
+    """Return the largest error against epsilon, measured and expected."""
     rows = sorted(points)
     epsilons, measured, expected = ([row[place] for row in rows] for place in range(3))
 
@@ -85,11 +73,7 @@ def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> P
 
 
 def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
-    """Return the cover's own share and the engine's error against the number of public points.
-
-    >>> plot_public_size([(10, 0.3, 0.002), (100, 0.04, 0.003)], "simulated").description
-    'With 100 public points the cover itself errs by 0.04 and the engine by 0.003.'
-    """
+    """Return the cover's own share and the engine's error against the number of public points."""
     rows = sorted(points)
     sizes, cover, engine = ([row[place] for row in rows] for place in range(3))
 
@@ -107,11 +91,7 @@ def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) 
 
 
 def plot_crossover(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
-    """Return the error of stumps against public records: private data alone, public data alone, and both.
-
-    >>> plot_crossover([(10, 0.05, 0.05, 0.3), (1000, 0.05, 0.03, 0.03)], "64 columns").description
-    'Public data alone overtake private data alone between 10 and 1,000 public records.'
-    """
+    """Return the error of stumps against public records: private data alone, public data alone, and both."""
     rows = sorted(points)
     sizes, private, both, public = ([row[place] for row in rows] for place in range(4))
 

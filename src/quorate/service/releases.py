@@ -16,20 +16,13 @@ from quorate.release.domain import NOTHING
 from quorate.release.query_texts import parse_queries
 from quorate.service.codec import ResponseTensor, Tensor
 from quorate.service.errors import Refused
-from quorate.service.inputs import TensorInfo
-from quorate.service.outputs import Outputs
+from quorate.service.tensors import Outputs, TensorInfo
 
 __all__ = ["QueryInput", "ShareOutputs"]
 
 
 class QueryInput:
-    """Texts of queries, which become the numbers that the release knows them by.
-
-    >>> from quorate.concepts import Boxes
-    >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
-    >>> QueryInput(release).queries({"query": Tensor("query", "BYTES", [2], ["0:3", ":"])}).shape
-    (2, 1)
-    """
+    """Texts of queries, which become the numbers that the release knows them by."""
 
     names: Sequence[str] = ("query",)
 
@@ -37,21 +30,11 @@ class QueryInput:
         self._release = release
 
     def described(self) -> list[TensorInfo]:
-        """Return the one tensor.
-
-        >>> QueryInput(QueryRelease(None)).described()
-        [TensorInfo(name='query', datatype='BYTES', shape=[-1])]
-        """
+        """Return the one tensor."""
         return [TensorInfo("query", "BYTES", [-1])]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.int64]:
-        """Return the numbers of the queries, one a row.
-
-        >>> QueryInput(QueryRelease(None)).queries({})
-        Traceback (most recent call last):
-        ...
-        quorate.service.errors.Refused: bad_request
-        """
+        """Return the numbers of the queries, one a row."""
         if "query" not in tensors:
             raise Refused("bad_request", "all inputs of this model must be sent, and they are 'query'")
         tensor = tensors["query"]
@@ -65,11 +48,7 @@ class QueryInput:
 
 
 class ShareOutputs(Outputs):
-    """The answers of a release, by the numbers of queries.
-
-    >>> [tensor.name for tensor in ShareOutputs(QueryRelease(None)).described()]
-    ['answer', 'error']
-    """
+    """The answers of a release, by the numbers of queries."""
 
     names = ("answer", "error")
 
@@ -78,21 +57,13 @@ class ShareOutputs(Outputs):
         self._release = release
 
     def described(self) -> list[TensorInfo]:
-        """Return both tensors.
-
-        >>> ShareOutputs(QueryRelease(None)).described()[1].datatype
-        'FP64'
-        """
+        """Return both tensors."""
         return [TensorInfo(name, "FP64", [-1]) for name in self.names]
 
     def written(
         self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
     ) -> list[ResponseTensor]:
-        """Return the chosen tensors.
-
-        >>> ShareOutputs(QueryRelease(None)).written(np.zeros(0), np.zeros(0), [])
-        []
-        """
+        """Return the chosen tensors."""
         if not chosen:
             return []
         shares, errors = self._release.read(labels + NOTHING)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.service.logs import Log, log_config
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
+from quorate.service.telemetry import Log, log_config
 
 __all__ = ["serve"]
 
@@ -23,11 +23,6 @@ def serve(settings: Settings) -> int:
 
     Workers finish what they are asked, return their leases and end. A worker that dies is replaced, and its lease stays
     charged.
-
-    >>> serve(Settings(models={"m": "m"}, host="256.0.0.1"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: 256.0.0.1:8000 cannot be listened on: ...
     """
     listening = _listen(settings)
     try:

@@ -3,17 +3,13 @@
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from quorate.service.logs import Log
+from quorate.service.telemetry import Log
 
 __all__ = ["Workers"]
 
 
 class Workers(Multiprocess):
-    """uvicorn's supervisor, which asks no worker whether it is well: while one loads a large model it cannot answer.
-
-    >>> Workers.failed
-    False
-    """
+    """uvicorn's supervisor, which asks no worker whether it is well: while one loads a large model it cannot answer."""
 
     failed = False  # whether a worker could not start
 

@@ -13,7 +13,7 @@ from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
 from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.errors import InvalidInput
 from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
-from quorate.predictors.slots import Slots, fill_slots
+from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.students.points import random_points
 
@@ -75,7 +75,7 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
         candidates = sealed_candidates(self._concept().dichotomies(defining))  # proof: steps 1 and 2
-        rows = fill_slots(X, codes, groups=groups, most=self.rows_per_person)  # proof: step 2
+        rows = fill_unit_rows(X, codes, groups=groups, most=self.rows_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
         self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
         self.unit_ = "row" if groups is None else "person"
@@ -83,7 +83,7 @@ class CoverClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     @abstractmethod
-    def _select(self, candidates: Dichotomies, rows: Slots) -> tuple[Hypothesis, float]:
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
         """Return a hypothesis, chosen privately, and the epsilon that it has cost at `_claimed_delta`."""
 
     def _claimed_delta(self) -> float:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.checks import check_rate
 from quorate.concepts import Concept, Dichotomies, Hypothesis
 from quorate.mechanisms import NoisySum
-from quorate.predictors.slots import Slots
+from quorate.predictors.unit_rows import UnitRows
 from quorate.students.cover import CoverClassifier
 
 __all__ = ["QueryReleaseClassifier"]
@@ -70,7 +70,7 @@ class QueryReleaseClassifier(CoverClassifier):
         super()._check_settings(groups, public)
         self._noisy(1)
 
-    def _select(self, candidates: Dichotomies, rows: Slots) -> tuple[Hypothesis, float]:
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
         noisy = self._noisy(len(candidates))
         mistakes = noisy.releases(candidates.mistakes(rows.points, rows.labels).tolist())  # proof: step 5
         self.mistakes_ = np.array(mistakes, dtype=np.int64)

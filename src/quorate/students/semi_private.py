@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.checks import check_rate
 from quorate.concepts import Concept, Dichotomies, Hypothesis
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.slots import Slots
+from quorate.predictors.unit_rows import UnitRows
 from quorate.students.cover import CoverClassifier
 
 __all__ = ["SemiPrivateClassifier"]
@@ -87,7 +87,7 @@ class SemiPrivateClassifier(CoverClassifier):
         super()._check_settings(groups, public)
         self._choice()
 
-    def _select(self, candidates: Dichotomies, rows: Slots) -> tuple[Hypothesis, float]:
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
         choice = self._choice()
         return choice.choose(candidates.tally(rows.points, rows.labels)), choice.epsilon()  # proof: step 3
 

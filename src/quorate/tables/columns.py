@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from quorate.checks import check_positive, keep
+from quorate.checks import check_positive, set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.roles import Role, refusal
 from quorate.tables.values import canonical_text, coded
@@ -54,14 +54,14 @@ class Number:
             raise InvalidInput("a number is scaled by centre and spread or by low and high, not by both")
         for name in ("centre", "low", "high"):
             if getattr(self, name) is not None:
-                keep(self, **{name: _finite(name, getattr(self, name))})
+                set_validated(self, **{name: _finite(name, getattr(self, name))})
         if self.spread is not None:
-            keep(self, spread=check_positive("spread", self.spread))
+            set_validated(self, spread=check_positive("spread", self.spread))
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InvalidInput(f"low must be below high, not {self.low:g} and {self.high:g}")
-        keep(self, missing=_check_missing(self.missing))
+        set_validated(self, missing=_check_missing(self.missing))
         if self.cuts is not None:
-            keep(self, cuts=_rising(self.cuts))
+            set_validated(self, cuts=_rising(self.cuts))
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,10 @@ class Category:
     missing: Missing = "refuse"
 
     def __post_init__(self) -> None:
-        keep(self, categories=tuple(canonical_text(value) for value in _listed("categories", self.categories, least=1)))
-        keep(self, missing=_check_missing(self.missing))
+        set_validated(
+            self, categories=tuple(canonical_text(value) for value in _listed("categories", self.categories, least=1))
+        )
+        set_validated(self, missing=_check_missing(self.missing))
 
 
 Kind = Number | Category
@@ -103,7 +105,7 @@ class Label:
             raise InvalidInput(f"the label's column must be a column name, not {self.column!r}")
         classes = _listed("classes", self.classes, least=2)
         whole = all(isinstance(value, int) and not isinstance(value, bool) for value in classes)
-        keep(self, classes=classes if whole else tuple(canonical_text(value) for value in classes))
+        set_validated(self, classes=classes if whole else tuple(canonical_text(value) for value in classes))
 
     def codes(self, values: pa.Array, *, role: Role, missing: Iterable[str] = (), start: int = 0) -> NDArray[np.int64]:
         """Return the code of each label. An undeclared label is refused, and the error does not repeat it."""

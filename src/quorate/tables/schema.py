@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.checks import keep
+from quorate.checks import set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Kind, Label, Number
 from quorate.tables.document import (
@@ -64,8 +64,8 @@ class Schema:
     missing_texts: Sequence[str] = field(default=MISSING_TEXTS, repr=False)
 
     def __post_init__(self) -> None:
-        keep(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
-        keep(self, missing_texts=_names("missing_texts", self.missing_texts))
+        set_validated(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
+        set_validated(self, missing_texts=_names("missing_texts", self.missing_texts))
         for name, kind in self.columns.items():
             if not isinstance(name, str) or not isinstance(kind, Number | Category):
                 raise InvalidInput(f"columns must map names to Number(...) or Category(...), not {name!r} to {kind!r}")

@@ -1,6 +1,9 @@
 """`quorate serve`: models over HTTP."""
 
+import sys
 from pathlib import Path
+
+from quorate.errors import InvalidInput
 
 __all__ = ["serve"]
 
@@ -40,6 +43,21 @@ def serve(
     keys
         Whether callers need a key. Without keys only this machine may reach the server.
     """
-    from quorate.cli.serve import run_serve
+    from quorate.models import PublishedFolder, open_folder
 
-    return run_serve([model, *more], host=host, port=port, workers=workers, pace=pace, lease=lease, keys=keys)
+    try:
+        from quorate.service import Settings, serve
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
+    if not 0 <= port < 2**16:
+        raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
+    settings = Settings.of(model, *more, host=host, port=port, workers=workers, pace_ms=pace, lease=lease, keys=keys)
+    opened = [open_folder(one) for one in (model, *more)]
+    private = [folder for folder in opened if not isinstance(folder, PublishedFolder)]
+    if sys.stderr.isatty():  # logs are for programs
+        shown = f"[{host}]" if ":" in host else host
+        need = "everybody on this machine may ask" if keys is False else "everybody may ask what is published"
+        if keys and private:
+            need = f"callers need a key: quorate keys add {private[0].path} NAME"
+        print(f"quorate: the dashboard is at http://{shown}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
+    return serve(settings)

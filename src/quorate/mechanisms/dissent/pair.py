@@ -32,11 +32,6 @@ def calibrate_with_quorum(
     The split makes the larger of two numbers small: the half-gap from which a dissent is reported and the distance
     from which a query is answered, each in 99 runs of 100. Open the budget with the order of both and the slack of the
     Quorum.
-
-    >>> dissent, quorum = calibrate_with_quorum(
-    ...     epsilon=2.0, delta=1e-5, teachers=1000, dissents=20, no_quorums=5)
-    >>> dissent.order == quorum.order, dissent.distance() < 140
-    (True, True)
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
     teachers, dissents = check_count("teachers", teachers), check_count("dissents", dissents)

@@ -1,13 +1,16 @@
 """The kinds of models: the manifest names one, and its module says how it becomes files and comes back.
 
     private        PrivateClassifier                               private, with a ledger
+    student_first  StudentFirstClassifier                          private, with a ledger
+    concept        AgnosticClassifier, UniversalClassifier,
+                   StableClassifier, PureClassifier                private, with a ledger
     everlasting    EverlastingClassifier                           private, with a ledger
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
     release        QueryRelease                                    published
 
-A module has `KIND`, the name in the manifest; `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and
-`restore(folder, trusted=..., lease=...)`. Models that answer from a budget and are not listed cannot be saved yet.
+A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and `restore(folder, trusted=...,
+lease=...)`.
 """
 
 from importlib import import_module
@@ -23,6 +26,11 @@ __all__ = ["kind_of", "load", "save", "schema_of"]
 
 _BY_KIND = {
     "classifier": "private",
+    "student first": "student_first",
+    "agnostic": "concept",
+    "universal": "concept",
+    "stable": "concept",
+    "pure": "concept",
     "everlasting": "everlasting",
     "student": "student",
     "published hypothesis": "hypothesis",
@@ -30,6 +38,11 @@ _BY_KIND = {
 }
 _BY_TYPE = {
     "PrivateClassifier": "private",
+    "StudentFirstClassifier": "student_first",
+    "AgnosticClassifier": "concept",
+    "UniversalClassifier": "concept",
+    "StableClassifier": "concept",
+    "PureClassifier": "concept",
     "EverlastingClassifier": "everlasting",
     "StudentClassifier": "student",
     "SemiPrivateClassifier": "hypothesis",
@@ -109,9 +122,8 @@ def save(model: Any, folder: str | Path, *, extra: dict[str, bytes] | None = Non
     ...
     sklearn.exceptions.NotFittedError: This PrivateClassifier instance is not fitted yet. ...
     """
-    names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("quorate.")]
-    module = next((_BY_TYPE[name] for name in names if name in _BY_TYPE), None)
-    if module is None:
+    module = _BY_TYPE.get(type(model).__name__) if type(model).__module__.startswith("quorate.") else None
+    if module is None:  # a class of one's own would come back as another one
         raise InvalidInput(f"a {type(model).__name__} cannot be saved; {', '.join(_BY_TYPE)} can")
     path: Path = import_module(f"{__name__}.{module}").save(model, folder, extra=extra, **options)
     return path

@@ -44,9 +44,13 @@ def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, by
     True
     """
     check_is_fitted(classifier, "hypothesis_")
-    if type(classifier).__name__ not in _TYPES:
-        raise InvalidInput(f"a {type(classifier).__name__} cannot be saved; {', '.join(_TYPES)} can")
-    manifest = {
+    facts = [f"Hypothesis: {classifier.hypothesis_}, one of {classifier.candidates_} candidates.", _classes(classifier)]
+    return publish_folder(folder, KIND, described(classifier), {}, extra=extra, facts=facts)
+
+
+def described(classifier: CoverClassifier) -> dict[str, Any]:
+    """Return all that a fitted classifier knows, as plain values that JSON can hold."""
+    return {
         "type": type(classifier).__name__,
         "claim": classifier.claim_,
         "concept": concept_document(classifier._concept()),
@@ -56,19 +60,15 @@ def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, by
         "spent_epsilon": classifier.spent_epsilon_,
         "mistakes": classifier.mistakes_.tolist() if hasattr(classifier, "mistakes_") else None,
     }
-    facts = [f"Hypothesis: {classifier.hypothesis_}, one of {classifier.candidates_} candidates.", _classes(classifier)]
-    return publish_folder(folder, KIND, manifest, {}, extra=extra, facts=facts)
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> CoverClassifier:
-    """Return the classifier of a folder. There is nothing to lease and no type to trust.
+    """Return the classifier of a folder. There is nothing to lease and no type to trust."""
+    return classifier_of(_of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest)
 
-    >>> restore(PublishedFolder(Path("model"), {"type": "Poem"}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the model is a 'Poem', which this version does not know
-    """
-    manifest = _of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest
+
+def classifier_of(manifest: dict[str, Any]) -> CoverClassifier:
+    """Return the classifier that `described` describes."""
     if manifest["type"] not in _TYPES:
         raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
     concept = None if manifest["concept"] is None else concept_of(manifest["concept"])

@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.errors import InvalidInput
 from quorate.models.codecs import (
     arrays_from,
     arrays_of,
@@ -50,8 +49,6 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
     ([0, 1], ['GUARANTEE.md', 'labelled.npz', 'manifest.json', 'student.skops'])
     """
     check_is_fitted(classifier, "student_")
-    if type(classifier) is not StudentClassifier:
-        raise InvalidInput(f"only a StudentClassifier can be saved, not a {type(classifier).__name__}")
     labelled = classifier.labelled_
     manifest = {
         "claim": classifier.claim_,

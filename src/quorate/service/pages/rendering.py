@@ -17,20 +17,12 @@ __all__ = ["figure", "moment", "percent_left", "render"]
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template filled with values, as a whole HTML document.
-
-    >>> render("dashboard.html", page="dashboard", models=[], at=0.0, refresh=30)[:15]
-    '<!DOCTYPE html>'
-    """
+    """Return a template filled with values, as a whole HTML document."""
     return _environment().get_template(template).render(style=Markup(STYLE), icon=ICON, **values)  # noqa: S704
 
 
 def figure(value: float) -> str:
-    """Return a number as people read it.
-
-    >>> figure(12345), figure(0.41237), figure(1e-06)
-    ('12,345', '0.4124', '1e-6')
-    """
+    """Return a number as people read it."""
     if not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e15:
@@ -39,21 +31,13 @@ def figure(value: float) -> str:
 
 
 def percent_left(share: float) -> str:
-    """Return what is left as a percentage with two decimals, rounded down: nobody counts on more than there is.
-
-    >>> percent_left(0.57), percent_left(0.99999), percent_left(1.0)
-    ('57.00', '99.99', '100.00')
-    """
+    """Return what is left as a percentage with two decimals, rounded down: nobody counts on more than there is."""
     exact = Decimal(repr(float(share))) * 100
     return str(min(max(exact, Decimal(0)), Decimal(100)).quantize(Decimal("0.01"), rounding=ROUND_DOWN))
 
 
 def moment(at: float) -> str:
-    """Return a time of the clock (UTC) as people read it.
-
-    >>> moment(0.0)
-    '1970-01-01 00:00:00'
-    """
+    """Return a time of the clock (UTC) as people read it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -16,10 +16,6 @@ class ModelView:
     `view` is None where the ledger cannot be read: the problems of `verification` then say why. `verification` is None
     until the whole ledger has been read; `requests_url` is where queries are sent. `progress` is the phase of an
     everlasting model, and `no_quorums` its count, for its owner alone: None for whoever may not see it.
-
-    >>> fields = ModelView.__dataclass_fields__
-    >>> list(fields)
-    ['name', 'claim', 'view', 'activity', 'refusals', 'verification', 'requests_url', 'progress', 'no_quorums']
     """
 
     name: str

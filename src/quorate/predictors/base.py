@@ -1,0 +1,142 @@
+"""What all classifiers share: how they are asked, what they claim, and their scikit-learn manners."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.predictors.predictions import Predictions
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.session import Session
+
+__all__ = ["QuorateClassifier", "SessionClassifier", "check_choice"]
+
+
+def check_choice(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse a setting that is none of the known ones."""
+    if value not in known:
+        raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
+
+
+class QuorateClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
+
+    classes: Any
+    classes_: NDArray[Any]
+    unit_: str
+    declared_: bool
+
+    def _forget(self, *names: str) -> None:
+        """Forget what an earlier fit has left: no answer mixes two models."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
+    def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
+        """Return the claim; `open_` says what it does not protect."""
+        conditions = tuple(text for text in (open_, "" if self.declared_ else LABELS_READ) if text)
+        return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=what, conditions=conditions)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.non_deterministic = True
+        return tags
+
+
+class SessionClassifier(QuorateClassifier):
+    """A classifier that answers through `session_`, from a budget or by draws that are stable one by one."""
+
+    session_: Session
+    epsilon_: float
+    delta_: float
+    on_no_quorum: str = "abstain"
+
+    @property
+    def budget_(self) -> Any:
+        """The budget that answers are paid from; None where they are not paid for."""
+        return self.session_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        return str(self._claim(self.epsilon_, self.delta_))
+
+    def spent_epsilon(self) -> float:
+        """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
+
+        It depends on the answers given (a no-quorum is paid for) and bounds what these very answers tell if asking
+        stops here. The guarantee, whatever is asked, is `claim_`. See privacy/PROOF.md, step 8.
+        """
+        check_is_fitted(self)
+        return float(self.budget_.spent_epsilon())
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the session takes them, or say what is wrong with them. Nothing is asked."""
+        raise NotImplementedError
+
+    def predict(self, X: Any, caller: str = "") -> Predictions:
+        """Answer a batch of queries, in order, each paid for as its mechanism says.
+
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. Where the budget ends
+        within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
+        is said before anything is spent.
+        """
+        check_is_fitted(self)
+        self.check_settings()
+        queries = self.checked(X)
+        replies = self.session_.ask(queries, caller=caller)
+        return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+        """Return the replies as labels, with what is said where there was no quorum."""
+        told = Predictions.of(codes, classes=self.classes_, filled=self._filled(len(codes)), **known)
+        self._check_quorum(told)
+        return told
+
+    def _filled(self, rows: int) -> NDArray[np.int64] | None:
+        """Return the classes to say where there was no quorum, or None to say nothing."""
+        if self.on_no_quorum != "random":
+            return None
+        words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
+        return (words % len(self.classes_)).astype(np.int64)
+
+    def _check_quorum(self, told: Predictions) -> None:
+        if self.on_no_quorum == "raise" and told.no_quorum.any():
+            text = f"{int(told.no_quorum.sum())} of {told.size} queries found no quorum; they were paid for"
+            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be; it is called before every fit and every batch."""
+
+    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
+        """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row, caller=caller).tolist()[0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of queries that are answered with `y`. All are asked, and paid for."""
+        check_consistent_length(X, y, sample_weight)
+        told = self.predict(X)
+        if told.refused:
+            planned = f"; the classifier is planned for queries={self.queries}" if hasattr(self, "queries") else ""
+            raise BudgetSpent(
+                f"{told.refused} of {told.size} queries could not be paid for, so that there is no score{planned}"
+            )
+        return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "session_")
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "session_"):
+            raise TypeError(
+                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget a second "
+                "time. It can be saved with quorate.save, which keeps one budget for all"
+            )
+        return super().__getstate__()
