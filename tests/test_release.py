@@ -598,3 +598,7 @@ def test_domains_answer_for_what_they_are():
     assert isinstance(make_domain(bound, None), TableDomain)
     assert make_domain(bound, None).public() is None
     assert sorted(ENGINES) == ["plain", "prefix", "public_weights", "residual", "reweighting", "weights"]
+
+
+def test_weights_fitted_to_thresholds_never_fall_and_end_at_all():
+    np.testing.assert_allclose(fit_weights(Prefixes(3), np.array([0.2, 0.1, 1.0])), [0.15, 0.0, 0.85], atol=1e-9)

@@ -151,7 +151,7 @@ def test_columns_from_public_rows():
         ({"a": [str(i) + "x" for i in range(300)]}, "300 different texts"),
         (pa.table({"a": pa.array([0], type=pa.timestamp("s"))}), "not timestamp"),
         ([[1, 2]], "must have names"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "stands twice"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "appears twice"),
     ],
 )
 def test_bad_public_tables_are_refused(public, text):
@@ -185,7 +185,7 @@ def test_the_old_names_of_declarations_still_work_and_say_so():
     [
         ({}, "at least one column"),
         ({"a": []}, "column 'a': categories must be a list of at least 1"),
-        ({"a": ["x", "x "]}, "'x' stands twice"),
+        ({"a": ["x", "x "]}, "'x' appears twice"),
         ({"a": {"cuts": [2, 1]}}, "each larger than the one before"),
         ({"a": {"cuts": [1, float("nan")]}}, "finite numbers"),
         ({"a": {"cuts": ["1"]}}, "rising numbers"),
@@ -409,7 +409,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(text, problem):
         (["sex = 'x'"], "expression 1: 'x' is not among the declared categories 'f', 'm'"),
         (["age < 3", "height < 2"], "expression 2: column 'height' is not declared"),
         (["sex < 3"], "holds categories: compare it by"),
-        (["age = 'old'"], "holds numbers, and a text is none"),
+        (["age = 'old'"], "holds numbers, and is compared with a text"),
     ],
 )
 def test_expressions_must_fit_what_is_declared(texts, problem):

@@ -157,5 +157,5 @@ def _listed(name: str, values: object, *, least: int) -> tuple[Any, ...]:
         raise InvalidInput(f"{name} must be a list of at least {least}, not of {len(listed)}")
     if len(set(written)) < len(written):
         twice = next(text for place, text in enumerate(written) if text in written[:place])
-        raise InvalidInput(f"{name} must differ: {twice!r} stands twice")
+        raise InvalidInput(f"{name} must differ: {twice!r} appears twice")
     return listed

@@ -40,7 +40,7 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path}: this is no JSON: {error.msg} in line {error.lineno}") from None
+        raise InvalidInput(f"{path}: not valid JSON: {error.msg} in line {error.lineno}") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
     except InvalidInput as error:
@@ -105,5 +105,5 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise InvalidInput(f"{name!r} stands twice in one object")
+            raise InvalidInput(f"{name!r} appears twice in one object")
     return dict(pairs)

@@ -43,7 +43,7 @@ def encode_features(
         try:
             given = numbers(values, missing=missing)
         except NotANumber as error:
-            raise refusal(role, column, "a number is expected, and a text is none", row=start + error.row) from None
+            raise refusal(role, column, "a number is expected, not a text", row=start + error.row) from None
         absent = np.isnan(given)
     else:
         codes, absent = coded(values, kind.categories, missing)

@@ -41,7 +41,7 @@ def as_table(frame: Any) -> pa.Table:
 
 
 def check_names(table: pa.Table) -> pa.Table:
-    """Return the table if its columns have names and no name stands twice."""
+    """Return the table if its columns have names and no name appears twice."""
     _check_names(table.column_names)
     return table
 
@@ -55,7 +55,7 @@ def _check_names(names: list[str]) -> None:
                 f"column {place + 1} has no name; if it is the index of a pandas frame, write it with index=False"
             )
         if name in names[:place]:
-            raise InvalidInput(f"column names must differ: {name!r} stands twice")
+            raise InvalidInput(f"column names must differ: {name!r} appears twice")
 
 
 def _failed_column(error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""Values of a column as numbers or codes of texts. Each by itself, and without an error, whatever it is.
+"""Values of private columns as numbers or codes of texts, read one by one and never refused.
 
-The row of one person must not decide what another's value means, and no value may raise: so texts are read one by one,
-and what cannot be read counts as missing.
+One person's row must not decide what another's value means, and no value may raise an error. So a value that cannot be
+read counts as missing.
 """
 
 import math
@@ -100,7 +100,7 @@ def _decoded(value: bytes | None) -> str | None:
 def _series(name: str, series: Any, whose: str) -> pa.Array:
     """Return a column of a pandas frame."""
     if getattr(series, "ndim", 1) != 1:
-        raise InvalidInput(f"column names must differ: {series.columns[0]!r} stands twice")
+        raise InvalidInput(f"column names must differ: {series.columns[0]!r} appears twice")
     if series.dtype == object or series.dtype.kind in "fiub":
         return _column(name, series.to_numpy(), whose)
     try:

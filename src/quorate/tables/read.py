@@ -1,6 +1,6 @@
 """Tables from files, by suffix. A CSV file is read as texts: what they mean is for the schema to say.
 
-So the type of a column does not hang on the values of all rows, and a row means the same in any file.
+So the type of a column does not depend on the values of all rows, and a row means the same in any file.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
         table = readers[suffix](path, role)
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error):
         # The text of these errors may hold values of private rows.
-        raise InvalidInput(f"{path}: this is no readable {suffix} file; it may be damaged or misnamed") from None
+        raise InvalidInput(f"{path}: not a readable {suffix} file; it may be damaged or misnamed") from None
     try:
         check_names(table)
     except InvalidInput as error:

@@ -180,7 +180,7 @@ class Schema:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> "Schema":
-        """Read a schema from the content of a JSON file that somebody has read; `path` is for errors alone."""
+        """Read a schema from the content of a JSON file; `path` is for errors alone."""
         return cls._from_file(parse_document(content, path), path)
 
     @classmethod
@@ -302,7 +302,7 @@ class Schema:
         if unknown:
             also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
             raise InvalidInput(
-                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; take them away"
+                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; remove them"
                 + also
             )
         for name in self.columns:

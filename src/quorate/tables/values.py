@@ -1,4 +1,4 @@
-"""Columns of any type as texts or as numbers. Each value is turned by itself: no other row has a say."""
+"""Columns of any type as texts or as numbers. Each value is converted on its own, whatever the other rows hold."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ _EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
 
 
 class NotANumber(Exception):
-    """A text that is no number stands in this row. Whoever catches it decides what may be said."""
+    """A text in this row is not a number. The caller decides how much of that an error may say."""
 
     def __init__(self, row: int) -> None:
         super().__init__()

@@ -120,7 +120,7 @@ def _check_declared(number: int, comparison: Comparison, declared: Columns) -> N
         cells = declared.select([comparison.column]).cells[comparison.column]
         if not isinstance(cells, CategoryCells):
             if not all(isinstance(constant, float) for constant in comparison.constants):
-                raise InvalidInput(f"column {comparison.column!r} holds numbers, and a text is none")
+                raise InvalidInput(f"column {comparison.column!r} holds numbers, and is compared with a text")
         elif comparison.sign != "=":
             raise InvalidInput(f"column {comparison.column!r} holds categories: compare it by =, != or in")
         else:
