@@ -98,11 +98,6 @@ class SemiPrivateClassifier(CoverClassifier):
         """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most.
 
         The bound is made of public numbers (PROOF_CONCEPTS.md, step 4); rows that do not count are not among them.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = SemiPrivateClassifier(Thresholds(), classes=[0, 1])
-        >>> made.fit([[0.0], [1.0]], [0, 1], public=[[0.5], [0.7]]).excess(beta=0.05)
-        9
         """
         check_is_fitted(self, "hypothesis_")
         surplus = math.log(self.candidates_) - math.log(check_rate("beta", beta))
