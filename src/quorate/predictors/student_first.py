@@ -205,15 +205,6 @@ class StudentFirstClassifier(PrivateClassifier):
 
         A query that this `caller` asked before gets the same answer again, at no privacy cost. Queries after the last
         dissent that the run or its budget allows are refused; once none can be answered, `BudgetSpent` is raised.
-
-        >>> from sklearn.dummy import DummyClassifier
-        >>> student = DummyClassifier(strategy="constant", constant=1).fit([[0.0], [1.0]], [0, 1])  # always says 1
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = StudentFirstClassifier(
-        ...     student, epsilon=4.0, delta=1e-5, teachers=200, dissents=2, no_quorums=1)
-        >>> answers = classifier.fit(X, y).predict([[0.0], [1.0], [0.0]])
-        >>> answers.labels, answers.corrected
-        (array([0, 1, 0]), array([ True, False,  True]))
         """
         told = super().predict(X, caller=caller)
         assert isinstance(told, StudentFirstPredictions)

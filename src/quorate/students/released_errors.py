@@ -9,13 +9,13 @@ one unit's rows, or of one unit's labels with mode="label-private". PROOF_CONCEP
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_rate
-from quorate.concepts import Concept, Dichotomies, Hypothesis
+from quorate.concepts import Dichotomies, Hypothesis
 from quorate.mechanisms import NoisySum
 from quorate.predictors.unit_rows import UnitRows
 from quorate.students.cover import CoverClassifier
@@ -39,27 +39,6 @@ class QueryReleaseClassifier(CoverClassifier):
     >>> made.mistakes_.shape
     (12,)
     """
-
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        classes: Any = None,
-        points: int | None = None,
-        rows_per_person: int = 1,
-        mode: Literal["semi-private", "label-private"] = "semi-private",
-    ) -> None:
-        super().__init__(
-            concept,
-            epsilon=epsilon,
-            delta=delta,
-            classes=classes,
-            points=points,
-            rows_per_person=rows_per_person,
-            mode=mode,
-        )
 
     def _noisy(self, candidates: int) -> NoisySum:
         return NoisySum.calibrate(

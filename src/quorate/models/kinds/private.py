@@ -88,6 +88,8 @@ def move_into(
 
     `journal` names the file of queries that it goes on with, if there is one.
     """
+    if journal in (extra or {}):
+        raise InvalidInput(f"extra must be plain and new file names, not {journal!r}")
     created = PrivateFolder.create(folder, kind, manifest, contents, extra=extra)
 
     def make(budget: Budget | None) -> Ledger:
