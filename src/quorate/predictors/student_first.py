@@ -121,7 +121,7 @@ class StudentFirstClassifier(PrivateClassifier):
         self.no_quorums = no_quorums
         self.queries = queries
         self.classes = classes
-        self.on_no_quorum = on_no_quorum
+        self.on_no_quorum = on_no_quorum  # type: ignore[assignment]
         self.n_jobs = n_jobs
         self.backend = backend
 
@@ -212,7 +212,7 @@ class StudentFirstClassifier(PrivateClassifier):
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> StudentFirstPredictions:
         proposed = self._proposals(queries)
-        filled = proposed if self.on_no_quorum == "student" else self._filled(len(codes))
+        filled = proposed if str(self.on_no_quorum) == "student" else self._filled(len(codes))
         told = StudentFirstPredictions.of(codes, classes=self.classes_, filled=filled, **known)
         assert isinstance(told, StudentFirstPredictions)
         told.corrected = told.answered & (codes != proposed)

@@ -14,7 +14,7 @@ PROOF.md says why.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -51,6 +51,7 @@ def _student_has(method: str) -> Callable[[Method], Method]:
     return has
 
 
+@dataclass(eq=False, repr=False)
 class StudentClassifier(QuorateClassifier):
     """An ordinary classifier that may be published, trained on public points that private teachers have labelled.
 
@@ -84,40 +85,22 @@ class StudentClassifier(QuorateClassifier):
     array(['yes', 'no'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        student: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        queries: int = 1000,
-        classes: Any = None,
-        points: Literal["random", "margin", "k-centre"] = "random",
-        mode: Literal["transfer", "label-private"] = "transfer",
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        holdout: float = 0.0,
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.student = student
-        self.epsilon = epsilon
-        self.delta = delta
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.queries = queries
-        self.classes = classes
-        self.points = points
-        self.mode = mode
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.holdout = holdout
-        self.n_jobs = n_jobs
-        self.backend = backend
+    estimator: Any = None
+    student: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    queries: int = 1000
+    classes: Any = None
+    points: Literal["random", "margin", "k-centre"] = "random"
+    mode: Literal["transfer", "label-private"] = "transfer"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "StudentClassifier":
         """Fit teachers on the records, have them label points, train the student, and forget the teachers."""

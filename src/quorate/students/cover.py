@@ -1,6 +1,7 @@
 """What learners over a cover have in common: public points define the candidates, private rows choose among them."""
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,30 +23,21 @@ __all__ = ["CoverClassifier"]
 _MODES = ("semi-private", "label-private")
 
 
+@dataclass(eq=False, repr=False)
 class CoverClassifier(QuorateClassifier):
     """A classifier of two classes that is one hypothesis, chosen among the dichotomies of public points.
 
     A learner of this kind takes these parameters and says in `_select` how private rows choose, and at what cost.
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        classes: Any = None,
-        points: int | None = None,
-        rows_per_person: int = 1,
-        mode: Literal["semi-private", "label-private"] = "semi-private",
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.points = points
-        self.rows_per_person = rows_per_person
-        self.mode = mode
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    classes: Any = None
+    points: int | None = None
+    rows_per_person: int = 1
+    mode: Literal["semi-private", "label-private"] = "semi-private"
 
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> Any:
         """Choose a hypothesis by its mistakes on the records, among those that the public points tell apart."""

@@ -11,6 +11,7 @@ PROOF_CONCEPTS.md, steps 6 to 9, says why. The points of the domain are public.
 
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -77,6 +78,7 @@ def vote_table(answers: Codes, *, classes: int) -> Codes:
     return np.asarray(counts.argmax(axis=1), dtype=np.int64)
 
 
+@dataclass(eq=False, repr=False)
 class TabulatedClassifier(QuorateClassifier):
     """A table of labels for a finite public domain, from private predictors on disjoint samples.
 
@@ -103,13 +105,11 @@ class TabulatedClassifier(QuorateClassifier):
     array([0, 1])
     """
 
-    def __init__(
-        self, predictor: Any = None, *, beta: float = 0.05, runs: int | None = None, classes: Any = None
-    ) -> None:
-        self.predictor = predictor
-        self.beta = beta
-        self.runs = runs
-        self.classes = classes
+    predictor: Any = None
+    _: KW_ONLY
+    beta: float = 0.05
+    runs: int | None = None
+    classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, domain: Any = None) -> "TabulatedClassifier":
         """Deal the units to samples, fit a predictor on each, ask each about the whole domain, take the majority."""
