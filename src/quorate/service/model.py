@@ -13,12 +13,12 @@ from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.predictors.inputs import class_codes
 from quorate.privacy import Cost
-from quorate.release import QueryRelease
+from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.codec import InferRequest
 from quorate.service.groups import Groups
 from quorate.service.inputs import Inputs, inputs_of
 from quorate.service.outputs import Outputs
-from quorate.service.releases import QueryInput, ShareOutputs
+from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
 from quorate.tables import Schema
 
 __all__ = ["Model", "PublishedAnswers"]
@@ -90,11 +90,12 @@ class Model:
         '(2, 1e-06)-differentially private under replacement of one row; ...'
         """
         session = classifier.session_
+        online = isinstance(classifier, OnlineRelease)
         return cls(
             name,
             session=session,
-            inputs=inputs_of(classifier, schema),
-            outputs=Outputs(classifier.classes_),
+            inputs=QueryInput(classifier) if online else inputs_of(classifier, schema),
+            outputs=OnlineOutputs(classifier) if online else Outputs(classifier.classes_),
             claim=classifier.claim_,
             ledger=getattr(session, "ledger", None),
             queue_limit=queue_limit,
