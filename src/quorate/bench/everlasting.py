@@ -18,13 +18,13 @@ from quorate.bench.everlasting_runs import (
     line_drift,
     line_points,
     line_truth,
+    published_records,
 )
 from quorate.bench.figures import Figure, data_folder
 from quorate.concepts import Thresholds
 from quorate.errors import Infeasible
 from quorate.everlasting import EverlastingClassifier
 from quorate.everlasting.directions import MeanDirection
-from quorate.everlasting.published import published_records
 
 __all__ = ["everlasting_figures"]
 

@@ -11,11 +11,7 @@ __all__ = ["ChunkOutlook", "EverlastingPlan", "PhaseOutlook"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkOutlook:
-    """What one chunk size is expected to give; `no_quorums` is what the classifier is to be given.
-
-    >>> ChunkOutlook(chunk=5, no_quorums=100, no_quorum_rate=0.01, error=0.0).chunk
-    5
-    """
+    """What one chunk size is expected to give; `no_quorums` is what the classifier is to be given."""
 
     chunk: int
     no_quorums: int
@@ -25,11 +21,7 @@ class ChunkOutlook:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseOutlook:
-    """What came of one phase that was played on public or simulated points.
-
-    >>> PhaseOutlook(no_quorum_rate=0.01, refused=0, error=0.0).refused
-    0
-    """
+    """What came of one phase that was played on public or simulated points."""
 
     no_quorum_rate: float
     refused: int

@@ -40,12 +40,7 @@ _TRIES = 3  # chunk sizes whose phases are played
 
 
 def simulated_points(concept: Any) -> Draw:
-    """Return a source of points with labels of one hypothesis of the class: uniform, or Gaussian for halfspaces.
-
-    >>> X, y = simulated_points(Thresholds())(1000)
-    >>> bool((y == (X[:, 0] >= 0.5)).all())
-    True
-    """
+    """Return a source of points with labels of one hypothesis of the class: uniform, or Gaussian for halfspaces."""
     random = np.random.default_rng()
     features = getattr(concept, "features", 0)
 

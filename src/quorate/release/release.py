@@ -102,7 +102,7 @@ class QueryRelease(BaseEstimator):
         sealed, records = domain.seal(private)  # proof: step 2
         settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
         engine = choose_engine(domain.queries, engine=self.engine, **settings)
-        expected = engine.predict(domain.queries, **settings)
+        expected = engine.expected_error(domain.queries, **settings)
         if not math.isfinite(expected):
             raise Infeasible(
                 f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"

@@ -167,7 +167,7 @@ def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]
 def _expected(release: QueryRelease, epsilon: float) -> float:
     engine = ENGINES[release.engine_]
     settings: dict[str, Any] = {"records": min(release.records_, _MOST_ROWS), "delta": release.budget_.delta}
-    return engine.predict(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
+    return engine.expected_error(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
 
 
 def _answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:

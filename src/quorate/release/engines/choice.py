@@ -41,7 +41,7 @@ def predict_errors(
     'prefix'
     """
     found = {
-        name: engine.predict(queries, records=records, epsilon=epsilon, delta=delta, public=public)
+        name: engine.expected_error(queries, records=records, epsilon=epsilon, delta=delta, public=public)
         for name, engine in ENGINES.items()
     }
     usable = {name: error for name, error in found.items() if error < math.inf}

@@ -37,11 +37,13 @@ class PlainEngine:
 
     name = "plain"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
         """Return the expected largest error, from public numbers alone.
 
         >>> from quorate.release.queries import Prefixes
-        >>> 0 < PlainEngine().predict(Prefixes(3), records=10_000, epsilon=1.0, delta=1e-6) < 0.01
+        >>> 0 < PlainEngine().expected_error(Prefixes(3), records=10_000, epsilon=1.0, delta=1e-6) < 0.01
         True
         """
         try:

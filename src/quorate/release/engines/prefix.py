@@ -38,10 +38,12 @@ class PrefixEngine:
 
     name = "prefix"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
         """Return the expected largest error, from public numbers alone; infinity for other lists.
 
-        >>> PrefixEngine().predict(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6) < 0.002
+        >>> PrefixEngine().expected_error(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6) < 0.002
         True
         """
         if isinstance(queries, BoxRanges):

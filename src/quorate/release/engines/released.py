@@ -75,7 +75,9 @@ class Engine(Protocol):
     name: str
 
     @abstractmethod
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
         """Return the expected largest error, from public numbers alone; infinity where it does not apply."""
         ...
 

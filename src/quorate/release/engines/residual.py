@@ -93,11 +93,13 @@ class ResidualEngine:
 
     name = "residual"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
         """Return the expected largest error, from public numbers alone; infinity where the queries are no marginals.
 
         >>> queries = Marginals.of_order((4, 4, 4), 2)
-        >>> 0 < ResidualEngine().predict(queries, records=10_000, epsilon=1.0, delta=1e-6) < 0.01
+        >>> 0 < ResidualEngine().expected_error(queries, records=10_000, epsilon=1.0, delta=1e-6) < 0.01
         True
         """
         if not isinstance(queries, Marginals):

@@ -66,12 +66,14 @@ class ReweightingEngine:
 
     name = "reweighting"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
         """Return the expected largest error if public and private records come from one population.
 
         >>> queries = Marginals.of_order((4, 4, 4), 2)
         >>> public = Rows(np.zeros((100, 3), dtype=int), sizes=(4, 4, 4))
-        >>> ReweightingEngine().predict(queries, records=10_000, epsilon=1.0, delta=1e-6, public=public) < 0.01
+        >>> ReweightingEngine().expected_error(queries, records=10_000, epsilon=1.0, delta=1e-6, public=public) < 0.01
         True
         """
         if not isinstance(queries, Marginals) or not isinstance(public, Rows) or not public.weights.sum() > 0:

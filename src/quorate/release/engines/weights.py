@@ -85,11 +85,13 @@ class WeightsEngine:
 
     name = "weights"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
         """Return the expected largest error, from public numbers alone; infinity where the cells cannot be listed.
 
         >>> from quorate.release.queries import Prefixes
-        >>> WeightsEngine().predict(Prefixes(100), records=10**6, epsilon=1.0, delta=1e-6) < 0.1
+        >>> WeightsEngine().expected_error(Prefixes(100), records=10**6, epsilon=1.0, delta=1e-6) < 0.1
         True
         """
         if not self._applies(queries, public):
