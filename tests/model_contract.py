@@ -13,6 +13,7 @@ from quorate import InvalidInput, load, save
 from quorate.ledger.place import LEDGER_FILES
 from quorate.models import PrivateFolder, PublishedFolder, open_folder
 from quorate.models.kinds import _BY_KIND
+from quorate.release.query_texts import parse_queries
 
 # Loads a model where nothing can be unpickled, and says what it says; then asks it by the command line.
 ELSEWHERE = """
@@ -35,6 +36,14 @@ sys.exit(main(["predict", sys.argv[1], sys.argv[3], "--json"]))
 
 def told(model, queries):
     """Return all that a model says of itself and to these queries, as plain values."""
+    if hasattr(model, "ask"):  # an online release
+        asked = model.ask(parse_queries(queries, model.subject))
+        model.session_.close()
+        return {
+            "claim": model.claim_,
+            "classes": None,
+            "answers": [[one.query, one.answer, one.error] for one in asked],
+        }
     if hasattr(model, "answer"):
         return {"claim": model.claim_, "classes": None, "answers": model.answer().to_pylist()}
     answers = model.predict(np.array(queries))

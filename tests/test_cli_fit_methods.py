@@ -150,3 +150,9 @@ def test_both_spellings_make_the_same_model(method, records, capsys, monkeypatch
     same = [{name: value for name, value in bill.items() if name not in drawn} for bill in bills]
     assert same[0] == same[1]
     assert files[0] == files[1]
+
+
+def test_an_option_that_was_renamed_is_taken_under_its_old_name(capsys):
+    told = new_spelling(["fit", "everlasting", "visits.csv", "--most-seats", "9", "--growth", "2"])
+    assert told == ["fit", "everlasting", "visits.csv", "--max-phase-size", "9", "--growth", "2"]
+    assert "--most-seats is called --max-phase-size now" in capsys.readouterr().err

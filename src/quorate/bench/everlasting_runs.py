@@ -14,10 +14,19 @@ from quorate.concepts import Thresholds
 from quorate.everlasting import EverlastingClassifier
 from quorate.everlasting.directions import MeanDirection
 
-__all__ = ["Course", "halfspace_course", "line_course", "line_drift", "line_points", "line_truth", "run_phases"]
+__all__ = [
+    "Course",
+    "halfspace_course",
+    "line_course",
+    "line_drift",
+    "line_points",
+    "line_truth",
+    "run_phases",
+]
 
 _PROBES = 4001
 _BATCH = 50_000
+_TAU = 1.1e10  # the paper's tau must be above this
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ PLAN_OPTIONS = {
 RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",
     "with --plan": "plan table workload public columns epsilon delta alpha records report json",
-    "with --online": "online table workload public columns groups epsilon delta alpha ledger ask json",
+    "with --online": "online table workload public columns groups epsilon delta alpha ledger out ask json",
     "without --plan or --online": "table workload public columns groups epsilon delta engine out ask synthetic report "
     "json",
 }

@@ -51,8 +51,8 @@ def run_predict(
     opened = open_folder(folder)
     if report is not None and opened.kind != "classifier":
         raise InvalidInput(f"there is no report of a model of kind {opened.kind}; its folder or its server has a page")
-    if opened.kind == "query release":
-        return _ask_release(opened, queries, out=out, as_json=as_json)
+    if opened.kind in ("query release", "online release"):
+        return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
         return _ask_published(opened, queries, out=out, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
@@ -78,9 +78,9 @@ def run_predict(
     return _verdict(bill, on_no_quorum)
 
 
-def _ask_release(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
-    """Ask a release the queries of a table, in its column "query". Nothing is charged."""
-    from quorate.cli.release import ask_published
+def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
+    """Ask a release the queries of a table, in its column "query". What was published is not charged."""
+    from quorate.cli.release import ask_online, ask_published
 
     table = read_table(queries, role="query")
     if "query" not in table.column_names:
@@ -88,6 +88,8 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, as_json: bo
             "a release is asked by a table with a column 'query', each as --ask of quorate release takes"
         )
     asked = [str(query) for query in table["query"].to_pylist()]
+    if folder.kind == "online release":
+        return ask_online(folder, asked, out=out, caller=caller, as_json=as_json)
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 

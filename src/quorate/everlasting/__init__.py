@@ -1,13 +1,15 @@
 """Everlasting prediction: phases of answers, each taught by the one before; records and queries are both protected.
 
-classifier   EverlastingClassifier, which goes from phase to phase
-settings     what it is told, checked; shown: what everybody may know of it
+classifier   EverlastingClassifier: calibrates, deals the units, teaches phase 1
+settings     what it is told, checked; public_state: what everybody may know of it
+session      the one session, with arrivals as its answerer
+arrivals     the state: the phase that is open, its seats, and how it teaches the next one
+phase_folder the state on disk: what is kept, and how a restart goes on; seats_file: its points
 terms        the public numbers: mechanisms, and what each kind of unit pays
 phase        teachers, one Quorum run, one cutoff
 seats        points by arrival number, with released labels
 teaching     teachers from a labelled set; `cuts` are thresholds and stumps in a batch
 boosting     LabelBoost between phases
-session      what a folder keeps, and how a restart goes on; folder: who holds it
 """
 
 from importlib import import_module

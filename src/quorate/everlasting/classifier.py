@@ -131,11 +131,6 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         """Calibrate, deal the units, teach the first teachers. Fitting again opens other budgets: both are paid.
 
         `probe` holds public points, which are asked when a phase opens: their answers are public, and show the drift.
-
-        >>> EverlastingClassifier(chunk=10, no_quorums=2, epsilon=4.0).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; ...
         """
         settings = current_settings(self.get_params(deep=False))
         estimator = LogisticRegression() if self.estimator is None else self.estimator
@@ -230,12 +225,6 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
 
         Nothing that is returned tells how many no-quorums there were but for the queries of the batch: not what was
         spent, nor what is left.
-
-        >>> from quorate.concepts import Thresholds
-        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
-        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
-        >>> made.fit(X, (X[:, 0] > 0).astype(int)).predict([[3.0]]).tolist()
-        [1]
         """
         X = self.checked(X)
         labels = self.session_.arrive(X)

@@ -13,9 +13,9 @@ from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.predictors.inputs import class_codes
 from quorate.privacy import Cost
-from quorate.release import QueryRelease
+from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher
-from quorate.service.releases import QueryInput, ShareOutputs
+from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
 from quorate.service.tensors import Inputs, Outputs, inputs_of
 from quorate.tables import Schema
 
@@ -70,11 +70,12 @@ class Model:
     def of(cls, name: str, classifier: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
         """Return a fitted classifier under a name; `schema` is that of its folder."""
         session = classifier.session_
+        online = isinstance(classifier, OnlineRelease)
         return cls(
             name,
             session=session,
-            inputs=inputs_of(classifier, schema),
-            outputs=Outputs(classifier.classes_),
+            inputs=QueryInput(classifier) if online else inputs_of(classifier, schema),
+            outputs=OnlineOutputs(classifier) if online else Outputs(classifier.classes_),
             claim=classifier.claim_,
             ledger=getattr(session, "ledger", None),
             queue_limit=queue_limit,

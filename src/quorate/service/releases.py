@@ -1,8 +1,11 @@
-"""A query release as it is served: texts of queries in, shares of the private records out. Nothing is charged.
+"""Releases as they are served: texts of queries in, shares of the private records out.
 
 query     BYTES [-1], in: each as `--ask` of `quorate release` takes it
 answer    FP64 [-1], out: the share of the private records
 error     FP64 [-1], out: one standard deviation; -1 where the engine does not know it
+outcome   BYTES [-1], out, of an online release: answered or refused (the budget cannot pay); read it first
+
+What was published is answered at no cost. An online release answers from its budget, through its session.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.release import QueryRelease
+from quorate.release import OnlineRelease, QueryRelease
 from quorate.release.domain import NOTHING
+from quorate.release.proposals import rows_of_numbers
 from quorate.release.query_texts import parse_queries
 from quorate.service.codec import ResponseTensor, Tensor
 from quorate.service.errors import Refused
 from quorate.service.tensors import Outputs, TensorInfo
 
-__all__ = ["QueryInput", "ShareOutputs"]
+__all__ = ["OnlineOutputs", "QueryInput", "ShareOutputs"]
 
 
 class QueryInput:
@@ -26,7 +30,7 @@ class QueryInput:
 
     names: Sequence[str] = ("query",)
 
-    def __init__(self, release: QueryRelease) -> None:
+    def __init__(self, release: QueryRelease | OnlineRelease) -> None:
         self._release = release
 
     def described(self) -> list[TensorInfo]:
@@ -44,7 +48,7 @@ class QueryInput:
             found = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
         except InvalidInput:
             raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
-        return (found - NOTHING).reshape(-1, 1)  # from 0 up: below 0 would not be an answer
+        return rows_of_numbers(found)  # from 0 up: below 0 would not be an answer
 
 
 class ShareOutputs(Outputs):
@@ -69,3 +73,31 @@ class ShareOutputs(Outputs):
         shares, errors = self._release.read(labels + NOTHING)
         known = {"answer": shares, "error": np.where(np.isnan(errors), -1.0, errors)}
         return [ResponseTensor(name, "FP64", known[name], binary) for name, binary in chosen]
+
+
+class OnlineOutputs(Outputs):
+    """The answers of an online release, as its session has them; -1 stands where a query was refused."""
+
+    names = ("answer", "error", "outcome")
+
+    def __init__(self, release: OnlineRelease) -> None:
+        super().__init__(np.zeros(0))
+        self._release = release
+
+    def described(self) -> list[TensorInfo]:
+        """Return the three tensors."""
+        return [TensorInfo(name, "BYTES" if name == "outcome" else "FP64", [-1]) for name in self.names]
+
+    def written(
+        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+    ) -> list[ResponseTensor]:
+        """Return the chosen tensors."""
+        shares, errors = self._release.read(np.maximum(labels, 0))
+        known = {"answer": np.where(refused, -1.0, shares), "error": np.where(refused, -1.0, errors)}
+        outcomes = np.where(refused, "refused", "answered").tolist()
+        return [
+            ResponseTensor(name, "BYTES", outcomes, binary)
+            if name == "outcome"
+            else ResponseTensor(name, "FP64", known[name], binary)
+            for name, binary in chosen
+        ]

@@ -302,8 +302,7 @@ class Schema:
         if unknown:
             also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
             raise InvalidInput(
-                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; remove them"
-                + also
+                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; remove them" + also
             )
         for name in self.columns:
             check_type(subject(role), name, table.schema.field(name).type)

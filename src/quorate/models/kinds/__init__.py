@@ -5,6 +5,7 @@
     concept        AgnosticClassifier, UniversalClassifier,
                    StableClassifier, PureClassifier                private, with a ledger
     everlasting    EverlastingClassifier                           private, with a ledger
+    online         OnlineRelease                                   private, with a ledger
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
     release        QueryRelease                                    published
@@ -32,6 +33,7 @@ _BY_KIND = {
     "stable": "concept",
     "pure": "concept",
     "everlasting": "everlasting",
+    "online release": "online",
     "student": "student",
     "published hypothesis": "hypothesis",
     "query release": "release",
@@ -48,6 +50,7 @@ _BY_TYPE = {
     "SemiPrivateClassifier": "hypothesis",
     "QueryReleaseClassifier": "hypothesis",
     "QueryRelease": "release",
+    "OnlineRelease": "online",
 }
 
 

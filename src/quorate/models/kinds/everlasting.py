@@ -94,11 +94,6 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     """Return the classifier of a folder, in the phase that it was in. One process at a time may have it.
 
     There is nothing to `lease`: its phase is paid for.
-
-    >>> restore(PrivateFolder(Path("no such folder"), {}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
     """
     classifier, phases = _opened(folder, trusted)
     try:
@@ -113,11 +108,6 @@ def reopen(folder: str | Path, *, trusted: list[str] | None = None) -> None:
     """Open phase 1 of a model once more, where its state is lost, and pay for all of it once more.
 
     Refused where the account cannot pay, and for later phases: those who taught them have no more to pay.
-
-    >>> reopen("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
     opened = open_folder(folder)
     if not isinstance(opened, PrivateFolder) or opened.kind != KIND:

@@ -30,7 +30,7 @@ from quorate.release.queries import Rows
 from quorate.release.release import QueryRelease
 from quorate.release.workloads import BoundWorkload
 
-__all__ = ["FOLDER", "KIND", "restore", "save"]
+__all__ = ["FOLDER", "KIND", "domain_files", "domain_from", "restore", "save"]
 
 KIND, FOLDER = "query release", PublishedFolder
 _MOST_ANSWERS = 200_000  # in answers.csv
@@ -42,7 +42,7 @@ def save(
 ) -> Path:
     """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package."""
     check_is_fitted(release, "released_")
-    arrays, about = _about(release.domain_)
+    arrays, about = domain_files(release.domain_)
     released = release.released_
     for name, values in (("answers", released.answers), ("errors", released.errors), ("weights", released.weights)):
         if values is not None:
@@ -68,7 +68,7 @@ def save(
     return publish_folder(folder, KIND, manifest, contents, extra=extra, facts=_facts(release))
 
 
-def _about(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def domain_files(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return what a release is about: arrays and plain values, all of them public."""
     if isinstance(domain, CoverDomain):
         return {"public": domain.public_points}, {"concept": concept_document(domain.concept)}
@@ -82,20 +82,24 @@ def _about(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, {"workload": domain.bound.to_dict()}
 
 
+def domain_from(arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> tuple[Any, Domain]:
+    """Return the subject and the domain that `domain_files` wrote."""
+    if "concept" in about:
+        concept = concept_of(about["concept"])
+        return concept, CoverDomain(concept, arrays["public"])
+    bound = BoundWorkload.from_dict(about["workload"])
+    domain = TableDomain(bound)
+    if "public" in arrays:
+        domain.remember(Rows(arrays["public"], bound.sizes, arrays["public_weights"]))
+    elif "public_weights" in arrays:
+        domain.remember(arrays["public_weights"])
+    return bound, domain
+
+
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> QueryRelease:
     """Return the release of a folder. There is nothing to lease and no type to trust."""
     manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
-    about = manifest["about"]
-    if "concept" in about:
-        subject: Any = concept_of(about["concept"])
-        domain: Domain = CoverDomain(subject, arrays["public"])
-    else:
-        subject = BoundWorkload.from_dict(about["workload"])
-        domain = TableDomain(subject)
-        if "public" in arrays:
-            domain.remember(Rows(arrays["public"], subject.sizes, arrays["public_weights"]))
-        elif "public_weights" in arrays:
-            domain.remember(arrays["public_weights"])
+    subject, domain = domain_from(arrays, manifest["about"])
     made = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])
     spent = Cost(manifest["spent"]["renyi"], manifest["spent"]["slack"])
     released = Released(
