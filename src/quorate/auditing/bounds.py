@@ -1,11 +1,9 @@
 """How large epsilon must at least be, given what was seen in two worlds.
 
 If a release is (epsilon, delta)-DP then P(E) <= e**epsilon Q(E) + delta for every event E, in both directions. So an
-event that is seen often in one world and seldom in the other bounds epsilon from below: an upper bound on a claim would
-take a proof, a lower bound takes only plays. The event is chosen on a quarter of the plays; the others, which had no
-part in the choice, count it. Clopper-Pearson intervals (1934) then hold with the stated confidence, whatever the
-choice. No assumption enters but that plays are independent and alike; a false claim can be missed, a true one is called
-false with probability at most 1 - confidence.
+event that is seen often in one world and seldom in the other bounds epsilon from below. A quarter of the plays choose
+the event; the others count it. Clopper-Pearson intervals (1934) then hold with the stated confidence, if plays are
+independent and alike: a false claim can be missed, a true one is called false with probability at most 1 - confidence.
 """
 
 from collections.abc import Callable, Iterator

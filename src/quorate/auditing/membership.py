@@ -1,15 +1,12 @@
 """Membership inference: was this record in the training data? Told from what a model answers about it.
 
-The attack is the likelihood-ratio test with shadow models (Carlini et al. 2022). Many models are trained, each on data
-in which every target is there or has been replaced by another record, by the toss of a coin. How confident a model is
-about a target has one law where the target is a member and another where it is not; both are learnt from the shadows,
-and the ratio of the two is the score. Every model is a victim once, with the other half of the models as its shadows.
+The attack is the likelihood-ratio test with shadow models (Carlini et al. 2022). A coin decides, for each model and
+target, whether the target is in the training data or replaced by another record. The shadows teach how confident models
+are about members and about others; the ratio of the two laws is the score. Each model is a victim once, with the other
+half as its shadows. With poison (Tramer et al. 2022), wrongly labelled copies of each target are in every training set.
 
-With poison (Tramer et al. 2022) the attacker has added wrongly labelled copies of each target to every training set,
-which makes the target's own presence felt more.
-
-Where what answers is (epsilon, delta)-differentially private under replacement of a record, no score finds a larger
-share of members than e^epsilon times the share of false alarms, plus delta.
+Under (epsilon, delta)-DP for one record replaced, no score finds a larger share of members than e^epsilon times the
+share of false alarms, plus delta.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""Many plays of a real mechanism at once: its own code draws, on noise that repeats itself from a seed.
+"""Many plays of a real mechanism at once: its own code draws, on seeded noise.
 
-A mechanism that charges by the query answers a batch of plays as it answers a batch of queries. A threshold run holds
-one secret noise, so that a batch is one run; here its two draws (`_threshold_noise`, `_decide`) are called for all
-plays, each with its own secret noise, and only the bookkeeping of a run (count no-quorums, redraw, stop) is written
-again. The tests hold this against real runs, draw for draw.
+A mechanism that charges by the query answers a batch of plays as a batch of queries. A threshold run holds one secret
+noise, so a batch is one run; here its two draws (`_threshold_noise`, `_decide`) are called for all plays, each with its
+own noise, and only the bookkeeping of a run is written again. The tests hold this against real runs, draw for draw.
 """
 
 from bisect import bisect_right

@@ -1,8 +1,8 @@
-"""What each mechanism releases, written once more from its definition, with no help from the accounting code.
+"""What each mechanism releases, written again from its definition, with no help from the accounting code.
 
 A `Release` is a conditional law: given votes and the value of the hidden threshold noise, the probability of every
-outcome. It is summed out of the laws of the noise, which this file writes down again, and of the public parameters of
-a mechanism (scales, margin, table, threshold), so that a mistake in a proof or in a price cannot repeat itself here.
+outcome. It follows from the laws of the noise, written again in this file, and the public parameters of a mechanism
+(scales, margin, table, threshold), so a mistake in a proof or in a price cannot repeat itself here.
 """
 
 import itertools

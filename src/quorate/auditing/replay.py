@@ -1,9 +1,9 @@
 """Deterministic replay: the same entropy tape on neighbouring data sets.
 
-Where every random draw is the same, what differs between two data sets that differ in one unit is what that unit does.
-It may change the ballots of one teacher, and through them answers that are charged. It may change nothing else: not
-the classes, the plan, the claim, an error, the cost, nor how much randomness is asked for before the first answer that
-differs. A replay says nothing about how likely an answer is: that is what the games are for.
+With every random draw the same, what differs between two data sets that differ in one unit is what that unit does. It
+may change the ballots of one teacher, and through them answers that are charged; not the classes, the plan, the claim,
+an error, the cost, nor how much randomness is drawn before the first answer that differs. How likely an answer is, a
+replay does not say: that is for the games.
 """
 
 import os

@@ -1,8 +1,7 @@
 """UCI Adult: as twelve columns of numbers to learn from, and as the codes of 7 or 15 columns to release.
 
-The twelve follow rules that are written down and not fitted. People earn more until their mid-forties, with schooling,
-with hours worked, from capital, as managers and professionals rather than in service and manual work; households are
-counted by their married earners.
+The twelve columns follow fixed rules: age up to the mid-forties, schooling, hours, capital, managers and professionals
+rather than service and manual work, married earners.
 """
 
 import csv

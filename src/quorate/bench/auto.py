@@ -71,8 +71,7 @@ def compare(
 ) -> Comparison:
     """Plan by some of the rows, automatically and by name, and let each plan answer queries drawn from the others.
 
-    All answer the same queries, as many times over as `repeats`. A random label counts as right once in as many
-    times as there are classes.
+    All answer the same queries, `repeats` times over. A random label counts as right once in `classes` times.
     """
     generator = np.random.default_rng(_SEED)
     order = generator.permutation(len(votes))

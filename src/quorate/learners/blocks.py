@@ -53,7 +53,7 @@ class Chunks:
         self._rows = deal.rows[usable]
         self._sizes = np.bincount(owners, minlength=deal.teachers)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        self.teachers, self.features = deal.teachers, self._X.shape[1]
+        self.teachers, self.classes, self.features = deal.teachers, classes, self._X.shape[1]
         cells = np.bincount(owners * classes + self._y[self._rows], minlength=deal.teachers * classes)
         self.counts: Integers = cells.reshape(deal.teachers, classes)
 

@@ -12,7 +12,6 @@ from quorate.errors import InvalidInput
 from quorate.learners.backends import Array, Backend, choose_backend
 from quorate.learners.blocks import Block, Chunks
 from quorate.learners.counting import ballots_in_blocks
-from quorate.learners.deal import Deal
 from quorate.learners.grid import SOUND, gridded_coefficients, sliced
 from quorate.learners.inputs import MEMORY, Matrix, check_memory, check_queries
 from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
@@ -108,36 +107,18 @@ class LinearLearner(Learner):
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        deal: Deal,
-        *,
-        classes: int,
-        backend: BackendName = "numpy",
-        memory: int = MEMORY,
-        one_scale: bool = False,
-    ) -> LinearTeachers:
-        """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
-
-        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing or
-        beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
-        always votes for it, and one without rows for class 0. No private value is the reason for an error. Where it
-        is public that columns are of about `one_scale`, ballots are counted with one product instead of three.
-        """
-        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
-        scores = np.zeros((deal.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
+        classes = chunks.classes
+        scores = np.zeros((chunks.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
         def cost(rows: int, shown: int) -> int:
             return self._bytes(rows, chunks.features, shown)
 
-        with np.errstate(all="ignore"):
-            for block in chunks.blocks(arrays, memory=check_memory(memory), cost=cost):
-                found = arrays.take(self._fit_block(arrays, block))[: len(block.teachers)]
-                sound = (np.abs(found) <= SOUND).all(axis=(1, 2))
-                scores[block.teachers[sound]] = _declared(found[sound], block.shown[sound], classes)
+        for block in chunks.blocks(backend, memory=memory, cost=cost):
+            fitted = backend.take(self._fit_block(backend, block))[: len(block.teachers)]
+            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
+            scores[block.teachers[sound]] = _declared(fitted[sound], block.shown[sound], classes)
         slices = 1 if one_scale else _SLICES
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
@@ -161,11 +142,11 @@ def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
     return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, _NEVER)
 
 
-def _declared(found: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
+def _declared(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
     """Return the scores of the classes shown as scores of all declared classes."""
     if classes == 2:
-        return found[:, 1:] - found[:, :1]
-    scores = np.zeros((len(found), classes, found.shape[2]))
+        return fitted[:, 1:] - fitted[:, :1]
+    scores = np.zeros((len(fitted), classes, fitted.shape[2]))
     scores[:, :, -1] = _NEVER
-    scores[np.arange(len(found))[:, np.newaxis], shown] = found
+    scores[np.arange(len(fitted))[:, np.newaxis], shown] = fitted
     return scores

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
+from quorate.learners.backends import Backend, choose_backend
+from quorate.learners.blocks import Chunks
 from quorate.learners.deal import Deal
-from quorate.learners.inputs import MEMORY
+from quorate.learners.inputs import MEMORY, check_memory
 
 __all__ = ["BackendName", "Learner", "Teachers", "check_arrays"]
 
@@ -43,7 +45,6 @@ class Teachers(ABC):
 class Learner(ABC):
     """A description of how each teacher is fitted, on its own rows alone."""
 
-    @abstractmethod
     def fit(
         self,
         X: Any,
@@ -55,7 +56,20 @@ class Learner(ABC):
         memory: int = MEMORY,
         one_scale: bool = False,
     ) -> Teachers:
-        """Return one fitted teacher for each chunk of the deal."""
+        """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
+
+        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing or
+        beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
+        always votes for it, and one without rows for class 0. No private value causes an error. Where it is public
+        that columns are of about `one_scale`, linear ballots are counted with one product instead of three.
+        """
+        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
+        with np.errstate(all="ignore"):
+            return self._fit_chunks(arrays, chunks, memory=check_memory(memory), one_scale=one_scale)
+
+    @abstractmethod
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
+        """Return the teachers of these chunks."""
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], *, kind: str, axes: Mapping[str, int]) -> None:

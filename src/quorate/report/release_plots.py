@@ -1,6 +1,6 @@
 """The plots of a release's page: its engines before the run, and its errors on simulated records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -59,14 +59,8 @@ def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str)
 def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
     """Return the largest error against epsilon, measured and expected."""
     rows = sorted(points)
-    epsilons, measured, expected = ([row[place] for row in rows] for place in range(3))
-
-    def draw(axes: Any) -> None:
-        axes.plot(epsilons, expected, color=GREEN, linestyle="--", label="expected")
-        axes.plot(epsilons, measured, color=BLUE, marker="o", label="measured")
-        _errors_against(axes, epsilons, [*measured, *expected])
-        axes.set(xlabel="epsilon", ylabel="largest error, share of records")
-
+    lines = {"expected": (2, {"color": GREEN, "linestyle": "--"}), "measured": (1, {"color": BLUE, "marker": "o"})}
+    draw = _errors_against(rows, lines, xlabel="epsilon", ylabel="largest error, share of records")
     first, last = rows[0], rows[-1]
     description = f"Largest error: {first[1]:.3g} at epsilon {first[0]:g}, {last[1]:.3g} at epsilon {last[0]:g}."
     return draw_plot("epsilon", "Largest error against epsilon", description, draw, source=source)
@@ -75,33 +69,25 @@ def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> P
 def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
     """Return the cover's own share and the engine's error against the number of public points."""
     rows = sorted(points)
-    sizes, cover, engine = ([row[place] for row in rows] for place in range(3))
-
-    def draw(axes: Any) -> None:
-        axes.plot(sizes, cover, color=ORANGE, marker="s", label="the cover's own")
-        axes.plot(sizes, engine, color=BLUE, marker="o", label="the engine's")
-        _errors_against(axes, sizes, [*cover, *engine])
-        axes.set(xlabel="public points", ylabel="error, share of records")
-
-    last = rows[-1]
-    description = (
-        f"With {last[0]:,.0f} public points the cover itself errs by {last[1]:.3g} and the engine by {last[2]:.3g}."
-    )
+    lines = {
+        "the cover's own": (1, {"color": ORANGE, "marker": "s"}),
+        "the engine's": (2, {"color": BLUE, "marker": "o"}),
+    }
+    draw = _errors_against(rows, lines, xlabel="public points", ylabel="error, share of records")
+    size, cover, engine = rows[-1]
+    description = f"With {size:,.0f} public points the cover itself errs by {cover:.3g} and the engine by {engine:.3g}."
     return draw_plot("public-size", "Two parts of the error", description, draw, source=source)
 
 
 def plot_crossover(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
     """Return the error of stumps against public records: private data alone, public data alone, and both."""
     rows = sorted(points)
-    sizes, private, both, public = ([row[place] for row in rows] for place in range(4))
-
-    def draw(axes: Any) -> None:
-        axes.plot(sizes, private, color=ORANGE, linestyle="--", label="private alone")
-        axes.plot(sizes, public, color=GREEN, linestyle=":", label="public alone")
-        axes.plot(sizes, both, color=BLUE, marker="o", label="both")
-        _errors_against(axes, sizes, [*private, *both, *public])
-        axes.set(xlabel="public records", ylabel="largest error")
-
+    lines = {
+        "private alone": (1, {"color": ORANGE, "linestyle": "--"}),
+        "public alone": (3, {"color": GREEN, "linestyle": ":"}),
+        "both": (2, {"color": BLUE, "marker": "o"}),
+    }
+    draw = _errors_against(rows, lines, xlabel="public records", ylabel="largest error")
     return draw_plot("crossover", "Stumps: when public data help", _crossing(rows), draw, source=source)
 
 
@@ -118,7 +104,18 @@ def _crossing(rows: Sequence[tuple[float, float, float, float]]) -> str:
     return "Public data alone never do as well as private data alone here."
 
 
-def _errors_against(axes: Any, across: Sequence[float], up: Sequence[float]) -> None:
-    logarithmic_at(axes.xaxis, across)
-    logarithmic(axes.yaxis, up)
-    axes.legend(loc="best")
+def _errors_against(
+    rows: Sequence[tuple[float, ...]], lines: Mapping[str, tuple[int, dict[str, str]]], *, xlabel: str, ylabel: str
+) -> Callable[[Any], None]:
+    """Return what draws lines, each a place in a row and a style, against the first figure of a row; both axes log."""
+    across = [row[0] for row in rows]
+
+    def draw(axes: Any) -> None:
+        for label, (place, style) in lines.items():
+            axes.plot(across, [row[place] for row in rows], label=label, **style)
+        logarithmic_at(axes.xaxis, across)
+        logarithmic(axes.yaxis, [error for row in rows for error in row[1:]])
+        axes.legend(loc="best")
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+
+    return draw

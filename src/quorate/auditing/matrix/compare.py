@@ -87,10 +87,7 @@ def _calls(mine: Stage, theirs: Stage) -> list[str]:
 
 
 def _alike(one: Entries, other: Entries) -> tuple[Entries, Entries]:
-    """Forget which held-out rows a teacher was asked together with, where calls have the same shapes in both runs.
-
-    How many calls `fit` makes of rows that are held out follows from these rows: its time is for their owner.
-    """
+    """Forget which held-out rows a teacher was asked together with, where calls have the same shapes in both runs."""
     if len(one) != len(other):
         return one, other
     return one, [mine if _kept(mine) == _kept(theirs) else theirs for mine, theirs in zip(one, other, strict=True)]

@@ -156,7 +156,7 @@ class CheckedThenCharged(Budget):
 def spend_at_once(budget: Budget) -> Caught:
     """Spend from eight threads at once, and add up what was let through; up to ten times, each on a fresh budget.
 
-    Threads that a busy machine holds up for long come one after the other: a single try may miss what is there.
+    On a busy machine threads may come one after the other, so a single try may miss what is there.
     """
     most = 0.0
     for _ in range(_TRIES):
