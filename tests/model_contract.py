@@ -1,14 +1,12 @@
 """What every saved model keeps to, whatever its kind: `check_model`."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from forked import run_forked
 from quorate import InvalidInput, load, save
 from quorate.ledger.place import LEDGER_FILES
 from quorate.models import PrivateFolder, PublishedFolder, open_folder
@@ -65,15 +63,9 @@ def check_model(model, folder, *, kind, access, queries, table):
     opened = open_folder(folder)
     assert (opened.kind, type(opened), opened.manifest["access"]) == (kind, access, access.access)
     check_files(folder, opened, claim)
-    ran = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, folder, json.dumps(queries), table],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    loaded, asked = (json.loads(line) for line in ran.stdout.splitlines())
+    status, output, errors = run_forked(ELSEWHERE, str(folder), json.dumps(queries), str(table))
+    assert status == 0, errors
+    loaded, asked = (json.loads(line) for line in output.splitlines())
     assert loaded == expected
     if access is PublishedFolder and "epsilon_spent" in asked:
         assert asked["epsilon_spent"] == 0
