@@ -231,7 +231,7 @@ def fitted_ensemble(made: Any) -> Any:
     ...
     quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
     """
-    holders = [getattr(made, name, None) for name in ("session_", "answers_", "_phase")]
+    holders = [getattr(made, name, None) for name in ("session_", "_phase")]
     for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
         ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
