@@ -131,7 +131,9 @@ def test_both_runs_of_a_student_go_on_with_their_noises(tmp_path):
     runs = made.session_.answerer
     noises = runs.dissent_run.threshold_noise, runs.quorum_run.threshold_noise
     assert made.predict([[2.0]]).corrected.tolist() == [True]
-    loaded = load(save(made, tmp_path / "model"))
+    save(made, tmp_path / "model")
+    made.session_.close()
+    loaded = load(tmp_path / "model")
     again = loaded.session_.answerer
     assert (again.dissent_run.threshold_noise, again.quorum_run.threshold_noise) == noises
     opened = loaded.budget_.spent()

@@ -202,7 +202,7 @@ def _told(error: Exception) -> str:
 
 def fitted_ensemble(predictor: Any) -> Any:
     """Return the teachers of a fitted predictor: its session's, or those of its phase."""
-    holders = [getattr(predictor, name, None) for name in ("session_", "answers_")]
+    holders = [getattr(predictor, name, None) for name in ("session_",)]
     for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
         ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:

@@ -216,8 +216,10 @@ class PrivateClassifier(SessionClassifier):
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # two of ten queries: one is a repetition
-        >>> 0.3 < classifier.spent_epsilon() < 1.0
+        >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # one query is a repetition, and free
+        >>> spent = classifier.spent_epsilon()
+        >>> repeated = classifier.predict([[0.0]])
+        >>> 0 < spent == classifier.spent_epsilon() < 2.0
         True
         """
         estimate = None if not hasattr(self, "session_") else self.estimate_

@@ -62,7 +62,8 @@ class UniversalClassifier(ConceptClassifier):
     calibration, n_jobs, backend
         As for `AgnosticClassifier`.
 
-    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller.
+    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller. From then on
+    `predict` also asks it where the ballots had found no quorum; a server repeats the outcome of a query as it was.
 
     >>> from quorate.concepts import Thresholds
     >>> generator = np.random.default_rng(0)
