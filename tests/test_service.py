@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 import json
+import logging
 import threading
 import time
 
@@ -16,13 +17,13 @@ from sklearn.preprocessing import OneHotEncoder
 
 from fake_session import PlainSession, fake_model
 from quorate import PrivateClassifier
-from quorate.errors import InvalidInput, LedgerRefused
+from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.service import Model, Settings, make_app
 from quorate.service.batcher import RequestBatcher
-from quorate.service.errors import PROBLEMS, Refused
+from quorate.service.errors import PROBLEMS, Refused, code_of, error_body
 from quorate.service.http import Departure, Pace
 from quorate.service.routes import ROUTES
-from quorate.service.telemetry import Log
+from quorate.service.telemetry import LineFormatter, Log, log_config
 from quorate.service.tensors import MatrixInput, Outputs
 from service_client import LOCAL, call, features, running
 
@@ -741,3 +742,34 @@ def test_a_log_that_nobody_reads_stops_nothing():
         log.event("request")
     log.flush()
     assert '"event":"log_lines_dropped","lines":904' in kept.getvalue()
+
+
+def test_what_other_packages_log_is_cut_to_its_template():
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "failed for %s", ("Smith",), None)
+    line = json.loads(LineFormatter().format(record))
+    assert (line["event"], line["level"], line["text"]) == ("server", "error", "failed for %s")
+    assert log_config()["loggers"]["uvicorn.access"]["handlers"] == []
+
+
+def test_a_failure_is_logged_by_its_type_alone():
+    stream = io.StringIO()
+    log = Log(stream)
+    log.failure(ValueError("a secret"), route="/")
+    log.flush()
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["kind"], line["where"]) == ("failure", "ValueError", "unknown")
+    assert "secret" not in stream.getvalue()
+
+
+def test_errors_have_codes_and_bodies_of_the_table():
+    assert [
+        code_of(error) for error in (BudgetSpent("..."), InvalidInput("..."), Refused("bad_id"), KeyError("age"))
+    ] == [*("budget_spent", "invalid_input", "bad_id", "internal")]
+    assert error_body("stopping") == b'{"error":"this server is stopping; ask again in a moment","code":"stopping"}'
+
+
+def test_settings_survive_their_way_to_a_worker():
+    settings = Settings(models={"clinic": "/srv/clinic"}, port=8080)
+    assert Settings.from_json(settings.to_json()) == settings
+    with pytest.raises(InvalidInput, match="two folders have the same name"):
+        Settings.of("a/clinic", "b/clinic")

@@ -201,9 +201,9 @@ def _told(error: Exception) -> str:
 
 
 def fitted_ensemble(predictor: Any) -> Any:
-    """Return the teachers of a fitted predictor: its session's, or those of its phase."""
-    holders = [getattr(predictor, name, None) for name in ("session_",)]
-    for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
+    """Return the teachers of a fitted predictor: those its session asks."""
+    session = getattr(predictor, "session_", None)
+    for holder in (session, getattr(session, "answerer", None)):
         ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
             return ensemble

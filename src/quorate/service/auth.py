@@ -82,14 +82,14 @@ class Access:
             key = await asyncio.to_thread(self._finders[place[0]], token)
         finally:
             del self._looking[place]
-        found = None
+        caller = None
         if key is not None and not key.revoked:
-            found = Caller(key.id, frozenset(key.scopes))
-        if found is None:  # strangers leave nothing behind, and cannot crowd out who has a key
+            caller = Caller(key.id, frozenset(key.scopes))
+        if caller is None:  # strangers leave nothing behind, and cannot crowd out who has a key
             self._known.pop(place, None)
         else:
-            self._known[place] = found, time.monotonic() + _KEPT_SECONDS
-        return found
+            self._known[place] = caller, time.monotonic() + _KEPT_SECONDS
+        return caller
 
 
 def token_of(authorization: bytes | None) -> str | None:

@@ -82,16 +82,16 @@ class Model:
         )
 
     @classmethod
-    def of_published(cls, name: str, made: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
+    def of_published(cls, name: str, model: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
         """Return a classifier or a query release of a published folder under a name: its answers are free."""
-        if isinstance(made, QueryRelease):
-            inputs: Inputs = QueryInput(made)
-            outputs: Outputs = ShareOutputs(made)
+        if isinstance(model, QueryRelease):
+            inputs: Inputs = QueryInput(model)
+            outputs: Outputs = ShareOutputs(model)
             session = PublishedAnswers(lambda X: X[:, 0])
         else:
-            inputs, outputs = inputs_of(made, schema), Outputs(made.classes_)
-            session = PublishedAnswers(lambda X: class_codes(made.classes_, made.predict(X)))
-        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=made.claim_, queue_limit=queue_limit)
+            inputs, outputs = inputs_of(model, schema), Outputs(model.classes_)
+            session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)))
+        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
     @property
     def published(self) -> bool:

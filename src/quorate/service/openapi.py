@@ -127,8 +127,8 @@ def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]
 
 
 def _parameter(name: str, schema: dict[str, Any], *, place: str = "header", required: bool = False) -> dict[str, Any]:
-    made = {"name": name, "in": place, "description": _PARAMETERS[name], "schema": schema}
-    return made | ({"required": True} if required else {})
+    parameter = {"name": name, "in": place, "description": _PARAMETERS[name], "schema": schema}
+    return parameter | ({"required": True} if required else {})
 
 
 def _content(route: RouteInfo) -> dict[str, Any]:
@@ -136,19 +136,19 @@ def _content(route: RouteInfo) -> dict[str, Any]:
         return {"text/html": {"schema": {"type": "string"}}}
     if route.endpoint == "metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    found: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if route.endpoint == "infer":
-        found["application/json"]["example"] = _ANSWERED_EXAMPLE
-        found["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
-    return found
+        content["application/json"]["example"] = _ANSWERED_EXAMPLE
+        content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    return content
 
 
 def _refusals(codes: list[str]) -> dict[str, Any]:
     """Return the refusals by status, each with its codes and what they mean."""
-    found: dict[str, Any] = {}
+    by_status: dict[str, Any] = {}
     for code, problem in PROBLEMS.items():
         if code in codes:
-            lines = found.setdefault(str(problem.status), [])
+            lines = by_status.setdefault(str(problem.status), [])
             lines.append(f"`{code}`: {problem.sentence}.")
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    return {status: {"description": " ".join(lines), "content": content} for status, lines in found.items()}
+    return {status: {"description": " ".join(lines), "content": content} for status, lines in by_status.items()}

@@ -93,8 +93,10 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
         shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY) if told else []
         if caller.may("admin"):
             shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
-        found = await verifier.verification(model.name, model.ledger.verify)
-        shown["verification"] = found if told or found is None else dataclasses.replace(found, entries=0, head="")
+        verification = await verifier.verification(model.name, model.ledger.verify)
+        shown["verification"] = (
+            verification if told or verification is None else dataclasses.replace(verification, entries=0, head="")
+        )
     except LedgerRefused as error:  # the page says so; the other models have theirs
         why = str(error) if caller.may("admin") else PROBLEMS["ledger_refused"].sentence
         shown |= {"view": None, "verification": Verification(entries=0, head="", problems=(why,))}

@@ -45,10 +45,10 @@ class QueryInput:
         if not isinstance(tensor.values, list) or tensor.shape[1:] not in ([], [1]):
             raise Refused("bad_tensor", "input 'query' takes texts, in the shape [rows] or [rows, 1]")
         try:
-            found = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
+            numbers = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
         except InvalidInput:
             raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
-        return rows_of_numbers(found)  # from 0 up: below 0 would not be an answer
+        return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer
 
 
 class ShareOutputs(Outputs):

@@ -38,16 +38,16 @@ def serve(settings: Settings) -> int:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sends at once
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sends at once
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((settings.host.strip("[]"), settings.port))
-        made.listen(2048)
-        made.set_inheritable(True)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host.strip("[]"), settings.port))
+        listening.listen(2048)
+        listening.set_inheritable(True)
     except OSError as error:
-        made.close()
+        listening.close()
         raise InvalidInput(f"{settings.host}:{settings.port} cannot be listened on: {error.strerror}") from None
-    return made
+    return listening
 
 
 @contextlib.contextmanager

@@ -205,16 +205,18 @@ class Outputs:
         self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
     ) -> list[ResponseTensor]:
         """Return the chosen tensors of class numbers, in the order chosen."""
-        made: list[ResponseTensor] = []
+        tensors: list[ResponseTensor] = []
         index = np.where(refused, -2, labels)
         for name, binary in chosen:
             if name == "label":
-                made.append(ResponseTensor(name, self.datatype, self._labels(index), binary))
+                tensors.append(ResponseTensor(name, self.datatype, self._labels(index), binary))
             elif name == "index":
-                made.append(ResponseTensor(name, "INT64", index, binary))
+                tensors.append(ResponseTensor(name, "INT64", index, binary))
             else:
-                made.append(ResponseTensor(name, "BYTES", [_OUTCOMES[min(i, 0) + 2] for i in index.tolist()], binary))
-        return made
+                tensors.append(
+                    ResponseTensor(name, "BYTES", [_OUTCOMES[min(i, 0) + 2] for i in index.tolist()], binary)
+                )
+        return tensors
 
     def _labels(self, index: NDArray[np.int64]) -> Values:
         places = np.maximum(index, -1)

@@ -47,7 +47,7 @@ def dashboard_page(models: Sequence[ModelView], *, at: float) -> str:
 
 def _shown(model: ModelView, at: float) -> dict[str, Any]:
     """Return everything the template needs to show one model: texts and shares, nothing to compute."""
-    made = {
+    shown = {
         "view": model,
         "guarantee": _guarantee(model),
         "phase": None if model.progress is None else _phase(model.progress, model.no_quorums),
@@ -55,7 +55,7 @@ def _shown(model: ModelView, at: float) -> dict[str, Any]:
         "verified": model.verification,
         "readable": model.view is not None,
     }
-    return made if model.view is None else made | _of_ledger(model, model.view, at)
+    return shown if model.view is None else shown | _of_ledger(model, model.view, at)
 
 
 def _guarantee(model: ModelView) -> str:

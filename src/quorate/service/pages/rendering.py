@@ -59,19 +59,19 @@ def moment(at: float) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("quorate.service.pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    made.filters["figure"] = figure
-    made.filters["compact"] = _compact
-    made.filters["moment"] = moment
-    made.filters["iso"] = lambda at: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-    made.filters["percent"] = lambda share: f"{100 * share:.2f}%"
-    made.filters["short"] = lambda text: text if len(text) <= 12 else f"{text[:12]}…"
-    made.filters["pretty"] = _pretty
-    made.filters["phrase"] = _phrase
-    made.filters["prose"] = _prose
-    return made
+    environment.filters["figure"] = figure
+    environment.filters["compact"] = _compact
+    environment.filters["moment"] = moment
+    environment.filters["iso"] = lambda at: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    environment.filters["percent"] = lambda share: f"{100 * share:.2f}%"
+    environment.filters["short"] = lambda text: text if len(text) <= 12 else f"{text[:12]}…"
+    environment.filters["pretty"] = _pretty
+    environment.filters["phrase"] = _phrase
+    environment.filters["prose"] = _prose
+    return environment
 
 
 def _compact(count: int) -> str:
