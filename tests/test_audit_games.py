@@ -386,6 +386,19 @@ def test_what_no_attack_is_known_for_is_said():
         quorate.audit({})
 
 
+def test_a_game_of_your_own_is_played():
+    class Mine:
+        pass
+
+    @quorate.audit.register(Mine)
+    def _(target, *, plays):  # a game takes the options that it knows
+        return settled("Mine", [Attempt("mine", 0.5, claim=(1.0, 0.0))], plays=plays, confidence=0.9, not_tested="all")
+
+    assert quorate.audit(Mine(), plays=10).plays == 10
+    with pytest.raises(TypeError, match="seed"):
+        quorate.audit(Mine(), plays=10, seed=1)
+
+
 def test_a_verdict_can_be_had_again():
     verdicts = [quorate.audit(make_target("noisy_max"), plays=5000, seed=4) for _ in range(2)]
     assert verdicts[0] == verdicts[1]

@@ -1,6 +1,7 @@
 """Options that do nothing beside others are refused."""
 
 import inspect
+import json
 
 import pytest
 
@@ -31,3 +32,21 @@ def test_an_option_that_would_be_passed_over_is_refused(arguments, told, capsys,
     assert main(arguments.split()) == 1
     assert told in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_of_a_class_names_the_best_method(capsys):
+    options = ["--concept", "thresholds", "--records", "1000000", "--public", "5000"]
+    assert main(["plan", *options, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["records"], plan["best"], plan["feasible"]) == (1_000_000, "semi-private", True)
+    assert main(["plan", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "semi-private *" in shown
+    assert "Assumed: " in shown
+    assert main(["plan", "--concept", "thresholds"]) == 1
+    assert "needs the number of records: --records" in capsys.readouterr().err
+
+
+def test_a_class_on_a_line_reads_one_column(capsys):
+    assert main(["plan", "--concept", "intervals", "--features", "2", "--records", "1000"]) == 1
+    assert "intervals are on a line, and the table has 2 columns" in capsys.readouterr().err

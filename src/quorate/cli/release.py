@@ -29,21 +29,21 @@ from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
 
-__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "ask_online", "ask_published", "run_release"]
+__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "Subject", "ask_online", "ask_published", "run_release"]
 
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 SYNTHETIC_FILE = "synthetic.csv"
 _SHOWN = 20  # answers printed for people
 
 
-class _Subject:
+class Subject:
     """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
 
     def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
         self.about, self.names = about, names
 
     @classmethod
-    def parse(cls, text: str) -> "_Subject":
+    def parse(cls, text: str) -> "Subject":
         """Return the subject that one word says."""
         kind, _, rest = text.partition(":")
         if kind not in ("boxes", "halfspaces"):
@@ -102,7 +102,7 @@ def run_release(
             "--workload says what is asked: marginals:2, thresholds:COLUMN, ranges:COLUMN, expressions:FILE, "
             "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
-    subject = _Subject.parse(workload)
+    subject = Subject.parse(workload)
     declared = None if columns is None else Columns.load(columns)
     if plan:
         check_report(report, inputs=[public, columns])
@@ -139,7 +139,7 @@ def run_release(
 
 def _release(
     release: QueryRelease,
-    subject: _Subject,
+    subject: Subject,
     table: Path,
     public: Path | None,
     queries: Sequence[Any],
@@ -173,7 +173,7 @@ def _release(
     return 0
 
 
-def _private(subject: _Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
+def _private(subject: Subject, path: Path, groups: str | None) -> tuple[Any, Any]:
     """Return the private records, and whose they are where a column says so."""
     table = read_table(path, role="private")
     if groups is None:
@@ -184,7 +184,7 @@ def _private(subject: _Subject, path: Path, groups: str | None) -> tuple[Any, An
     return subject.records(table.drop_columns(groups)), people
 
 
-def _public(subject: _Subject, path: Path | None, groups: str | None) -> Any:
+def _public(subject: Subject, path: Path | None, groups: str | None) -> Any:
     """Return the public records; names of people are no column to release."""
     if path is None:
         return None
@@ -204,7 +204,7 @@ def _asked(ask: Sequence[str]) -> list[str]:
     return found
 
 
-def _write(release: QueryRelease, subject: _Subject, out: Path, synthetic: int | None) -> None:
+def _write(release: QueryRelease, subject: Subject, out: Path, synthetic: int | None) -> None:
     names = json.dumps({"columns": list(subject.names)}).encode()
     release.publish(out, extra={COLUMNS_FILE: names} if subject.names else None)
     if synthetic is not None:
@@ -266,7 +266,7 @@ def _names(folder: Folder) -> list[str]:
 
 
 def _planned(
-    subject: _Subject,
+    subject: Subject,
     public: Path | None,
     columns: Columns | None,
     records: int | None,
@@ -312,7 +312,7 @@ def _show_plan(made: ReleasePlan) -> None:
 
 
 def _online(
-    subject: _Subject,
+    subject: Subject,
     table: Path,
     public: Path | None,
     columns: Columns | None,
