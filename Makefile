@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # each core has a worker
+# Each core has a worker, so linear algebra has one thread. Neighbouring tests share a worker, and what it has made.
+TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: help demo test lint audit crash bench wheel clean
 
@@ -26,7 +27,7 @@ lint: $(READY)  ## style, types and layers
 	$(BIN)/lint-imports
 
 test: lint  ## lint and the fast suite, under ten minutes on two cores
-	$(TESTS) --dist loadgroup -m 'not long and not crash'
+	$(TESTS) -m 'not long and not crash'
 
 audit: $(READY)  ## every claim attacked a million times, planted bugs caught, the long suites; writes quorate-audit.html
 	$(BIN)/quorate audit --planted --report quorate-audit.html
