@@ -26,7 +26,14 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 
 
 def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
-    """Read a CSV, gzipped CSV, Parquet, Arrow or Feather file. `role="private"` keeps line numbers out of errors."""
+    r"""Read a CSV, gzipped CSV, Parquet, Arrow or Feather file. `role="private"` keeps line numbers out of errors.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "people.csv").write_text("age,sex\n39,f\n")
+    ...     read_table(Path(folder, "people.csv")).to_pylist()  # texts, until a schema says what they mean
+    [{'age': '39', 'sex': 'f'}]
+    """
     role, path = check_role(role), Path(path)
     readers: dict[str, Callable[[Path, Role], pa.Table]] = dict.fromkeys((".csv", ".csv.gz"), _read_csv)
     readers[".parquet"] = lambda file, _: pyarrow.parquet.read_table(file, partitioning=None)
