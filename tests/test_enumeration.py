@@ -40,11 +40,11 @@ def search(instance: Instance, *, release=None, claims=None, effort=300_000, sta
     return worst_cases(release, claims, queries=instance.queries, effort=effort, starts=starts)
 
 
-def is_broken(instance: Instance, *, release=None, claims=None) -> bool:
+def is_broken(instance: Instance, *, release=None, claims=None, **effort) -> bool:
     """Whether a claim is violated, other than one about the probability of the tail event. The first is enough."""
     release = instance.release() if release is None else release
     named = [claim for claim in claims or instance.claims() if not isinstance(claim, SlackClaim)]
-    return any(search(instance, release=release, claims=[claim])[0].violated for claim in named)
+    return any(search(instance, release=release, claims=[claim], **effort)[0].violated for claim in named)
 
 
 # ---------------------------------------------------------------- sound mechanisms

@@ -1,7 +1,10 @@
 """One way to refuse a bad parameter: what was expected of which value."""
 
+import dataclasses
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
+from typing import Any
 
 from quorate.errors import InvalidInput
 
@@ -14,6 +17,7 @@ __all__ = [
     "check_rate",
     "check_scale",
     "set_validated",
+    "validate_fields",
 ]
 
 
@@ -87,3 +91,20 @@ def check_count(name: str, value: object, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
+
+
+_FIELDS: dict[str, Callable[[str, object], object]] = {  # what the settings of every mechanism of this name must be
+    **dict.fromkeys(("teachers", "no_quorums"), check_count),
+    **dict.fromkeys(("margin", "cap"), lambda name, value: check_count(name, value, least=0)),
+    **dict.fromkeys(("threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
+    "price": check_positive,
+    "order": lambda _, value: check_order(value),
+    "slack": lambda _, value: check_delta(value),
+}
+
+
+def validate_fields(instance: Any, **checked: object) -> None:
+    """Check each field of a mechanism by its name, but for those that are given as `checked`, and set them all."""
+    named = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
+    by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in named if name not in checked}
+    set_validated(instance, **by_name, **checked)

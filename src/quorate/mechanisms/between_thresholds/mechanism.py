@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
@@ -49,17 +49,7 @@ class BetweenThresholds(ThresholdMechanism):
     calibration: Literal["tight", "paper"] = "tight"
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            query_scale=check_scale("query_scale", self.query_scale),
-            margin=check_count("margin", self.margin, least=0),
-            cap=check_count("cap", self.cap, least=0),
-            slack=check_delta(self.slack),
-        )
+        validate_fields(self)
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {self.calibration!r}")
         if self._width() < LEAST_WIDTH:

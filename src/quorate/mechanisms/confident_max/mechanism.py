@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
@@ -45,14 +45,8 @@ class ConfidentMax(QueryMechanism):
     charge: Literal["split", "joint"] = "split"
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            classes=check_count("classes", self.classes, least=2),
-            threshold=check_count("threshold", self.threshold, least=0),
-            test_scale=check_scale("test_scale", self.test_scale),
-            winner_scale=check_scale("winner_scale", self.winner_scale),
-        )
+        threshold = check_count("threshold", self.threshold, least=0)
+        validate_fields(self, classes=check_count("classes", self.classes, least=2), threshold=threshold)
         if self.charge not in ("split", "joint"):
             raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import gaussian_tail
@@ -50,17 +50,7 @@ class Quorum(ThresholdMechanism):
     table: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            price=check_positive("price", self.price),
-            margin=check_count("margin", self.margin, least=0),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            slack=check_delta(self.slack),
-            table=tuple(check_count("a level of the table", level) for level in self.table),
-        )
+        validate_fields(self, table=tuple(check_count("a level of the table", level) for level in self.table))
         check_table(self.table, order=self.order, price=self.price)  # proof: step 4
         if gaussian_tail(self.threshold_scale, self.margin) > self.slack:  # proof: step 1
             raise InvalidInput(

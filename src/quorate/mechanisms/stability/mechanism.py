@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.answers import NO_QUORUM
 from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
@@ -49,16 +49,7 @@ class StabilityTest(ThresholdMechanism):
     redraws = True
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            query_scale=check_scale("query_scale", self.query_scale),
-            margin=check_count("margin", self.margin, least=0),
-            slack=check_delta(self.slack),
-        )
+        validate_fields(self)
         if laplace_difference_tail(self.query_scale, self.threshold_scale, self.margin) > self.slack:  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that a distance of 0 passes the margin")
 
