@@ -217,7 +217,6 @@ def one_thread() -> Iterator[None]:
 
 
 def _take_control() -> None:
-    """Let this thread set limits: threadpoolctl 3.8 ignores, silently, all but the thread that set one first."""
-    openblas: Any = getattr(threadpoolctl, "OpenBLASController", None)
-    if hasattr(openblas, "clear_controlling_thread"):
-        openblas.clear_controlling_thread(force=True)  # proof: step 6
+    """Let this thread set limits: threadpoolctl silently ignores all but the thread that set one first."""
+    openblas: Any = threadpoolctl.OpenBLASController
+    openblas.clear_controlling_thread(force=True)  # proof: step 6
