@@ -231,8 +231,8 @@ def fitted_ensemble(made: Any) -> Any:
     ...
     quorate.errors.InvalidInput: a replay looks at predictors with an ensemble, not at object
     """
-    holders = [getattr(made, name, None) for name in ("session_", "answers_")]
-    for holder in [*holders, *(getattr(holder, "answerer", None) for holder in holders)]:
+    session = getattr(made, "session_", None)
+    for holder in (session, getattr(session, "answerer", None)):
         ensemble = getattr(holder, "ensemble", None)
         if ensemble is not None:
             return ensemble

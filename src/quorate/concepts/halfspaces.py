@@ -31,10 +31,6 @@ class Halfspace(Hypothesis):
 
     The first level is a hyperplane through points of the set that it was made for, and the next ones part the points on
     it: on any finite set of points this is what a halfspace does after the slightest turn. All comparisons are exact.
-
-    >>> diagonal = ((Fraction(1), Fraction(-1)), Fraction(0))
-    >>> Halfspace(features=2, levels=(diagonal,), otherwise=1).predict([[2.0, 1.0], [1.0, 2.0], [0.1, 0.1]])
-    array([1, 0, 1])
     """
 
     features: int
@@ -100,20 +96,12 @@ class Halfspaces(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """One more than the number of dimensions (Radon).
-
-        >>> Halfspaces(2).vc_dimension
-        3
-        """
+        """One more than the number of dimensions (Radon)."""
         return self.features + 1
 
     @property
     def dual_vc_dimension(self) -> int:
-        """The number of dimensions: more hyperplanes than that leave a cell empty.
-
-        >>> Halfspaces(3).dual_vc_dimension
-        3
-        """
+        """The number of dimensions: more hyperplanes than that leave a cell empty."""
         return self.features
 
     def _growth(self, points: int) -> int:

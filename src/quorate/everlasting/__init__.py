@@ -13,9 +13,6 @@ boosting     LabelBoost between phases
 planning     what to expect, and how large a chunk; `outlook` is its arithmetic
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from quorate.everlasting.classifier import EverlastingClassifier
 from quorate.everlasting.outlook import EverlastingPlan
 from quorate.everlasting.planning import plan_everlasting
@@ -31,10 +28,3 @@ __all__ = [
     "Terms",
     "plan_everlasting",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):  # the old place of what `quorate.models` does for all kinds, for one release
-        if name not in ("load", "reopen", "save"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("quorate.models"), name)

@@ -9,6 +9,7 @@ with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, says why 
 """
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = ["AgnosticClassifier"]
 _DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller knows better
 
 
+@dataclass(eq=False, repr=False)
 class AgnosticClassifier(ConceptClassifier):
     """A classifier of two classes whose every answer is private, for labels that no hypothesis fits perfectly.
 
@@ -71,44 +73,24 @@ class AgnosticClassifier(ConceptClassifier):
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        queries: int = 1000,
-        classes: Any = None,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        rate: float | Literal["auto"] = "auto",
-        kappa: float | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-        alpha: float = 0.1,
-        beta: float = 0.05,
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.delta = delta
-        self.queries = queries
-        self.classes = classes
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.rate = rate
-        self.kappa = kappa
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
-        self.alpha = alpha
-        self.beta = beta
-        self.n_jobs = n_jobs
-        self.backend = backend
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    queries: int = 1000
+    classes: Any = None
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    alpha: float = 0.1
+    beta: float = 0.05
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
         """Sample and relabel the units, fit the teachers, open the budget. `groups` names the person of each row."""

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_count
 from quorate.concepts import Concept, Stumps
 from quorate.concepts.sealed import sealed, works_alone
 from quorate.errors import InvalidInput
 from quorate.predictors.base import SessionClassifier
-from quorate.predictors.inputs import check_matrix, class_codes, declared_classes
+from quorate.predictors.inputs import check_matrix, two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import Claim
 
@@ -36,14 +36,7 @@ class ConceptClassifier(SessionClassifier):
             raise InvalidInput("X has values that the concept does not declare: codes from 0 up, or 0 and 1 if binary")
         if not works_alone(concept, points).all():
             raise InvalidInput("X has rows on which the concept fails: try it with check_concept")
-        self.classes_, labels = declared_classes(self.classes, y)
-        if len(self.classes_) > 2:
-            raise InvalidInput(
-                f"Only binary classification is supported. A hypothesis tells two classes apart, not "
-                f"{len(self.classes_)}: PrivateClassifier takes any number"
-            )
-        check_consistent_length(points, labels)
-        codes = class_codes(self.classes_, labels)
+        self.classes_, codes = two_classes(self.classes, points, y, instead="PrivateClassifier")
         records = fill_unit_rows(points, codes, groups=groups, most=self.rows_per_person)
         self.concept_, self.unit_, self.rows_ = concept, "row" if groups is None else "person", records.most
         self.declared_ = self.classes is not None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from quorate.concepts import Concept
 from quorate.errors import InvalidInput
@@ -24,6 +24,7 @@ __all__ = [
     "class_codes",
     "declared_classes",
     "takes_frames",
+    "two_classes",
     "without_values",
 ]
 
@@ -35,12 +36,7 @@ _REMEDY = (
 
 
 def allows_missing(estimator: Any) -> bool:
-    """Return whether teachers of this kind take missing values.
-
-    >>> from sklearn.ensemble import HistGradientBoostingClassifier
-    >>> allows_missing(HistGradientBoostingClassifier())
-    True
-    """
+    """Return whether teachers of this kind take missing values."""
     if isinstance(estimator, Concept) or batched_equivalent(estimator) is not None:
         return False
     if isinstance(estimator, Pipeline):  # its first step is the one that sees them
@@ -54,10 +50,6 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frame
     The form is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
     joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers
     (`quorate.rows`).
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> check_records(LogisticRegression(), [[1, 2]], estimator=LogisticRegression(), reset=True)
-    array([[1., 2.]])
     """
     X = as_frame(X)
     frame = is_frame(X)
@@ -79,22 +71,12 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frame
 
 
 def takes_frames(estimator: Any) -> bool:
-    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> takes_frames(LogisticRegression())
-    False
-    """
+    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
     return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
 
 
 def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
-    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> check_matrix(LogisticRegression(), [[True, -0.0]], reset=True)
-    array([[1., 0.]])
-    """
+    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
     X = as_frame(X)
     if is_frame(X):
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
@@ -116,11 +98,7 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
 
 
 def without_values(text: str) -> str:
-    """Return an error of scikit-learn without the values that some of them repeat.
-
-    >>> print(without_values("could not convert string to float: 'Smith, 1987'"))
-    X must be numbers, and some values are text; ...
-    """
+    """Return an error of scikit-learn without the values that some of them repeat."""
     if "could not convert" in text:
         return f"X must be numbers, and some values are text; {_REMEDY}"
     return text.partition("\n")[0]  # what follows shows rows
@@ -130,9 +108,6 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the classes, sorted, and the labels as a vector.
 
     Classes that are not declared are the distinct labels of `y`, which are then public: published as they are.
-
-    >>> declared_classes(["b", "a"], ["a", "a"])
-    (array(['a', 'b'], dtype='<U1'), array(['a', 'a'], dtype='<U1'))
     """
     if y is None:
         raise InvalidInput(
@@ -149,12 +124,20 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return known, labels
 
 
-def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of each label among the sorted classes.
+def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number."""
+    known, labels = declared_classes(classes, y)
+    if len(known) > 2:
+        raise InvalidInput(
+            "Only binary classification is supported. A hypothesis tells two classes apart, not "
+            f"{len(known)}: {instead} takes any number"
+        )
+    check_consistent_length(X, labels)
+    return known, class_codes(known, labels)
 
-    >>> class_codes(np.array(["a", "b"]), np.array(["b", "a"]))
-    array([1, 0])
-    """
+
+def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of each label among the sorted classes."""
     try:
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         right = bool(np.all(classes[codes] == labels))

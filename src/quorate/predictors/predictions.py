@@ -40,11 +40,7 @@ class Predictions(np.ndarray):
         spent: Cost | None = None,
         filled: NDArray[np.int64] | None = None,
     ) -> "Predictions":
-        """Return the labels of these class numbers. Where there is no answer, `filled` may say what to put.
-
-        >>> Predictions.of(np.array([0, -1]), classes=np.array([5, 7]), refused=np.zeros(2, bool)).tolist()
-        [5, None]
-        """
+        """Return the labels of these class numbers. Where there is no answer, `filled` may say what to put."""
         answered = codes != NO_QUORUM
         shown = codes if filled is None else np.where(answered | refused, codes, filled)
         labels = classes[np.maximum(shown, 0)]
@@ -58,11 +54,7 @@ class Predictions(np.ndarray):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The labels as a plain array.
-
-        >>> Predictions.of(np.array([0]), classes=np.array([5, 7]), refused=np.zeros(1, bool)).labels
-        array([5])
-        """
+        """The labels as a plain array."""
         return self.view(np.ndarray)
 
     def __getitem__(self, key: Any) -> Any:

@@ -6,6 +6,7 @@ the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, says why.
 """
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from quorate.answerers import OneByOne, Votes
@@ -32,6 +33,7 @@ _PAPER_ALPHA = 0.1  # of calibration="paper" unless given
 _CLEAR = 4  # ballots, for each unit of log(1/alpha) / epsilon: three in four agree then
 
 
+@dataclass(eq=False, repr=False)
 class PureClassifier(ConceptClassifier):
     """A classifier of two classes whose answers are pure DP: no delta.
 
@@ -68,34 +70,19 @@ class PureClassifier(ConceptClassifier):
     array([ True])
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        method: Literal["stable", "relabel", "realizable"] = "stable",
-        queries: int = 1,
-        classes: Any = None,
-        alpha: float | Literal["auto"] = "auto",
-        subset: int | Literal["auto"] = "auto",
-        teachers: int | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.method = method
-        self.queries = queries
-        self.classes = classes
-        self.alpha = alpha
-        self.subset = subset
-        self.teachers = teachers
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
-        self.n_jobs = n_jobs
-        self.backend = backend
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    method: Literal["stable", "relabel", "realizable"] = "stable"
+    queries: int = 1
+    classes: Any = None
+    alpha: float | Literal["auto"] = "auto"
+    subset: int | Literal["auto"] = "auto"
+    teachers: int | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
         """Calibrate one answer, and open the budget. `groups` names the person of each row."""

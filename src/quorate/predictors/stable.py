@@ -6,6 +6,7 @@ privacy of one prediction; m predictions together move by at most m * gamma. It 
 not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, says why.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
@@ -23,6 +24,7 @@ from quorate.session import Session
 __all__ = ["StableClassifier", "stable_subset"]
 
 
+@dataclass(eq=False, repr=False)
 class StableClassifier(ConceptClassifier):
     """A classifier of two classes whose every prediction is gamma-uniformly stable.
 
@@ -53,22 +55,13 @@ class StableClassifier(ConceptClassifier):
     array(['high', 'low'], dtype='<U4')
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        gamma: float = 0.1,
-        classes: Any = None,
-        subset: int | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-    ) -> None:
-        self.concept = concept
-        self.gamma = gamma
-        self.classes = classes
-        self.subset = subset
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
+    concept: Concept | None = None
+    _: KW_ONLY
+    gamma: float = 0.1
+    classes: Any = None
+    subset: int | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
         """Keep the records, and calibrate how they will be asked. `groups` names the person of each row."""

@@ -121,7 +121,7 @@ class StudentFirstClassifier(PrivateClassifier):
         self.no_quorums = no_quorums
         self.queries = queries
         self.classes = classes
-        self.on_no_quorum = on_no_quorum
+        self.on_no_quorum = on_no_quorum  # type: ignore[assignment]
         self.n_jobs = n_jobs
         self.backend = backend
 
@@ -205,15 +205,6 @@ class StudentFirstClassifier(PrivateClassifier):
 
         A query that this `caller` asked before gets the same answer again, at no privacy cost. Queries after the last
         dissent that the run or its budget allows are refused; once none can be answered, `BudgetSpent` is raised.
-
-        >>> from sklearn.dummy import DummyClassifier
-        >>> student = DummyClassifier(strategy="constant", constant=1).fit([[0.0], [1.0]], [0, 1])  # always says 1
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = StudentFirstClassifier(
-        ...     student, epsilon=4.0, delta=1e-5, teachers=200, dissents=2, no_quorums=1)
-        >>> answers = classifier.fit(X, y).predict([[0.0], [1.0], [0.0]])
-        >>> answers.labels, answers.corrected
-        (array([0, 1, 0]), array([ True, False,  True]))
         """
         told = super().predict(X, caller=caller)
         assert isinstance(told, StudentFirstPredictions)
@@ -221,7 +212,7 @@ class StudentFirstClassifier(PrivateClassifier):
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> StudentFirstPredictions:
         proposed = self._proposals(queries)
-        filled = proposed if self.on_no_quorum == "student" else self._filled(len(codes))
+        filled = proposed if str(self.on_no_quorum) == "student" else self._filled(len(codes))
         told = StudentFirstPredictions.of(codes, classes=self.classes_, filled=filled, **known)
         assert isinstance(told, StudentFirstPredictions)
         told.corrected = told.answered & (codes != proposed)

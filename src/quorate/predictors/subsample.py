@@ -6,6 +6,7 @@ number of units, the columns (names, types and, in a data frame, categories) and
 why.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from quorate.session import Session
 __all__ = ["PrivateClassifier"]
 
 
+@dataclass(eq=False, repr=False)
 class PrivateClassifier(SessionClassifier):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
@@ -73,36 +75,20 @@ class PrivateClassifier(SessionClassifier):
     (array(['yes', 'no'], dtype='<U3'), array([ True,  True]))
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        queries: int = 1000,
-        classes: Any = None,
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        holdout: float = 0.0,
-        on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.delta = delta
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.queries = queries
-        self.classes = classes
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.holdout = holdout
-        self.on_no_quorum = on_no_quorum
-        self.n_jobs = n_jobs
-        self.backend = backend
+    estimator: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    queries: int = 1000
+    classes: Any = None
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain"
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(
         self,
@@ -196,7 +182,7 @@ class PrivateClassifier(SessionClassifier):
             queries=self.queries,
             classes=len(self.classes_),
             aggregator=self.aggregator,
-            on_no_quorum=self.on_no_quorum,  # type: ignore[arg-type]
+            on_no_quorum=self.on_no_quorum,
             **(asked | known),
         )
         if not made.feasible and self.aggregator == "auto":
@@ -230,8 +216,10 @@ class PrivateClassifier(SessionClassifier):
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # two of ten queries: one is a repetition
-        >>> 0.3 < classifier.spent_epsilon() < 1.0
+        >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # one query is a repetition, and free
+        >>> spent = classifier.spent_epsilon()
+        >>> repeated = classifier.predict([[0.0]])
+        >>> 0 < spent == classifier.spent_epsilon() < 2.0
         True
         """
         estimate = None if not hasattr(self, "session_") else self.estimate_

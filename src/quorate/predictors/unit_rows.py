@@ -19,14 +19,7 @@ NO_LABEL = -1  # of a place without a row
 
 
 class UnitRows:
-    """Rows and their labels, unit after unit, `most` places each. It is private: it has no text and no copy.
-
-    >>> records = fill_unit_rows(np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1]), groups=["a", "b", "a"], most=2)
-    >>> records, records.units, records.most
-    (<sealed records>, 2, 2)
-    >>> records.points[:, 0], records.labels
-    (array([ 1.,  3.,  2., nan]), array([ 0,  1,  1, -1]))
-    """
+    """Rows and their labels, unit after unit, `most` places each. It is private: it has no text and no copy."""
 
     __slots__ = ("labels", "most", "points", "units")
 
@@ -36,19 +29,11 @@ class UnitRows:
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """The unit of each place.
-
-        >>> fill_unit_rows(np.zeros((2, 1)), np.array([0, 1])).owners
-        array([0, 1])
-        """
+        """The unit of each place."""
         return np.repeat(np.arange(self.units), self.most)
 
     def places(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of these units.
-
-        >>> fill_unit_rows(np.zeros((3, 1)), np.array([0, 1, 1]), groups=[5, 5, 6], most=2).places(np.array([1]))
-        array([2, 3])
-        """
+        """Return the places of these units."""
         return (units[:, np.newaxis] * self.most + np.arange(self.most)).ravel()
 
     def __repr__(self) -> str:
@@ -59,11 +44,7 @@ class UnitRows:
 
 
 def fill_unit_rows(points: Points, labels: Labels, *, groups: Any = None, most: int = 1) -> UnitRows:
-    """Return checked rows in their places; without `groups` each row is a unit with one place.
-
-    >>> fill_unit_rows(np.array([[1.0], [2.0]]), np.array([0, 1]), most=3).most
-    1
-    """
+    """Return checked rows in their places; without `groups` each row is a unit with one place."""
     if groups is None:
         return UnitRows(points.copy(), labels.copy(), most=1)  # the caller may change its own arrays later
     units, count = unit_numbers(len(labels), groups)

@@ -10,6 +10,7 @@ between them: each has a share, and the shares add up to what is claimed. PROOF_
 
 import copy
 import json
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -43,6 +44,7 @@ from quorate.session import Session
 __all__ = ["BallotsFirst", "UniversalClassifier"]
 
 
+@dataclass(eq=False, repr=False)
 class UniversalClassifier(ConceptClassifier):
     """A classifier of two classes that answers any number of queries on one budget.
 
@@ -60,7 +62,8 @@ class UniversalClassifier(ConceptClassifier):
     calibration, n_jobs, backend
         As for `AgnosticClassifier`.
 
-    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller.
+    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller. From then on
+    `predict` also asks it where the ballots had found no quorum; a server repeats the outcome of a query as it was.
 
     >>> from quorate.concepts import Thresholds
     >>> generator = np.random.default_rng(0)
@@ -72,46 +75,25 @@ class UniversalClassifier(ConceptClassifier):
     (array([0, 1]), True)
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        classes: Any = None,
-        alpha: float = 0.1,
-        beta: float = 0.05,
-        ballots: int | Literal["auto"] = "auto",
-        share: float = 0.2,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        rate: float | Literal["auto"] = "auto",
-        kappa: float | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.alpha = alpha
-        self.beta = beta
-        self.ballots = ballots
-        self.share = share
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.rate = rate
-        self.kappa = kappa
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
-        self.n_jobs = n_jobs
-        self.backend = backend
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    classes: Any = None
+    alpha: float = 0.1
+    beta: float = 0.05
+    ballots: int | Literal["auto"] = "auto"
+    share: float = 0.2
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
         """Split the budget, fit the teachers on one part of it, keep the rest and the records for the hypothesis."""

@@ -11,9 +11,6 @@ records to their cells and seals the counts, `engines` release them, and everyth
 PROOF.md has the whole argument.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from quorate.release.engines import ENGINES
 from quorate.release.online import OnlineAnswer, OnlineRelease
 from quorate.release.planning import ReleasePlan, plan_release
@@ -32,10 +29,3 @@ __all__ = [
     "Workload",
     "plan_release",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):  # the old place of what `quorate.models` does for all kinds, for one release
-        if name not in ("load", "save"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("quorate.models"), name)

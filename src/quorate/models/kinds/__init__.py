@@ -55,13 +55,7 @@ _BY_TYPE = {
 
 
 def kind_of(folder: str | Path) -> str:
-    """Return of which kind the model in a folder says it is; loading it proves that.
-
-    >>> kind_of("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-    """
+    """Return of which kind the model in a folder says it is; loading it proves that."""
     return open_folder(folder).kind
 
 
@@ -69,11 +63,6 @@ def schema_of(folder: str | Path) -> Schema | None:
     """Return how the queries of a model are encoded, or None for a model that takes numbers as they are.
 
     A schema must be the one that the manifest lists; loading the model proves the manifest.
-
-    >>> schema_of("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
     return open_folder(folder).schema()
 
@@ -90,10 +79,12 @@ def load(
     Files whose hash is wrong are refused, and so are estimators of a type that skops does not know, unless
     `trusted` names it: only name what you would also import.
 
-    >>> load("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
+    >>> import tempfile
+    >>> from quorate import SemiPrivateClassifier
+    >>> made = SemiPrivateClassifier(classes=["no", "yes"]).fit([[0.0], [1.0]], ["no", "yes"], public=[[0.5]])
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     load(save(made, Path(home) / "rule")).hypothesis_ == made.hypothesis_
+    True
     """
     opened = folder if isinstance(folder, Folder) else open_folder(folder)
     if kind is not None and opened.kind != kind:
@@ -119,11 +110,14 @@ def save(model: Any, folder: str | Path, *, extra: dict[str, bytes] | None = Non
     may be published is written for everybody, with a page that says what is claimed. An everlasting model takes an
     `account` (`quorate.models.kinds.everlasting`).
 
+    >>> import tempfile
     >>> from quorate import PrivateClassifier
-    >>> save(PrivateClassifier(), "model")
-    Traceback (most recent call last):
-    ...
-    sklearn.exceptions.NotFittedError: This PrivateClassifier instance is not fitted yet. ...
+    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+    >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     folder = save(classifier, Path(home) / "model")
+    ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
+    ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
     module = _BY_TYPE.get(type(model).__name__) if type(model).__module__.startswith("quorate.") else None
     if module is None:  # a class of one's own would come back as another one

@@ -52,17 +52,7 @@ _UNCHARGED = 2.0**-20  # epsilon of the account of a model whose answers are not
 
 
 def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on.
-
-    >>> import tempfile
-    >>> from quorate import load
-    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-    >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = save(classifier, Path(home) / "model")
-    ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
-    """
+    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
     contents = teacher_files(classifier.session_.answerer.ensemble.fitted)
     contents["estimator.skops"] = to_skops(classifier.estimator_)
@@ -98,6 +88,8 @@ def move_into(
 
     `journal` names the file of queries that it goes on with, if there is one.
     """
+    if journal in (extra or {}):
+        raise InvalidInput(f"extra must be plain and new file names, not {journal!r}")
     created = PrivateFolder.create(folder, kind, manifest, contents, extra=extra)
 
     def make(budget: Budget | None) -> Ledger:

@@ -40,17 +40,7 @@ _ANSWERS_FILE = "answers.csv"
 def save(
     release: QueryRelease, folder: str | Path, *, extra: dict[str, bytes] | None = None, answers: bool = False
 ) -> Path:
-    """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package.
-
-    >>> import tempfile
-    >>> from quorate import load
-    >>> from quorate.concepts import Threshold, Thresholds
-    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = save(release, Path(home) / "release", answers=True)
-    ...     load(folder).answer([Threshold(1.7)]) == release.answer([Threshold(1.7)]), sorted(folder.glob("*.*"))
-    (True, [...GUARANTEE.md...answers.csv...arrays.npz...manifest.json...])
-    """
+    """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package."""
     check_is_fitted(release, "released_")
     arrays, about = domain_files(release.domain_)
     released = release.released_
@@ -107,13 +97,7 @@ def domain_from(arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> tuple
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> QueryRelease:
-    """Return the release of a folder. There is nothing to lease and no type to trust.
-
-    >>> restore(PublishedFolder(Path("no such folder"), {"format": 1, "files": {"arrays.npz": ""}}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder/arrays.npz is missing from the model
-    """
+    """Return the release of a folder. There is nothing to lease and no type to trust."""
     manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
     subject, domain = domain_from(arrays, manifest["about"])
     made = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])

@@ -37,17 +37,7 @@ KIND, FOLDER = "student", PublishedFolder
 
 
 def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-    """Write a fitted student into a new folder.
-
-    >>> import tempfile
-    >>> from quorate import load
-    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-    >>> made = StudentClassifier(epsilon=4.0, teachers=200, queries=2, aggregator="noisy_max", classes=[0, 1])
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = save(made.fit(X, y, public=[[0.0], [1.0]]), Path(home) / "model")
-    ...     load(folder).predict([[0.0], [1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([0, 1], ['GUARANTEE.md', 'labelled.npz', 'manifest.json', 'student.skops'])
-    """
+    """Write a fitted student into a new folder."""
     check_is_fitted(classifier, "student_")
     labelled = classifier.labelled_
     manifest = {
@@ -58,7 +48,7 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
         "plan": classifier.plan_.as_dict(),
     }
     codes = class_codes(classifier.classes_, labelled.labels)
-    student = {"student": clone(classifier._student()), "fitted": classifier.student_}
+    student = {"student": clone(classifier.unfitted_student()), "fitted": classifier.student_}
     contents = {
         "student.skops": to_skops(student),
         "labelled.npz": arrays_of(asked=labelled.asked, answered=labelled.answered, codes=codes),
@@ -71,13 +61,7 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentClassifier:
-    """Return the student of a folder, as it was after `fit`. There is nothing to lease.
-
-    >>> restore(PublishedFolder(Path("no such folder"), {"format": 1, "files": {"student.skops": ""}}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder/student.skops is missing from the model
-    """
+    """Return the student of a folder, as it was after `fit`. There is nothing to lease."""
     manifest, contents = folder.manifest, folder.contents
     student = from_skops(contents["student.skops"], trusted)
     arrays = arrays_from(contents["labelled.npz"], limited=True)
