@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
-from quorate.ensemble.ballots import Ballots
+from quorate.ensemble.ensemble import Ballots
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
 from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
 from quorate.ledger import Ledger
