@@ -43,8 +43,7 @@ def batches(seed=1):
 
 def ask(session, name, X):
     """Ask one request with an id, and return its outcome or what it was refused for."""
-    from quorate.exchange import Replies, Request
-    from quorate.memory import REFUSED
+    from quorate.exchange import REFUSED, Replies, Request
 
     (reply,) = session.ask_all([Request(X, id=name, body=X.tobytes())])
     if not isinstance(reply, Replies):

@@ -20,11 +20,22 @@ from numpy.typing import NDArray
 from quorate.ensemble import Ensemble
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
-from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
+from quorate.exchange import (
+    REFUSED,
+    Admitted,
+    Asked,
+    KeptAnswers,
+    Memory,
+    Query,
+    Replies,
+    Request,
+    firsts_of,
+    replies_of,
+    rows_of,
+)
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
-from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
 from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows

@@ -15,8 +15,8 @@ def put_in(plant):
 
 def _answers_first(delay=0.0):
     """Send answers, and write them down at the same time, or later."""
+    from quorate.exchange import outcome_of
     from quorate.ledger import Ledger
-    from quorate.memory import outcome_of
 
     real = Ledger.keep
 
