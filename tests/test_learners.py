@@ -36,7 +36,7 @@ from quorate.learners import (
 from quorate.learners import blocks as blocks_module
 from quorate.learners import newton as newton_module
 from quorate.learners.backends import choose_backend
-from quorate.learners.blocks import padded_rows
+from quorate.learners.teachers import padded_rows
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

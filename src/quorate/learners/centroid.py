@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from quorate.learners.algebra import centred
 from quorate.learners.backends import Array, Backend
-from quorate.learners.blocks import Block
 from quorate.learners.linear import LinearLearner
+from quorate.learners.teachers import Block
 
 __all__ = ["BatchedCentroid"]
 

@@ -16,9 +16,19 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Array, Backend, choose_backend
-from quorate.learners.blocks import Block, Chunks
-from quorate.learners.inputs import LARGEST, MEMORY, Matrix, check_memory, check_queries
-from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
+from quorate.learners.teachers import (
+    LARGEST,
+    MEMORY,
+    BackendName,
+    Block,
+    Chunks,
+    Learner,
+    Matrix,
+    Teachers,
+    check_arrays,
+    check_memory,
+    check_queries,
+)
 
 __all__ = [
     "SOUND",

@@ -7,10 +7,10 @@ import numpy as np
 from quorate.checks import check_positive
 from quorate.learners.algebra import centred, row_space
 from quorate.learners.backends import Array, Backend
-from quorate.learners.blocks import Block
 from quorate.learners.linear import LinearLearner
 from quorate.learners.losses import BinaryLoss, MultinomialLoss
 from quorate.learners.newton import Loss, minimise
+from quorate.learners.teachers import Block
 
 __all__ = ["BatchedLogistic"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from quorate.checks import check_positive
 from quorate.learners.algebra import centred, damped_solve
 from quorate.learners.backends import Array, Backend
-from quorate.learners.blocks import Block
 from quorate.learners.linear import LinearLearner
+from quorate.learners.teachers import Block
 
 __all__ = ["BatchedRidge"]
 
