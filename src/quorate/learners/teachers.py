@@ -1,4 +1,4 @@
-"""What is common to learners and to fitted teachers, whatever their kind: checked inputs, rows in blocks, the two protocols.
+"""What all learners and fitted teachers share: checked inputs, rows in blocks, and the two protocols.
 
 Inputs are checked for shape and type; values of private rows are never the reason for an error. Teachers are taken
 together: chunks of one shape are stacked into one array, a block at a time. A chunk's shape is decided by its own rows
