@@ -11,9 +11,8 @@ here, and an error about them names a column, never a row, a value or a count.
 """
 
 from quorate.tables.columns import Category, Label, Number
-from quorate.tables.frames import as_table
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import SUFFIXES, read_table
+from quorate.tables.read import SUFFIXES, as_table, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
 from quorate.tables.values import MISSING_TEXTS
 

@@ -23,8 +23,8 @@ from quorate.tables.document import (
     read_document,
 )
 from quorate.tables.features import encode_features, feature_names
-from quorate.tables.frames import as_table
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
+from quorate.tables.read import as_table
 from quorate.tables.roles import Role, check_role, refusal, subject
 from quorate.tables.values import MISSING_TEXTS, check_type, shown_names, texts, whole_array
 
