@@ -1,4 +1,4 @@
-"""Tables from files, by suffix, and from whatever speaks Arrow: pandas and polars frames, record batches, other libraries.
+"""Tables from files, by suffix, and from whatever speaks Arrow: pandas and polars frames, record batches.
 
 A CSV file is read as texts: what they mean is for the schema to say. So the type of a column does not depend on the
 values of all rows, and a row means the same in any file.
@@ -18,7 +18,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from quorate.errors import InvalidInput
-from quorate.tables.roles import Role, check_role
+from quorate.tables.columns import Role, check_role
 
 __all__ = ["SUFFIXES", "as_table", "check_names", "read_table"]
 
