@@ -37,7 +37,7 @@ from quorate.predictors.semi_private import choose_from_cover, cover_points
 from quorate.predictors.stable_choice import Calibration
 from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Budget, Cost
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 from quorate.rows import query_digests
 from quorate.session import Session
 

@@ -17,10 +17,8 @@ from weakref import WeakKeyDictionary
 
 from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.privacy.conversion import best_order, to_capacity, to_epsilon
-from quorate.privacy.cost import Cost
+from quorate.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 from quorate.process import check_process, process_identity
-from quorate.rounding import float_down, float_up
 
 __all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "to_quanta"]
 

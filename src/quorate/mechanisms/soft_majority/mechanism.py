@@ -18,7 +18,7 @@ from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, exponential_renyi
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["SoftMajority"]
 
