@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_process, process_identity
 from quorate.ensemble import Ensemble
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
@@ -37,7 +38,6 @@ from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
-from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
 
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]

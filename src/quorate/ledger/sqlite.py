@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from quorate.checks import process_identity
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.store import TABLES, Statements
-from quorate.process import process_identity
 
 __all__ = ["SQLiteStore"]
 

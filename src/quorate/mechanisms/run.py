@@ -12,14 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count
+from quorate.checks import check_count, check_process, process_identity
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.mechanisms.answers import NO_QUORUM, Answers
 from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
 from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, to_epsilon
-from quorate.process import check_process, process_identity
 
 __all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "check_paper", "too_few_teachers"]
 
