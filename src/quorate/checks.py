@@ -1,4 +1,4 @@
-"""One way to refuse a bad parameter: what was expected of which value. And a process that is not the one it should be."""
+"""One way to refuse a bad parameter: what was expected of which value; and a process other than the one that began."""
 
 import dataclasses
 import math
