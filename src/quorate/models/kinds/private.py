@@ -26,7 +26,7 @@ from quorate.checks import check_process
 from quorate.ensemble import Ensemble
 from quorate.errors import InvalidInput
 from quorate.ledger import Ledger
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models.codecs import (
     from_skops,
     mechanism_document,
