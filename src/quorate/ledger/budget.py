@@ -19,7 +19,7 @@ from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import Quanta, to_quanta
 
 if TYPE_CHECKING:
-    from quorate.ledger.change import Change
+    from quorate.ledger.chain import Change
     from quorate.ledger.ledger import Ledger
 
 __all__ = ["LeasedBudget", "is_gone", "owner_name"]

@@ -14,7 +14,7 @@ from typing import Any
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.exchange import Admitted, Asked, Outcome, Query
 from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
-from quorate.ledger.change import Change, Head
+from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.ledger.keys import Keys, token_of
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
@@ -25,7 +25,6 @@ from quorate.ledger.sqlite import SQLiteStore
 from quorate.ledger.store import Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
-from quorate.ledger.witness import Entry, Witness, keyed_hash
 from quorate.privacy import Budget
 
 __all__ = ["Ledger"]

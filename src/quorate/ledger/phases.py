@@ -14,11 +14,10 @@ from dataclasses import asdict, replace
 
 from quorate.errors import LedgerRefused
 from quorate.exchange import REFUSED, Asked, Outcome
-from quorate.ledger.change import Change
+from quorate.ledger.chain import Change, digest_rows, keyed_hash
 from quorate.ledger.requests import forget_requests, note_activity, pack, request_row
 from quorate.ledger.rules import Phase
 from quorate.ledger.store import Statements
-from quorate.ledger.witness import digest_rows, keyed_hash
 
 __all__ = ["Noises", "Phases", "noises_of", "phase_mac", "take_over_phase"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from quorate.errors import IdReused, InProgress, QuorateError
 from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
-from quorate.ledger.change import Change
+from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.rules import allow
-from quorate.ledger.witness import digest_rows
 
 __all__ = [
     "admit",

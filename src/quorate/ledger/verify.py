@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from quorate.errors import QuorateError
-from quorate.ledger.change import Change, Head
+from quorate.ledger.chain import Change, Entry, Head, Mark, digest_rows, link
 from quorate.ledger.phases import noises_of, phase_mac
 from quorate.ledger.requests import answer_row, request_row
 from quorate.ledger.rules import Event, State, apply
 from quorate.ledger.store import Statements, Store
-from quorate.ledger.witness import Entry, Mark, digest_rows, link
 
 __all__ = ["RUNS", "Verification", "check_chain", "check_marks", "read_entries", "run_noises"]
 
