@@ -28,7 +28,7 @@ from quorate.exchange import REFUSED, Request
 from quorate.ledger import Ledger, find_ledger, move, restore
 from quorate.ledger.place import _copy
 from quorate.ledger.rules import Event, Phase, apply, from_json, to_json
-from quorate.ledger.sqlite import SQLiteStore
+from quorate.ledger.store import SQLiteStore
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.models import load, reopen, save

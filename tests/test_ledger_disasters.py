@@ -16,7 +16,7 @@ import pytest
 from ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.ledger import Ledger, change
-from quorate.ledger.sqlite import SQLiteStore
+from quorate.ledger.store import SQLiteStore
 from quorate.privacy import Budget
 
 

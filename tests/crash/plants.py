@@ -55,7 +55,7 @@ def _draws_first():
 def _not_synced():
     """Leave it to the operating system, or to the database, when the log reaches the disk."""
     from quorate.ledger.postgres import PostgresStore
-    from quorate.ledger.sqlite import SQLiteStore
+    from quorate.ledger.store import SQLiteStore
 
     def planted(connected, statement):
         def connected_without_sync(self):

@@ -21,8 +21,7 @@ from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
 from quorate.ledger.rules import FORMAT, Key, State
-from quorate.ledger.sqlite import SQLiteStore
-from quorate.ledger.store import Store, folder_of, is_url, make_key, read_key
+from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
 from quorate.privacy import Budget
