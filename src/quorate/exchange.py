@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import BudgetSpent, IdReused, InvalidInput, QuorateError
-from quorate.mechanisms import NO_QUORUM
 from quorate.privacy import Cost
 from quorate.rows import join_rows, take_rows
 
@@ -21,6 +20,7 @@ __all__ = [
     "REFUSED",
     "Admitted",
     "Asked",
+    "NO_QUORUM",
     "KeptAnswers",
     "Memory",
     "Outcome",
@@ -34,6 +34,7 @@ __all__ = [
     "rows_of",
 ]
 
+NO_QUORUM = -1  # in place of a label: the teachers did not agree
 REFUSED = -2  # in an outcome: the budget could not pay for the query, and it was not put to the vote
 
 _KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is asked, and paid for, again

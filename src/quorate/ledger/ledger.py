@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.exchange import Admitted, Asked, Outcome, Query
+from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query
 from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
 from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.ledger.keys import Keys, token_of
@@ -28,7 +28,6 @@ from quorate.privacy import Budget
 
 __all__ = ["Ledger"]
 
-_NO_QUORUM = -1  # as in `quorate.mechanisms`, which this folder does not know
 _ID = 16
 
 
@@ -246,7 +245,7 @@ class Ledger(Notes, Phases):
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, before they leave."""
         with self.change() as change:
-            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=_NO_QUORUM)
+            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM)
 
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_process, process_identity
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
+from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, to_epsilon
 
 __all__ = [
-    "NO_QUORUM",
     "Answers",
     "Counts",
     "Decide",
@@ -38,8 +38,6 @@ __all__ = [
     "distances",
     "too_few_teachers",
 ]
-
-NO_QUORUM = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.base import NO_QUORUM, Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
 from quorate.mechanisms.laws import gaussian_tail
 from quorate.mechanisms.quorum.calibrate import best_settings
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
