@@ -17,10 +17,10 @@ from quorate.privacy import Cost
 from quorate.rows import join_rows, take_rows
 
 __all__ = [
+    "NO_QUORUM",
     "REFUSED",
     "Admitted",
     "Asked",
-    "NO_QUORUM",
     "KeptAnswers",
     "Memory",
     "Outcome",
