@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
+from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM, Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.laws import gaussian_tail
 from quorate.mechanisms.quorum.table import build_table, table_price
-from quorate.memory import REFUSED
 
 __all__ = ["MISTAKES", "EverlastingGame", "Rules", "majority", "seated", "small_quorum"]
 

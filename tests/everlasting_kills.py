@@ -43,8 +43,7 @@ def batches(seed=1):
 
 def ask(session, name, X):
     """Ask one request with an id, and return its outcome or what it was refused for."""
-    from quorate.exchange import Replies, Request
-    from quorate.memory import REFUSED
+    from quorate.exchange import REFUSED, Replies, Request
 
     (reply,) = session.ask_all([Request(X, id=name, body=X.tobytes())])
     if not isinstance(reply, Replies):
@@ -54,7 +53,7 @@ def ask(session, name, X):
 
 def _die_at(step):
     """Make this process kill itself right before it does so many things that could matter after a crash."""
-    from quorate.ledger import sqlite
+    from quorate.ledger import store
 
     count = itertools.count(1)
 
@@ -69,7 +68,7 @@ def _die_at(step):
     for name in CALLS:
         setattr(os, name, counted(getattr(os, name)))
     for name in ("run", "run_many"):
-        setattr(sqlite._Statements, name, counted(getattr(sqlite._Statements, name)))
+        setattr(store._Statements, name, counted(getattr(store._Statements, name)))
 
 
 def _points_last():

@@ -40,10 +40,9 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
+from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
 from quorate.predictors import PrivateClassifier
 from quorate.privacy import Cost
 from quorate.release import QueryRelease

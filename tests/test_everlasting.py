@@ -22,12 +22,12 @@ from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats, deal_seats
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import boost_terms, votes_terms
+from quorate.exchange import REFUSED
 from quorate.learners import Deal
 from quorate.mechanisms import NO_QUORUM, Quorum
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.mechanisms.quorum.table import build_table, table_price
-from quorate.mechanisms.run import Run
-from quorate.memory import REFUSED
 from quorate.privacy import Cost
 
 # Ample room: at epsilon 8 and 4000 teachers a query at distance 1 from the boundary is answered, but for one in 10**12.

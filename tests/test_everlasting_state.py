@@ -24,14 +24,13 @@ from quorate.everlasting import EverlastingClassifier, Feed, Guarantee
 from quorate.everlasting.directions import MeanDirection
 from quorate.everlasting.phase_folder import PhaseFolder
 from quorate.everlasting.seats import Seats
-from quorate.exchange import Request
+from quorate.exchange import REFUSED, Request
 from quorate.ledger import Ledger, find_ledger, move, restore
 from quorate.ledger.place import _copy
 from quorate.ledger.rules import Event, Phase, apply, from_json, to_json
-from quorate.ledger.sqlite import SQLiteStore
+from quorate.ledger.store import SQLiteStore
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.memory import REFUSED
 from quorate.models import load, reopen, save
 from quorate.models.folder import digest_of
 from quorate.simulation import SeededNoise

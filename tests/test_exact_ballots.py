@@ -25,7 +25,7 @@ from quorate.learners import (
     LinearTeachers,
     teachers_from_arrays,
 )
-from quorate.learners.grid import gridded_coefficients, gridded_queries
+from quorate.learners.linear import gridded_coefficients, gridded_queries
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

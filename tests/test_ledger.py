@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, WrongProcess
 from quorate.errors import LedgerRefused
+from quorate.exchange import Asked
 from quorate.ledger import Ledger
 from quorate.ledger.budget import is_gone, owner_name
+from quorate.ledger.chain import canonical, digest_rows, keyed_hash, link
 from quorate.ledger.rules import Event
 from quorate.ledger.store import without_password
-from quorate.ledger.witness import canonical, digest_rows, keyed_hash, link
-from quorate.memory import Asked
 
 SPENDER = """
 import sys

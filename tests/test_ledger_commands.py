@@ -12,8 +12,8 @@ import pytest
 from quorate.cli import main
 from quorate.errors import BudgetSpent
 from quorate.ledger import find_ledger
+from quorate.ledger.chain import digest_rows
 from quorate.ledger.requests import answer_row
-from quorate.ledger.witness import digest_rows
 from quorate.models import load, open_folder, save
 from quorate.predictors import PrivateClassifier
 from quorate.rows import query_digests

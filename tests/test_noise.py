@@ -165,7 +165,7 @@ def test_a_buffer_without_the_guard_is_caught_by_the_same_test(monkeypatch):
 def test_a_child_with_its_parents_process_number_is_refused(monkeypatch):
     """In a new process namespace a child may keep the number, and OpenSSL's generator would not seed itself anew."""
     system_noise.laplace(3.0, 1)
-    monkeypatch.setattr("quorate.process._forks", [10**6])  # as if forked, with the number kept
+    monkeypatch.setattr("quorate.checks._forks", [10**6])  # as if forked, with the number kept
     for draw in (lambda: system_noise.laplace(3.0, 1), lambda: system_noise.choice([1, 2], 1.0)):
         with pytest.raises(WrongProcess, match="its parent's process number"):
             draw()

@@ -14,7 +14,7 @@ from quorate.bench.auto import compare
 from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ConfidentMax, Quorum, StabilityTest
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.planner import LEAST_ROWS, plan
 from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.mechanisms.choose import AGGREGATORS, drafts, exact

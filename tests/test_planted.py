@@ -25,8 +25,8 @@ from quorate.auditing.planted.sums import ClippedSum, NoiseReused, SumOfAnything
 from quorate.auditing.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
 from quorate.ensemble import Ensemble
 from quorate.errors import IdReused, InvalidInput
+from quorate.exchange import Asked, KeptAnswers
 from quorate.mechanisms import NoisyMax, NoisySum, SoftMajority, StabilityTest
-from quorate.memory import Asked, KeptAnswers
 from quorate.privacy import Budget
 from quorate.simulation import SeededNoise
 

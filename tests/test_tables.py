@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from quorate import InvalidInput
 from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Schema, as_table, read_table
 from quorate.tables import schema as schema_module
-from quorate.tables.features import encode_features
+from quorate.tables.columns import encode_features
 
 SCHEMA = Schema(
     {

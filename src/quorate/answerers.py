@@ -10,8 +10,7 @@ from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, RunEnded
 from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.privacy import Budget, Cost
 from quorate.session import release_votes
 

@@ -1,12 +1,13 @@
-"""One way to refuse a bad parameter: what was expected of which value."""
+"""One way to refuse a bad parameter: what was expected of which value; and a process other than the one that began."""
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
-from quorate.errors import InvalidInput
+from quorate.errors import InvalidInput, WrongProcess
 
 __all__ = [
     "check_count",
@@ -14,11 +15,33 @@ __all__ = [
     "check_divergence",
     "check_order",
     "check_positive",
+    "check_process",
     "check_rate",
     "check_scale",
+    "process_identity",
     "set_validated",
     "validate_fields",
 ]
+
+_forks = [0]  # how many forks lie between this process and the one that imported the module
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def process_identity() -> tuple[int, int]:
+    """Return what tells this process from its parent, even where a process number comes round again."""
+    return os.getpid(), _forks[0]
+
+
+def check_process(what: str, opened_in: tuple[int, int]) -> None:
+    """Refuse to go on with something that another process opened: both would spend it."""
+    if process_identity() != opened_in:
+        raise WrongProcess(f"{what} was opened by another process, which may be spending it too; open one here")
 
 
 def _real(name: str, value: object, expected: str) -> float:

@@ -17,16 +17,27 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_process, process_identity
 from quorate.ensemble import Ensemble
-from quorate.ensemble.ballots import Ballots
+from quorate.ensemble.ensemble import Ballots
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
-from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
+from quorate.exchange import (
+    REFUSED,
+    Admitted,
+    Asked,
+    KeptAnswers,
+    Memory,
+    Query,
+    Replies,
+    Request,
+    firsts_of,
+    replies_of,
+    rows_of,
+)
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
-from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
-from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
 
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]

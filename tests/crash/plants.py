@@ -15,8 +15,8 @@ def put_in(plant):
 
 def _answers_first(delay=0.0):
     """Send answers, and write them down at the same time, or later."""
+    from quorate.exchange import outcome_of
     from quorate.ledger import Ledger
-    from quorate.memory import outcome_of
 
     real = Ledger.keep
 
@@ -55,7 +55,7 @@ def _draws_first():
 def _not_synced():
     """Leave it to the operating system, or to the database, when the log reaches the disk."""
     from quorate.ledger.postgres import PostgresStore
-    from quorate.ledger.sqlite import SQLiteStore
+    from quorate.ledger.store import SQLiteStore
 
     def planted(connected, statement):
         def connected_without_sync(self):

@@ -27,7 +27,7 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 
 __all__ = ["Claim", "DeltaClaim", "Finding", "Mechanism", "RenyiClaim", "SlackClaim", "claims_of", "measured"]
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from quorate.auditing.enumeration import Query
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.simulation import SeededNoise
 
 __all__ = ["STOPPED", "PlayNoise", "play"]

@@ -27,7 +27,7 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 
 __all__ = ["Release", "all_votes", "ballots_to_change", "gaussian", "laplace", "neighbours", "release_of"]
 

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from quorate.auditing.plays import PlayNoise
 from quorate.errors import InvalidInput, NoQuorum, QuorateError
-from quorate.mechanisms import query
+from quorate.mechanisms import base
 
 __all__ = ["Draw", "Replay", "entropy_tape", "fitted_ensemble", "off_the_tape", "replay"]
 
@@ -27,7 +27,7 @@ _PUBLIC = ("classes_", "teachers_", "claim_", "mechanism_", "n_features_in_", "p
 _LAWS = ("laplace", "gaussian", "words", "bernoulli_exp", "choice")
 _alone = threading.Lock()
 _aside: list[None] = []  # one entry for each `off_the_tape` that lasts
-_system_noise: Any = vars(query)["system_noise"]  # the one object that all mechanisms draw from
+_system_noise: Any = vars(base)["system_noise"]  # the one object that all mechanisms draw from
 
 Data = tuple[Any, Any]
 Draw = tuple[str, int]

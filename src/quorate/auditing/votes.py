@@ -14,8 +14,7 @@ from quorate.auditing.releases import release_of
 from quorate.auditing.verdict import Attempt, Effort, Verdict, game, settled
 from quorate.errors import InvalidInput
 from quorate.mechanisms import SoftMajority
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 
 __all__ = ["audit_votes"]
 

@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 
 from quorate.bench.figures import Figure
+from quorate.learners.batched import BatchedLogistic
 from quorate.learners.deal import Deal
-from quorate.learners.inputs import Matrix
 from quorate.learners.linear import LinearTeachers
-from quorate.learners.logistic import BatchedLogistic
+from quorate.learners.teachers import Matrix
 
 __all__ = ["CountingFigures", "FittingFigures", "counting_figures", "fitting_figures", "learner_figures"]
 

@@ -1,18 +1,59 @@
-"""The ensemble: what becomes of records before they meet noise."""
+"""The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count
-from quorate.ensemble.ballots import Ballots
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.errors import InvalidInput
 from quorate.learners import Deal, Teachers, batched_equivalent
 from quorate.quiet import silence
 
-__all__ = ["Ensemble"]
+__all__ = ["Ballots", "Ensemble"]
+
+Released = TypeVar("Released")
+
+
+class Ballots:
+    """Vote counts of a batch of queries, to be put to a mechanism and to nothing else.
+
+    They have a length and no other public property: no value, no text, no JSON, no pickle, no copy, no array.
+    """
+
+    __slots__ = ("_seal",)
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        self._seal: Callable[[], NDArray[np.int64]] = lambda: counts  # not an attribute that a walk would print
+
+    def put_to(self, release: Callable[[NDArray[np.int64]], Released]) -> Released:
+        """Hand the counts to a mechanism's `answers`, and return what it released."""
+        return release(self._seal())
+
+    def __len__(self) -> int:
+        return len(self._seal())
+
+    def __repr__(self) -> str:
+        return "<sealed ballots>"
+
+    def __format__(self, specification: str) -> str:
+        return repr(self)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("ballots cannot be copied, pickled or stored: put them to a mechanism")
+
+    def __array__(self, *arguments: Any, **options: Any) -> NoReturn:
+        raise TypeError("ballots are sealed and are not an array: put them to a mechanism")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("ballots are sealed and cannot be read one by one: put them to a mechanism")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError("ballots are sealed and cannot be compared: put them to a mechanism")
 
 
 class Ensemble:

@@ -26,10 +26,10 @@ from quorate.everlasting.public_state import PublicState
 from quorate.everlasting.session import EverlastingSession
 from quorate.everlasting.settings import DEPRECATED, check_chunks, check_settings, current_settings
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
+from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
-from quorate.memory import REFUSED
+from quorate.predictors.base import Predictions
 from quorate.predictors.inputs import check_records, class_codes, declared_classes
-from quorate.predictors.predictions import Predictions
 
 __all__ = ["EverlastingClassifier"]
 

@@ -13,9 +13,7 @@ from quorate.concepts import Stumps, Thresholds
 from quorate.concepts.line import cuts_between
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
-from quorate.learners.blocks import padded_rows
-from quorate.learners.inputs import check_queries
-from quorate.learners.teachers import BackendName, check_arrays
+from quorate.learners.teachers import BackendName, check_arrays, check_queries, padded_rows
 
 __all__ = ["CutTeachers", "fit_cuts"]
 

@@ -19,9 +19,8 @@ from quorate.calls import one_thread
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
 from quorate.learners.backends import choose_backend
-from quorate.learners.grid import gridded_coefficients, gridded_queries
-from quorate.learners.inputs import LARGEST, check_queries
-from quorate.learners.teachers import BackendName, check_arrays
+from quorate.learners.linear import gridded_coefficients, gridded_queries
+from quorate.learners.teachers import LARGEST, BackendName, check_arrays, check_queries
 
 __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 

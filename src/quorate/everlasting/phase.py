@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
+from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.cutoff import CutoffRun
-from quorate.mechanisms.run import Run
-from quorate.memory import REFUSED
 from quorate.rows import take_rows
 from quorate.session import release_votes
 

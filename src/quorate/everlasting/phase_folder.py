@@ -22,9 +22,9 @@ from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats
 from quorate.everlasting.seats_file import SeatsFile
 from quorate.everlasting.teacher_files import arrays_from, arrays_of, ensemble_files, ensemble_from
+from quorate.exchange import Admitted, Asked, Outcome, Query, outcome_of
 from quorate.ledger import Ledger
 from quorate.ledger import Phase as KeptPhase
-from quorate.memory import Admitted, Asked, Outcome, Query, outcome_of
 from quorate.models.codecs import skops_types
 from quorate.models.folder import checked_file, digest_of, write_new
 

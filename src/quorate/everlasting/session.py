@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_process
 from quorate.errors import BudgetSpent, QuorateError
 from quorate.everlasting.arrivals import Arrivals
 from quorate.everlasting.phase_folder import PhaseFolder
-from quorate.exchange import Replies, Request
+from quorate.exchange import REFUSED, Admitted, Asked, KeptAnswers, Outcome, Query, Replies, Request
 from quorate.ledger import Ledger
-from quorate.memory import REFUSED, Admitted, Asked, KeptAnswers, Outcome, Query
 from quorate.privacy import Cost
-from quorate.process import check_process
 from quorate.rows import take_rows
 from quorate.session import Session
 

@@ -25,7 +25,7 @@ from quorate.errors import Infeasible
 from quorate.mechanisms import Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.privacy import Budget, Cost, amplify, amplify_inverse, relabelling_epsilon
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import float_down, float_up
 
 __all__ = ["CUTOFF_DELTA", "Boost", "Guarantee", "Refresh", "Terms", "boost_terms", "cutoff_for", "votes_terms"]
 

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.learners.backends import Array, Backend
-from quorate.learners.blocks import Block, Chunks
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import Learner
+from quorate.learners.teachers import Block, Chunks, Learner
 
 __all__ = ["BatchedStump"]
 

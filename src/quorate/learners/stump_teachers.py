@@ -9,8 +9,16 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.learners.inputs import LARGEST, MEMORY, Matrix, check_memory, check_queries
-from quorate.learners.teachers import BackendName, Teachers, check_arrays
+from quorate.learners.teachers import (
+    LARGEST,
+    MEMORY,
+    BackendName,
+    Matrix,
+    Teachers,
+    check_arrays,
+    check_memory,
+    check_queries,
+)
 
 __all__ = ["StumpTeachers"]
 

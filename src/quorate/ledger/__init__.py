@@ -1,11 +1,11 @@
 """What must survive a restart: the budget, a run's secret noise, keys, and the answers given.
 
 rules        what may happen to a ledger: pure functions
-store        transactions: sqlite, postgres
-witness      entries that hang together by a keyed hash, and how far they had come; verify reads them all
-change       one transaction: read, apply the rules, append, commit
-requests     ids and answers;  keys;  budget: leases;  phases: of everlasting prediction
-ledger       all of it together;  place: where it is, moving and restoring it;  export: its entries for an archive
+store        transactions, in an SQLite file; postgres: in a database
+chain        entries that hang together by a keyed hash, a transaction that adds to them, and how far they had come
+verify       reads all of them, and the secret noises that are kept
+requests     ids and answers;  budget: leases;  phases: of everlasting prediction
+ledger       all of it together, with the keys;  place: where it is, moving and restoring it;  export: its entries for an archive
 """
 
 from quorate.ledger.export import check_export, export_entries

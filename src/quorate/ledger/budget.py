@@ -13,14 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from quorate.checks import check_count
+from quorate.checks import check_count, check_process, process_identity
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import Quanta, to_quanta
-from quorate.process import check_process, process_identity
 
 if TYPE_CHECKING:
-    from quorate.ledger.change import Change
+    from quorate.ledger.chain import Change
     from quorate.ledger.ledger import Ledger
 
 __all__ = ["LeasedBudget", "is_gone", "owner_name"]

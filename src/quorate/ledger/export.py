@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from quorate.errors import LedgerRefused
+from quorate.ledger.chain import Entry, canonical, keyed_hash
 from quorate.ledger.ledger import Ledger
-from quorate.ledger.witness import Entry, canonical, keyed_hash
 
 __all__ = ["check_export", "export_entries", "exported"]
 

@@ -1,36 +1,102 @@
 """The ledger of one model: its account, what is out on lease, its keys, its answers; read, checked and changed here.
 
 A charge is on the disk, and its mark beside it, before anything is drawn for it. Every entry is tied to the ones before
-it by a keyed hash, and whoever opens the ledger reads and checks all of them.
+it by a keyed hash, and whoever opens the ledger reads and checks all of them. An API key is a public id and a secret;
+the secret has 256 random bits, so that a plain hash of it gives nothing away.
 """
 
+import hashlib
+import hmac
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from quorate.checks import check_count
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
+from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query
 from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
-from quorate.ledger.change import Change, Head
-from quorate.ledger.keys import Keys, token_of
+from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
 from quorate.ledger.rules import FORMAT, Key, State
-from quorate.ledger.sqlite import SQLiteStore
-from quorate.ledger.store import Store, folder_of, is_url, make_key, read_key
+from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
-from quorate.ledger.witness import Entry, Witness, keyed_hash
-from quorate.memory import Admitted, Asked, Outcome, Query
 from quorate.privacy import Budget
 
-__all__ = ["Ledger"]
+__all__ = ["Keys", "Ledger", "token_of"]
 
-_NO_QUORUM = -1  # as in `quorate.mechanisms`, which this folder does not know
+_FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
+_LONGEST = 100
+
+
+def token_of(
+    name: str, scopes: Sequence[str], quota: int | None, per_minute: int | None, *, created: float
+) -> tuple[str, dict[str, Any]]:
+    """Return a new token, and the key as a ledger keeps it."""
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        raise InvalidInput(f"name must be a text of 1 to {_LONGEST} characters that says whose key it is")
+    for what, limit in (("quota", quota), ("per_minute", per_minute)):
+        if limit is not None:
+            check_count(what, limit, least=0)
+    made, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    key = Key(
+        id=made,
+        name=name,
+        scopes=tuple(dict.fromkeys(scopes)),
+        hash=_hash(secret),
+        created=created,
+        quota=quota,
+        per_minute=per_minute,
+    )
+    return f"qk_{made}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Keys:
+    """The keys of a ledger as this process last read them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: State | None = None
+        self._read = 0.0
+
+    def find(self, token: str, state: Callable[[], State]) -> Key | None:
+        """Return the key of a token, or None."""
+        parts = token.split("_", 2)
+        if len(parts) != 3 or parts[0] != "qk":
+            return None
+        with self._lock:
+            if self._state is None or time.monotonic() - self._read > _FRESH:
+                self._state, self._read = state(), time.monotonic()
+            key = self._state.keys.get(parts[1])
+        held = key.hash if key is not None else ""
+        if not hmac.compare_digest(_hash(parts[2]), held) or key is None or key.revoked:
+            return None
+        return key
+
+    def read(self, state: Callable[[], State]) -> None:
+        """Read the keys now, so that for a while `find` need not."""
+        read = state()
+        with self._lock:
+            self._state, self._read = read, time.monotonic()
+
+    def forget(self) -> None:
+        """Read the keys again at the next use."""
+        with self._lock:
+            self._state = None
+
+
 _ID = 16
 
 
@@ -248,7 +314,7 @@ class Ledger(Notes, Phases):
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, before they leave."""
         with self.change() as change:
-            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=_NO_QUORUM)
+            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM)
 
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"

@@ -13,31 +13,13 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 
 from quorate.errors import LedgerRefused
-from quorate.ledger.change import Change
+from quorate.exchange import REFUSED, Asked, Outcome
+from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.requests import forget_requests, note_activity, pack, request_row
 from quorate.ledger.rules import Phase
-from quorate.ledger.store import Statements
-from quorate.ledger.witness import digest_rows, keyed_hash
-from quorate.memory import REFUSED, Asked, Outcome
+from quorate.ledger.verify import NOISES, Noises, noises_of, phase_mac
 
-__all__ = ["Noises", "Phases", "noises_of", "phase_mac", "take_over_phase"]
-
-Noises = tuple[int, int]  # of the threshold, and the limit of the cutoff
-_NAMES = ("threshold", "limit")
-
-
-def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
-    """Return the keyed hash of the secret noises of a phase."""
-    return keyed_hash(key, b"phase", ledger.encode(), *(str(part).encode() for part in (number, *noises)))
-
-
-def noises_of(statements: Statements, ledger: str) -> Noises | None:
-    """Return the secret noises that are kept, or None where one is missing."""
-    found = {
-        name: int(value)
-        for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
-    }
-    return (found[_NAMES[0]], found[_NAMES[1]]) if all(name in found for name in _NAMES) else None
+__all__ = ["Phases", "take_over_phase"]
 
 
 def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Sequence[Sequence[str]]) -> None:
@@ -54,7 +36,7 @@ def _open(change: Change, phase: Phase, noises: Noises) -> None:
     change.append("phase", body | {"files": dict(phase.files)})
     change.statements.run_many(
         "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET value = excluded.value",
-        [(change.ledger, name, noise) for name, noise in zip(_NAMES, noises, strict=True)],
+        [(change.ledger, name, noise) for name, noise in zip(NOISES, noises, strict=True)],
     )
     forget_requests(change)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.budget import is_gone
+from quorate.ledger.chain import write_whole
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.requests import forgotten_requests
 from quorate.ledger.rules import FORMAT, LOST, State, to_json
 from quorate.ledger.store import is_url, without_password
 from quorate.ledger.verify import check_chain, check_marks
 from quorate.ledger.views import LedgerView
-from quorate.ledger.witness import write_whole
 from quorate.privacy.budget import Quanta
 
 __all__ = ["LEDGER_FILES", "find_ledger", "move", "place_of", "restore"]

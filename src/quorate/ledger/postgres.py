@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from quorate.checks import process_identity
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.store import TABLES, Statements, without_password
-from quorate.process import process_identity
 
 if TYPE_CHECKING:
     import psycopg

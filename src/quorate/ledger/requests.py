@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from quorate.errors import IdReused, InProgress, QuorateError
-from quorate.ledger.change import Change
+from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
+from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.rules import allow
-from quorate.ledger.witness import digest_rows
-from quorate.memory import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
 
 __all__ = [
     "admit",

@@ -11,15 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from quorate.errors import QuorateError
-from quorate.ledger.change import Change, Head
-from quorate.ledger.phases import noises_of, phase_mac
+from quorate.ledger.chain import Change, Entry, Head, Mark, digest_rows, keyed_hash, link
 from quorate.ledger.requests import answer_row, request_row
 from quorate.ledger.rules import Event, State, apply
 from quorate.ledger.store import Statements, Store
-from quorate.ledger.witness import Entry, Mark, digest_rows, link
 
-__all__ = ["RUNS", "Verification", "check_chain", "check_marks", "read_entries", "run_noises"]
+__all__ = [
+    "NOISES",
+    "RUNS",
+    "Noises",
+    "Verification",
+    "check_chain",
+    "check_marks",
+    "noises_of",
+    "phase_mac",
+    "read_entries",
+    "run_noises",
+]
 
+NOISES = ("threshold", "limit")  # the names of the secret noises of a phase
+Noises = tuple[int, int]  # of the threshold, and the limit of the cutoff
 RUNS = ("run", "run 2")  # the names of the secret noises of open runs
 _PART = 2000  # entries read in one transaction: others need not wait long
 
@@ -128,6 +139,20 @@ def run_noises(statements: Statements, ledger: str) -> tuple[int, ...]:
     rows = statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
     kept = {name: int(value) for name, value in rows}
     return tuple(kept[name] for name in RUNS if name in kept)
+
+
+def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
+    """Return the keyed hash of the secret noises of a phase."""
+    return keyed_hash(key, b"phase", ledger.encode(), *(str(part).encode() for part in (number, *noises)))
+
+
+def noises_of(statements: Statements, ledger: str) -> Noises | None:
+    """Return the secret noises that are kept, or None where one is missing."""
+    found = {
+        name: int(value)
+        for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
+    }
+    return (found[NOISES[0]], found[NOISES[1]]) if all(name in found for name in NOISES) else None
 
 
 def _rows(statements: Statements, ledger: str, part: list[Entry]) -> dict[int, list[bytes]]:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from opendp import domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
-from quorate.checks import check_count, check_positive
+from quorate.checks import check_count, check_positive, process_identity
 from quorate.errors import InvalidInput, WrongProcess
-from quorate.process import process_identity
 
 __all__ = ["NoiseSource", "SystemNoise", "system_noise"]
 

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast

@@ -1,7 +1,7 @@
 """Classifiers that answer from private records: scikit-learn manners, a budget inside."""
 
 from quorate.predictors.agnostic import AgnosticClassifier
-from quorate.predictors.predictions import Predictions
+from quorate.predictors.base import Predictions
 from quorate.predictors.pure import PureClassifier
 from quorate.predictors.stable import StableClassifier
 from quorate.predictors.student_first import StudentFirstClassifier, StudentFirstPredictions

@@ -23,7 +23,7 @@ from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.predictors.flip import flip
 from quorate.predictors.stable_choice import secret_subset
 from quorate.predictors.unit_rows import NO_LABEL, UnitRows
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 from quorate.session import release_votes
 
 __all__ = ["PureRelabelling"]

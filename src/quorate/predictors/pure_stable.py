@@ -18,7 +18,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.predictors.flip import flip
 from quorate.predictors.stable_choice import StableChoice
 from quorate.predictors.unit_rows import UnitRows
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["PureStable", "check_alpha"]
 

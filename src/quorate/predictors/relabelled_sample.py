@@ -12,7 +12,7 @@ from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept
 from quorate.errors import Infeasible, InvalidInput
 from quorate.privacy import amplify, amplify_inverse, relabelling_epsilon
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import float_down, float_up
 
 __all__ = ["RelabelledSample", "paper_inner", "paper_no_quorums", "plan_sample"]
 

@@ -18,7 +18,7 @@ from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Cost
-from quorate.rounding import text_up
+from quorate.privacy.cost import text_up
 from quorate.session import Session
 
 __all__ = ["StableClassifier", "stable_subset"]

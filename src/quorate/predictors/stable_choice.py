@@ -19,7 +19,7 @@ from quorate.concepts.sealed import sealed
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.predictors.unit_rows import UnitRows
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["Calibration", "StableChoice", "check_calibration", "check_gamma", "secret_subset"]
 

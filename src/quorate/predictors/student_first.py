@@ -24,12 +24,11 @@ from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.journal import Journal
 from quorate.ledger import Ledger
 from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
-from quorate.mechanisms.run import Run
 from quorate.planner import plan_student_first
-from quorate.predictors.base import check_choice
+from quorate.predictors.base import Predictions, check_choice
 from quorate.predictors.inputs import class_codes
-from quorate.predictors.predictions import Predictions
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import take_rows

@@ -24,7 +24,7 @@ from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.predictors.base import SessionClassifier, check_choice
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
 

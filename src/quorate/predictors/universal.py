@@ -31,13 +31,13 @@ from quorate.mechanisms import NO_QUORUM, Answers
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.models.codecs import document_of, hypothesis_of
 from quorate.predictors.agnostic import AgnosticClassifier
+from quorate.predictors.base import Predictions
 from quorate.predictors.concept_classifier import ConceptClassifier
-from quorate.predictors.predictions import Predictions
 from quorate.predictors.semi_private import choose_from_cover, cover_points
 from quorate.predictors.stable_choice import Calibration
 from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Budget, Cost
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 from quorate.rows import query_digests
 from quorate.session import Session
 

@@ -15,12 +15,9 @@ from fractions import Fraction
 from typing import NoReturn
 from weakref import WeakKeyDictionary
 
-from quorate.checks import check_count, check_delta, check_order, check_positive
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.privacy.conversion import best_order, to_capacity, to_epsilon
-from quorate.privacy.cost import Cost
-from quorate.process import check_process, process_identity
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 
 __all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "to_quanta"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.rounding import text_up
+from quorate.privacy.cost import text_up
 
 __all__ = ["LABELS_READ", "Claim", "replaced"]
 

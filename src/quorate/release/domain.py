@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from quorate.concepts import Concept, Finite, Hypothesis
 from quorate.concepts.points import Points, check_points
-from quorate.ensemble.ballots import Ballots
+from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from quorate.answerers import open_runs
 from quorate.errors import BudgetSpent
+from quorate.exchange import REFUSED, Asked
 from quorate.ledger import Ledger
 from quorate.mechanisms import NO_QUORUM, Answers, NoisySum
 from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
-from quorate.mechanisms.run import Run
-from quorate.memory import REFUSED, Asked
+from quorate.mechanisms.base import Run
 from quorate.privacy import Budget, Cost
 from quorate.release.domain import NOTHING, Domain, SealedCounts
 from quorate.release.learned import LearnedWeights

@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.mechanisms.answers import Answers
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
-from quorate.mechanisms.votes import check_votes_batch
+from quorate.mechanisms.base import Answers, QueryMechanism, Run, ThresholdMechanism, check_votes_batch
 
 __all__ = ["SeededNoise", "simulate"]
 

@@ -1,7 +1,7 @@
 """Tables and what is known about them in public: from files and frames to numbers, and to cells.
 
     read_table, as_table    a table from a CSV, Parquet or Arrow file, or from a pandas or polars frame
-    Number, Category        how a column is declared; `features` encodes it for learners, `cells` for releases
+    Number, Category        how a column is declared; `columns` encodes it for learners, `cells` for releases
     Label                   the column with the label, and its classes
     Schema                  which columns, of which kind, encoded how; from a JSON file or from a public table
     QueryEncoder            the columns of queries encoded by a schema, as a server does it
@@ -10,12 +10,10 @@ The encoding of a row depends on the declaration and on that row alone. Nothing 
 here, and an error about them names a column, never a row, a value or a count.
 """
 
-from quorate.tables.columns import Category, Label, Number
-from quorate.tables.frames import as_table
+from quorate.tables.columns import MISSING_TEXTS, Category, Label, Number
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import SUFFIXES, read_table
+from quorate.tables.read import SUFFIXES, as_table, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
-from quorate.tables.values import MISSING_TEXTS
 
 __all__ = [
     "MISSING_TEXTS",

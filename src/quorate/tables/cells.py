@@ -8,9 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category, Kind
+from quorate.tables.columns import Category, Kind, canonical_text, shown_names
 from quorate.tables.lenient import read_numbers, read_texts
-from quorate.tables.values import canonical_text, shown_names
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "NumberCells", "cells_of"]
 

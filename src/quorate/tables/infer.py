@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category, Kind, Number
+from quorate.tables.columns import (
+    MISSING_TEXTS,
+    Category,
+    Kind,
+    NotANumber,
+    Number,
+    is_readable,
+    numbers,
+    texts,
+    whole_array,
+)
 from quorate.tables.document import EXAMPLE
 from quorate.tables.lenient import read_numbers
-from quorate.tables.values import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
 __all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
 

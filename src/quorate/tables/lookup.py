@@ -13,8 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category
-from quorate.tables.features import encode_features
+from quorate.tables.columns import Category, encode_features
 from quorate.tables.schema import Schema
 
 __all__ = ["QueryEncoder"]

@@ -13,7 +13,23 @@ from numpy.typing import NDArray
 
 from quorate.checks import set_validated
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category, Kind, Label, Number
+from quorate.tables.columns import (
+    MISSING_TEXTS,
+    Category,
+    Kind,
+    Label,
+    Number,
+    Role,
+    check_role,
+    check_type,
+    encode_features,
+    feature_names,
+    refusal,
+    shown_names,
+    subject,
+    texts,
+    whole_array,
+)
 from quorate.tables.document import (
     check_keys,
     kind_from_document,
@@ -22,11 +38,8 @@ from quorate.tables.document import (
     parse_document,
     read_document,
 )
-from quorate.tables.features import encode_features, feature_names
-from quorate.tables.frames import as_table
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
-from quorate.tables.roles import Role, check_role, refusal, subject
-from quorate.tables.values import MISSING_TEXTS, check_type, shown_names, texts, whole_array
+from quorate.tables.read import as_table
 
 __all__ = ["SCHEMA_FILE", "Schema"]
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.learners import MEMORY, LinearTeachers
-from quorate.learners.inputs import Matrix
-from quorate.learners.teachers import BackendName
+from quorate.learners.teachers import BackendName, Matrix
 
 __all__ = ["BATCHES", "SummedInAnyOrder", "replay_in_company"]
 

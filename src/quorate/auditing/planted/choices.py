@@ -13,8 +13,8 @@ from quorate.auditing.planted.attacks import CONFIDENCE, search
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.errors import InvalidInput
 from quorate.mechanisms import ExponentialChoice, NoisyMax, SoftMajority
+from quorate.mechanisms.base import Counts
 from quorate.mechanisms.noisy_max.mechanism import draw_winners
-from quorate.mechanisms.votes import Counts
 from quorate.simulation import SeededNoise
 
 __all__ = [

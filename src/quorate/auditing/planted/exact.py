@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from quorate.auditing.releases import Floats, Release, Votes, ballots_to_change, gaussian, laplace, release_of
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM, Quorum, StabilityTest
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 
 __all__ = ["law_of_code"]
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
+from quorate.exchange import Asked
 from quorate.ledger import Ledger, export_entries
+from quorate.ledger.chain import digest_rows
 from quorate.ledger.requests import answer_row, pack, request_row
-from quorate.ledger.witness import digest_rows
-from quorate.memory import Asked
 from quorate.privacy import Budget
 from quorate.rows import query_digests
 

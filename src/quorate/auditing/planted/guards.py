@@ -19,8 +19,8 @@ from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.concepts import Concept, Dichotomies, Hypothesis
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.mechanisms import Quorum
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
-from quorate.mechanisms.run import Run
 from quorate.predictors import pure_stable, stable_choice
 from quorate.predictors.pure_stable import PureStable
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows

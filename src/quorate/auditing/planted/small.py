@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import InvalidInput
-from quorate.predictors.predictions import Predictions
+from quorate.predictors.base import Predictions
 
 __all__ = ["Chunk", "SmallClassifier"]
 

@@ -22,9 +22,9 @@ from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import BudgetSpent, QuorateError
+from quorate.exchange import Admitted, Asked, KeptAnswers
 from quorate.ledger import Ledger
 from quorate.mechanisms import NoisySum, SoftMajority
-from quorate.memory import Admitted, Asked, KeptAnswers
 from quorate.privacy import Budget, Cost
 from quorate.session import Session
 from quorate.simulation import SeededNoise

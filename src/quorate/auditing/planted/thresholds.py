@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from quorate.auditing.planted.attacks import play, search
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.mechanisms import NO_QUORUM, Quorum, StabilityTest
+from quorate.mechanisms.base import Counts, Decide, Labels, distances
 from quorate.mechanisms.laws import gaussian_tail, laplace_difference_tail
 from quorate.mechanisms.quorum.table import build_table
-from quorate.mechanisms.run import Decide, Labels
-from quorate.mechanisms.votes import Counts, distances
 from quorate.privacy import Cost
 from quorate.simulation import SeededNoise
 

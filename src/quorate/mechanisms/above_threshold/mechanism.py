@@ -14,9 +14,9 @@ import numpy as np
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.above_threshold.calibrate import best_precision
+from quorate.mechanisms.base import Counts
 from quorate.mechanisms.dissent.mechanism import Dissent, _level_of, _reach
 from quorate.mechanisms.quorum.table import build_table
-from quorate.mechanisms.votes import Counts
 
 __all__ = ["AboveThreshold", "distance_ballots"]
 

@@ -14,12 +14,11 @@ import numpy as np
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
 from quorate.mechanisms.laws import gaussian_tail, laplace_tail, laplace_tail_quantile
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi, pure_renyi
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
 from quorate.mechanisms.noisy_max.mechanism import draw_winners, likely_winner_renyi, one_winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 

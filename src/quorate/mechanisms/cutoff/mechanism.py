@@ -14,11 +14,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate, set_validated
+from quorate.checks import (
+    check_count,
+    check_delta,
+    check_positive,
+    check_process,
+    check_rate,
+    process_identity,
+    set_validated,
+)
 from quorate.errors import Infeasible, InvalidInput
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Cost
-from quorate.process import check_process, process_identity
 
 __all__ = ["CutoffRun", "NoisyCutoff"]
 

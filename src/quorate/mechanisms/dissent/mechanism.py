@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
 from quorate.mechanisms.laws import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 

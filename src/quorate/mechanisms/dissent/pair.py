@@ -7,13 +7,13 @@ import numpy as np
 
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.errors import Infeasible
+from quorate.mechanisms.base import too_few_teachers
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings, half_gaps_needed, settings_within
 from quorate.mechanisms.dissent.mechanism import Dissent
 from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.quorum.calibrate import Settings as QuorumSettings
 from quorate.mechanisms.quorum.table import build_table, levels_needed
-from quorate.mechanisms.run import too_few_teachers
 from quorate.privacy import to_capacity
 
 __all__ = ["calibrate_with_quorum"]

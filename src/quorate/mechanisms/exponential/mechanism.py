@@ -17,7 +17,7 @@ from quorate.mechanisms.exponential.exact import draw_below, draw_level
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import float_down, float_up
 
 __all__ = ["ExponentialChoice"]
 

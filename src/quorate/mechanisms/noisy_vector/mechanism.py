@@ -27,7 +27,7 @@ from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity, to_epsilon
 from quorate.privacy.budget import SLACK_QUANTA
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 
 __all__ = ["NoisyVector"]
 

@@ -23,7 +23,7 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, relabelling_epsilon
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["Relabel", "Relabelled"]
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
 from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
-from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible
+from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, exponential_renyi
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["SoftMajority"]
 

@@ -14,10 +14,17 @@ import numpy as np
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.mechanisms.base import (
+    NO_QUORUM,
+    Counts,
+    Decide,
+    Labels,
+    ThresholdMechanism,
+    check_paper,
+    distances,
+    too_few_teachers,
+)
 from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
-from quorate.mechanisms.votes import Counts, distances
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 

@@ -22,10 +22,11 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.answerers import Votes
+from quorate.checks import check_process
 from quorate.ensemble import Ensemble
 from quorate.errors import InvalidInput
 from quorate.ledger import Ledger
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models.codecs import (
     from_skops,
     mechanism_document,
@@ -42,7 +43,6 @@ from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import SessionClassifier
 from quorate.predictors.estimate import Estimate
 from quorate.privacy import Budget
-from quorate.process import check_process
 from quorate.session import Session
 
 __all__ = ["FOLDER", "KIND", "check_movable", "move_into", "restore", "save"]

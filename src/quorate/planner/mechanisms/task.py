@@ -6,8 +6,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.planner.mechanisms.distributions import Floats, binomial_capped_mean, binomial_tail, normal_nodes
 from quorate.privacy import best_order, to_capacity
 

@@ -1,27 +1,171 @@
-"""A threshold run: one secret threshold noise, a count of no-quorums, and a stop.
+"""Votes in, answers out: the two kinds of mechanisms that answer queries.
 
-Quorum, BetweenThresholds and StabilityTest differ in how a query meets the threshold and in whether the threshold
-noise is redrawn after a no-quorum; everything else about a run stands here.
+Vote counts are the only private value a mechanism sees, checked for shape and never repeated in an error. A
+neighbouring data set moves at most one ballot from one class to another.
+
+A query mechanism pays for each query. A threshold mechanism answers in a run: one secret threshold noise, a count of
+no-quorums, and a stop. Quorum, BetweenThresholds and StabilityTest differ in how a query meets the threshold and in
+whether the threshold noise is redrawn after a no-quorum; everything else about a run stands here.
 """
 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count
+from quorate.checks import check_count, check_process, process_identity
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
-from quorate.mechanisms.answers import NO_QUORUM, Answers
+from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.orders import rest_of_delta, smallest_epsilon
-from quorate.mechanisms.votes import Counts, check_votes, check_votes_batch
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, to_epsilon
-from quorate.process import check_process, process_identity
 
-__all__ = ["Decide", "Labels", "Run", "ThresholdMechanism", "check_paper", "too_few_teachers"]
+__all__ = [
+    "Answers",
+    "Counts",
+    "Decide",
+    "Labels",
+    "QueryMechanism",
+    "Run",
+    "ThresholdMechanism",
+    "check_paper",
+    "check_votes",
+    "check_votes_batch",
+    "distances",
+    "too_few_teachers",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """The answers to a batch of queries.
+
+    `labels` holds a class index for each query put to the vote, `NO_QUORUM` where none was reached; `answered` is the
+    mask of the others. `refused` counts the queries at the end of the batch that were not put to the vote, because
+    the run or the budget had ended. `spent` is what the batch cost, at the order of the budget or of the run that paid;
+    None where no budget paid.
+    """
+
+    labels: NDArray[np.int64]
+    spent: Cost | None
+    refused: int = 0
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """The mask of the queries that reached a quorum."""
+        return np.not_equal(self.labels, NO_QUORUM)
+
+
+Counts = NDArray[np.int64]
+
+
+def check_votes(votes: Any, *, teachers: int, classes: int | None = None) -> Counts:
+    """Return one query's counts as a batch of one row."""
+    counts = np.asarray(votes)
+    if counts.ndim != 1:
+        raise InvalidInput(f"votes of one query must be a vector of counts, one per class, not of shape {counts.shape}")
+    return check_votes_batch(counts[np.newaxis, :], teachers=teachers, classes=classes)
+
+
+def check_votes_batch(votes: Any, *, teachers: int, classes: int | None = None) -> Counts:
+    """Return a batch of counts, one row a query and one column a class, as 64-bit integers.
+
+    The three ways in which values can be wrong share one message, so that the message says nothing about them.
+    """
+    counts = np.asarray(votes)
+    if counts.ndim != 2 or counts.shape[1] < 2:
+        raise InvalidInput(
+            "votes must be a matrix, one row a query and one column for each of at least 2 classes, "
+            f"not of shape {counts.shape}"
+        )
+    if classes is not None and counts.shape[1] != classes:
+        raise InvalidInput(f"votes must have one column for each of the {classes} classes, not {counts.shape[1]}")
+    if counts.size == 0:
+        return np.empty(counts.shape, dtype=np.int64)
+    if counts.dtype.kind not in "iu":
+        raise InvalidInput(f"votes must be whole numbers of an integer type, not {counts.dtype}")
+    wrong = InvalidInput(f"votes must be counts of at least 0 that sum to teachers={teachers} for every query")
+    if counts.min() < 0 or counts.max() > teachers:
+        raise wrong
+    counts = counts.astype(np.int64, copy=False)
+    totals = counts[:, 0] + counts[:, 1] if counts.shape[1] == 2 else counts.sum(axis=1)
+    if (totals != teachers).any():
+        raise wrong
+    return counts
+
+
+def distances(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each query's top label and the number of ballots that can change without changing it.
+
+    The distance is max(0, ceil(gap / 2) - 1): one ballot moves the gap by 2. It has sensitivity 1, and wherever it is
+    at least 1 every neighbour has the same top label.
+    """
+    if counts.shape[1] == 2:
+        lead = counts[:, 1] - counts[:, 0]
+        labels = (lead > 0).astype(np.int64)
+        gaps = np.abs(lead)
+    else:
+        labels = counts.argmax(axis=1)
+        top_two = np.partition(counts, -2, axis=1)[:, -2:]
+        gaps = top_two[:, 1] - top_two[:, 0]
+    return labels, np.maximum(0, (gaps + 1) // 2 - 1)
+
+
+class QueryMechanism(ABC):
+    """What NoisyMax, ConfidentMax and SoftMajority share: charge, draw, answer."""
+
+    teachers: int
+
+    def _columns(self) -> int | None:
+        """Return how many classes the votes must have, or None where any number will do."""
+        return None
+
+    @abstractmethod
+    def query_cost(self, order: float) -> Cost:
+        """Return what each query costs."""
+
+    def answer_cost(self, order: float) -> Cost:
+        """Return what each answer costs on top of its query."""
+        return Cost(0.0)
+
+    @abstractmethod
+    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw the answers."""
+
+    def renyi(self, order: float) -> float:
+        """Return the cost of one query at this order, whatever its outcome: an upper bound."""
+        return (self.query_cost(order) + self.answer_cost(order)).renyi
+
+    def answer(self, votes: Any, *, budget: Budget | None = None) -> int | None:
+        """Answer one query: a class index, or None for no quorum."""
+        counts = check_votes(votes, teachers=self.teachers, classes=self._columns())
+        label = int(self._answers(counts, budget, system_noise).labels[0])
+        return None if label == NO_QUORUM else label
+
+    def answers(self, votes: Any, *, budget: Budget | None = None) -> Answers:
+        """Answer a batch of queries, one row each, charged to `budget` if there is one.
+
+        Queries at the end of the batch that the budget cannot pay for are refused.
+        """
+        counts = check_votes_batch(votes, teachers=self.teachers, classes=self._columns())
+        return self._answers(counts, budget, system_noise)
+
+    def _answers(self, counts: Counts, budget: Budget | None, noise: NoiseSource) -> Answers:
+        if budget is None:
+            return Answers(labels=self._labels(counts, noise), spent=None)
+        per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
+        asked = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
+        reservation = budget.reserve(per_query, per_answer, times=asked)  # charge, then draw
+        labels = self._labels(counts[:asked], noise)
+        answered = int((labels != NO_QUORUM).sum())
+        reservation.settle(asked, answered)
+        spent = per_query.times(asked) + per_answer.times(answered)
+        return Answers(labels=labels, spent=spent, refused=len(counts) - asked)
+
 
 Labels = NDArray[np.int64]
 Decide = Callable[[slice, int], Labels]
