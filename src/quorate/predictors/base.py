@@ -1,4 +1,4 @@
-"""What all classifiers share: what they are given and return, how they are asked, what they claim, scikit-learn's manners.
+"""What all classifiers share: what they are given and return, how they are asked, and what they claim.
 
 What a classifier is given is checked before anything is spent. Errors of `fit` are for the owner of the records and
 repeat no value of theirs. Queries belong to the one who asks.
