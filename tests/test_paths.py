@@ -28,7 +28,7 @@ from quorate.service.worker import open_models
 from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
-REQUEST, PREDICT = 36, 60  # modules visited, at most; the aims are 30 and 40
+REQUEST, PREDICT = 30, 40  # modules visited, at most
 
 
 @contextmanager

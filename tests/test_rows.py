@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.errors import InvalidInput
 from quorate.predictors import StableClassifier
-from quorate.predictors.inputs import check_records
+from quorate.predictors.base import check_records
 from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
 from quorate.service.codec import Tensor
 from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs

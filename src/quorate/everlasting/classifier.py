@@ -28,8 +28,7 @@ from quorate.everlasting.settings import DEPRECATED, check_chunks, check_setting
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
-from quorate.predictors.base import Predictions
-from quorate.predictors.inputs import check_records, class_codes, declared_classes
+from quorate.predictors.base import Predictions, check_records, class_codes, declared_classes
 
 __all__ = ["EverlastingClassifier"]
 

@@ -5,7 +5,8 @@ store        transactions, in an SQLite file; postgres: in a database
 chain        entries that hang together by a keyed hash, a transaction that adds to them, and how far they had come
 verify       reads all of them, and the secret noises that are kept
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
-ledger       all of it together, with the keys;  place: where it is, moving and restoring it;  export: its entries for an archive
+ledger       all of it together, with the keys;  export: its entries for an archive
+place        where it is, moving and restoring it
 """
 
 from quorate.ledger.export import check_export, export_entries

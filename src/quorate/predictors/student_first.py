@@ -27,8 +27,7 @@ from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
 from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
-from quorate.predictors.base import Predictions, check_choice
-from quorate.predictors.inputs import class_codes
+from quorate.predictors.base import Predictions, check_choice, class_codes
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import take_rows

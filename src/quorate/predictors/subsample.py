@@ -21,9 +21,15 @@ from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
-from quorate.predictors.base import SessionClassifier, check_choice
+from quorate.predictors.base import (
+    SessionClassifier,
+    allows_missing,
+    check_choice,
+    check_records,
+    class_codes,
+    declared_classes,
+)
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
-from quorate.predictors.inputs import class_codes
+from quorate.predictors.base import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher

@@ -12,8 +12,7 @@ from quorate.checks import check_count
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
 from quorate.concepts.sealed import opened, sealed_candidates
 from quorate.errors import InvalidInput
-from quorate.predictors.base import QuorateClassifier, check_choice
-from quorate.predictors.inputs import check_matrix, two_classes
+from quorate.predictors.base import QuorateClassifier, check_choice, check_matrix, two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy.claims import replaced
 from quorate.students.points import random_points

@@ -14,8 +14,8 @@ import numpy as np
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
+from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import (
-    NO_QUORUM,
     Counts,
     Decide,
     Labels,

@@ -28,7 +28,7 @@ from quorate.models.codecs import (
 from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
 from quorate.planner import PrivatePlan
-from quorate.predictors.inputs import class_codes
+from quorate.predictors.base import class_codes
 from quorate.students import Labelled, StudentClassifier
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]
