@@ -22,7 +22,7 @@ from quorate.errors import InvalidInput
 from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM, Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.mechanisms.laws import gaussian_tail
+from quorate.mechanisms.distributions import gaussian_tail
 from quorate.mechanisms.quorum.table import build_table, table_price
 
 __all__ = ["MISTAKES", "EverlastingGame", "Rules", "majority", "seated", "small_quorum"]

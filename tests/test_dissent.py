@@ -30,7 +30,7 @@ from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent.mechanism import half_gaps
 from quorate.mechanisms.dissent.pair import calibrate_with_quorum
-from quorate.mechanisms.laws import gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.simulation import SeededNoise
 from test_contract import Tape
 from test_enumeration import chain, fit, histories, is_broken, search

@@ -15,7 +15,7 @@ from quorate.checks import check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.mechanisms.dissent import Dissent
-from quorate.mechanisms.laws import gaussian_pmf, laplace_tail
+from quorate.mechanisms.distributions import gaussian_pmf, laplace_tail
 from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority

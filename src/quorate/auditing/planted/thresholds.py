@@ -14,7 +14,7 @@ from quorate.auditing.planted.attacks import play, search
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.mechanisms import NO_QUORUM, Quorum, StabilityTest
 from quorate.mechanisms.base import Counts, Decide, Labels, distances
-from quorate.mechanisms.laws import gaussian_tail, laplace_difference_tail
+from quorate.mechanisms.distributions import gaussian_tail, laplace_difference_tail
 from quorate.mechanisms.quorum.table import build_table
 from quorate.privacy import Cost
 from quorate.simulation import SeededNoise

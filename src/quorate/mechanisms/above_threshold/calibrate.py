@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.errors import Infeasible
-from quorate.mechanisms.laws import gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import ONE, build_table, levels_needed
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quorate.errors import Infeasible
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_price
-from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile, laplace_tail
+from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, laplace_tail
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
 __all__ = ["Settings", "paper_settings", "tight_settings"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.mechanisms.laws import laplace_tail
+from quorate.mechanisms.distributions import laplace_tail
 
 __all__ = ["LEAST_WIDTH", "band_log_ratio", "band_price"]
 

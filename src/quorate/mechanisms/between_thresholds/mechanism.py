@@ -18,7 +18,7 @@ from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
-from quorate.mechanisms.laws import gaussian_tail, laplace_tail, laplace_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail, laplace_tail, laplace_tail_quantile
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi, pure_renyi
 

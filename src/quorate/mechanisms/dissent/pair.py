@@ -10,7 +10,7 @@ from quorate.errors import Infeasible
 from quorate.mechanisms.base import too_few_teachers
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings, half_gaps_needed, settings_within
 from quorate.mechanisms.dissent.mechanism import Dissent
-from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.quorum.calibrate import Settings as QuorumSettings
 from quorate.mechanisms.quorum.table import build_table, levels_needed

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
-from quorate.mechanisms.laws import gaussian_pmf
+from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
 from quorate.noise import NoiseSource

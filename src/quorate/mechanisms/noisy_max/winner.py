@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.mechanisms.laws import gaussian_pmf
+from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.moments import excess
 from quorate.privacy import gaussian_renyi
 

@@ -15,7 +15,7 @@ from quorate.checks import check_count, check_delta, check_order, check_positive
 from quorate.errors import Infeasible, InvalidInput
 from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
-from quorate.mechanisms.laws import gaussian_tail
+from quorate.mechanisms.distributions import gaussian_tail
 from quorate.mechanisms.quorum.calibrate import best_settings
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
 from quorate.noise import NoiseSource

@@ -24,7 +24,7 @@ from quorate.mechanisms.base import (
     distances,
     too_few_teachers,
 )
-from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
+from quorate.mechanisms.distributions import laplace_difference_tail, laplace_tail, laplace_tail_quantile
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 

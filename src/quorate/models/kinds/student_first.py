@@ -15,16 +15,7 @@ from sklearn.base import clone
 
 from quorate.ensemble import Ensemble
 from quorate.journal import Journal
-from quorate.models.codecs import (
-    from_skops,
-    mechanism_document,
-    mechanism_of,
-    restore_rows,
-    rows_document,
-    teacher_files,
-    teachers_from,
-    to_skops,
-)
+from quorate.models import codecs
 from quorate.models.folder import PrivateFolder
 from quorate.models.kinds import hypothesis
 from quorate.models.kinds.private import check_movable, move_into
@@ -42,14 +33,14 @@ _CORRECTIONS = "corrections.jsonl"
 def save(classifier: StudentFirstClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
-    contents = teacher_files(classifier.session_.answerer.ensemble.fitted) | _student_files(classifier.student_)
-    contents["estimator.skops"] = to_skops(classifier.estimator_)
+    contents = codecs.teacher_files(classifier.session_.answerer.ensemble.fitted) | _student_files(classifier.student_)
+    contents["estimator.skops"] = codecs.to_skops(classifier.estimator_)
     manifest = {
         "epsilon": classifier.epsilon_,
         "delta": classifier.delta_,
-        **rows_document(classifier),
-        "dissent": mechanism_document(classifier.dissent_),
-        "quorum": mechanism_document(classifier.mechanism_),
+        **codecs.rows_document(classifier),
+        "dissent": codecs.mechanism_document(classifier.dissent_),
+        "quorum": codecs.mechanism_document(classifier.mechanism_),
     }
     return move_into(folder, KIND, classifier, manifest, contents, extra=extra, journal=_CORRECTIONS)
 
@@ -57,13 +48,14 @@ def save(classifier: StudentFirstClassifier, folder: str | Path, *, extra: dict[
 def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentFirstClassifier:
     """Return the classifier of a folder, with the student that it was saved with."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
-    student, estimator = _student(contents, trusted), from_skops(contents["estimator.skops"], trusted)
+    student, estimator = _student(contents, trusted), codecs.from_skops(contents["estimator.skops"], trusted)
     classifier = StudentFirstClassifier(student, estimator, **manifest["settings"])
-    restore_rows(classifier, manifest)
+    codecs.restore_rows(classifier, manifest)
     classifier.epsilon_, classifier.delta_, classifier.estimate_ = manifest["epsilon"], manifest["delta"], None
     classifier.estimator_, classifier.student_ = clone(estimator), student
-    classifier.dissent_, classifier.mechanism_ = mechanism_of(manifest["dissent"]), mechanism_of(manifest["quorum"])
-    ensemble = Ensemble(teachers_from(contents, trusted))
+    classifier.dissent_ = codecs.mechanism_of(manifest["dissent"])
+    classifier.mechanism_ = codecs.mechanism_of(manifest["quorum"])
+    ensemble = Ensemble(codecs.teachers_from(contents, trusted))
     classifier.teachers_ = ensemble.teachers
     answerer = classifier.answerer(ensemble, Journal(folder.path / _CORRECTIONS))
     classifier.session_ = Session(answerer, ledger.budget(lease=lease), ledger=ledger)
@@ -73,10 +65,10 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
 def _student_files(student: Any) -> dict[str, bytes]:
     if isinstance(student, CoverClassifier):
         return {"student.json": json.dumps(hypothesis.described(student)).encode()}
-    return {"student.skops": to_skops(student.student_ if isinstance(student, StudentClassifier) else student)}
+    return {"student.skops": codecs.to_skops(student.student_ if isinstance(student, StudentClassifier) else student)}
 
 
 def _student(contents: dict[str, bytes], trusted: list[str] | None) -> Any:
     if "student.json" in contents:
         return hypothesis.classifier_of(json.loads(contents["student.json"]))
-    return from_skops(contents["student.skops"], trusted)
+    return codecs.from_skops(contents["student.skops"], trusted)

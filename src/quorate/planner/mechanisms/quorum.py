@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.errors import Infeasible
 from quorate.mechanisms import Quorum
-from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum.calibrate import Settings
 from quorate.mechanisms.quorum.table import ONE, build_table
 from quorate.planner.mechanisms.distributions import Floats, binomial_capped_mean, normal_nodes

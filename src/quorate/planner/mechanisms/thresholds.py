@@ -10,7 +10,7 @@ import numpy as np
 
 from quorate.errors import Infeasible
 from quorate.mechanisms import BetweenThresholds, StabilityTest
-from quorate.mechanisms.laws import laplace_tail
+from quorate.mechanisms.distributions import laplace_tail
 from quorate.planner.mechanisms.distributions import Floats
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.quorum import best_no_quorums, run_expected
