@@ -98,7 +98,7 @@ KINDS = {
         lambda: SemiPrivateClassifier(Thresholds(), epsilon=20.0, classes=CLASSES).fit(X, Y, public=PUBLIC)
     ),
     "release": Kind(lambda: QueryRelease(Boxes(1), epsilon=4.0).fit(X, PUBLIC)),
-    # OnlineRelease comes here, with its own way to be asked in `ask`.
+    # OnlineRelease answers shares, and ends otherwise: tests/test_online_kind.py takes it through the same.
 }
 PRIVATE = [name for name in KINDS if name not in ("student", "semi-private", "release")]
 
