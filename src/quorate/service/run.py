@@ -27,6 +27,9 @@ def serve(settings: Settings) -> int:
 
     Workers finish what they are asked, return their leases and end. A worker that dies is replaced, and its lease stays
     charged.
+
+    >>> settings = Settings(models={"triage": "models/triage"}, port=8900, pace_ms=20)
+    >>> serve(settings)  # doctest: +SKIP
     """
     listening = _listen(settings)
     try:
