@@ -73,10 +73,10 @@ def _strangers():
     """Not a bug: be on a host of one's own, where others cannot see whether a process lives, and wait for nobody."""
     import os
 
-    from quorate.ledger import owner
+    from quorate.ledger import budget
 
-    owner._SILENT = 0.05
-    owner._space = lambda: f"host {os.getpid()}"
+    budget._SILENT = 0.05
+    budget._space = lambda: f"host {os.getpid()}"
 
 
 _PLANTS = {
