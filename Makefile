@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Each core has a worker, so linear algebra has one thread. Neighbouring tests share a worker, and what it has made.
+TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: help demo test lint audit crash bench wheel clean
 
@@ -25,11 +27,11 @@ lint: $(READY)  ## style, types and layers
 	$(BIN)/lint-imports
 
 test: lint  ## lint and the fast suite, under ten minutes on two cores
-	$(BIN)/python -m pytest -n auto -m 'not long and not crash'
+	$(TESTS) -m 'not long and not crash'
 
 audit: $(READY)  ## every claim attacked a million times, planted bugs caught, the long suites; writes quorate-audit.html
 	$(BIN)/quorate audit --planted --report quorate-audit.html
-	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n auto -m 'long or hypothesis'
+	HYPOTHESIS_PROFILE=search $(TESTS) -m 'long or hypothesis'
 
 crash: $(READY)  ## servers killed a thousand times, system calls, many clients on several workers; both stores
 	$(BIN)/python -m pytest -rP -m crash tests/crash

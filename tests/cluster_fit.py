@@ -9,12 +9,16 @@ import sys
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
+from quorate.calls import CALL
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.ensemble.estimators import fit_estimators
 
 
 class Traced(DecisionTreeClassifier):
     """A tree that knows where it was fitted."""
+
+    def call_rows(self):
+        return CALL  # it answers row by row: no copies are asked
 
     def fit(self, X, y):
         self.process_ = os.getpid()

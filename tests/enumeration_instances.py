@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quorate.audit import Mechanism, Release, claims_of, release_of
+from quorate.auditing import Mechanism, Release, claims_of, release_of
 from quorate.mechanisms import (
     BetweenThresholds,
     ConfidentMax,

@@ -1,8 +1,8 @@
-"""An ensemble whose ballots are written in the query; the rest of the game is in `quorate.audit`."""
+"""An ensemble whose ballots are written in the query; the laws are from `draw_paths`."""
 
 import numpy as np
 
-from quorate.audit.paths import excess, law_of
+from draw_paths import excess, law_of
 from quorate.ensemble import Ballots
 
 __all__ = ["ONE", "Votes", "excess", "law_of"]

@@ -30,7 +30,7 @@ def small(refresh="queries", relabel="votes", **changes):
     In phase 1 it answers a point 2 away from the boundary, and rightly, but for one in 10**12.
     """
     X = np.random.default_rng(0).normal(size=(360, 1))
-    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "seats": SEATS, "classes": [0, 1]}
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS, "classes": [0, 1]}
     made = EverlastingClassifier(Thresholds(), refresh=refresh, relabel=relabel, **(settings | changes))
     return made.fit(X, (X[:, 0] >= 0).astype(int))
 
@@ -43,8 +43,7 @@ def batches(seed=1):
 
 def ask(session, name, X):
     """Ask one request with an id, and return its outcome or what it was refused for."""
-    from quorate.exchange import Replies, Request
-    from quorate.memory import REFUSED
+    from quorate.exchange import REFUSED, Replies, Request
 
     (reply,) = session.ask_all([Request(X, id=name, body=X.tobytes())])
     if not isinstance(reply, Replies):
@@ -54,7 +53,7 @@ def ask(session, name, X):
 
 def _die_at(step):
     """Make this process kill itself right before it does so many things that could matter after a crash."""
-    from quorate.ledger import sqlite
+    from quorate.ledger import store
 
     count = itertools.count(1)
 
@@ -69,7 +68,7 @@ def _die_at(step):
     for name in CALLS:
         setattr(os, name, counted(getattr(os, name)))
     for name in ("run", "run_many"):
-        setattr(sqlite._Statements, name, counted(getattr(sqlite._Statements, name)))
+        setattr(store._Statements, name, counted(getattr(store._Statements, name)))
 
 
 def _points_last():

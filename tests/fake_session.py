@@ -7,9 +7,8 @@ import numpy as np
 
 from quorate.errors import BudgetSpent, IdReused
 from quorate.privacy import Cost
-from quorate.service.inputs import MatrixInput
 from quorate.service.model import Model
-from quorate.service.outputs import Outputs
+from quorate.service.tensors import MatrixInput, Outputs
 from quorate.session import Replies, release_votes
 
 

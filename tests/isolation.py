@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 TEACHERS, UNITS, FEATURES, CLASSES = 12, 96, 3, 3
+NEIGHBOURS = 5  # of each data set
 QUERIES = np.random.default_rng(11).normal(size=(64, FEATURES))
 
 
@@ -23,22 +24,22 @@ class Tape:
 
 
 def neighbours(generator, *, groups=False):
-    """Return two data sets that differ in the rows of one unit: ordinary ones, outliers, a rare class.
+    """Return a data set, and others that each differ from it in one unit's rows: ordinary ones, outliers, a rare class.
 
-    With `groups` a unit has one to three rows, and the other data set may have another number of them in its place.
+    With `groups` a unit has one to three rows, and a neighbour may have another number of them in its place.
     """
     sizes = generator.integers(1, 4, size=UNITS) if groups else np.ones(UNITS, dtype=int)
-    sets = [[_rows(generator, unit, size) for unit, size in enumerate(sizes)]]
-    changed = int(generator.integers(UNITS))
-    wild = generator.random() < 0.5
-    size = int(generator.integers(1, 4)) if groups else 1
-    others = [*sets[0]]
-    X, y, names = _rows(generator, changed, size)
-    if wild:
-        X, y = X * 1e4, np.full(size, CLASSES - 1)
-    others[changed] = X, y, names + (1000 if groups else 0)  # another person, with another name
-    sets.append(others)
-    return [tuple(np.concatenate(part) for part in zip(*made, strict=True)) for made in sets]
+    base = [_rows(generator, unit, size) for unit, size in enumerate(sizes)]
+    sets = [base]
+    for _ in range(NEIGHBOURS):
+        changed = int(generator.integers(UNITS))
+        size = int(generator.integers(1, 4)) if groups else 1
+        X, y, names = _rows(generator, changed, size)
+        if generator.random() < 0.5:
+            X, y = X * 1e4, np.full(size, CLASSES - 1)
+        other = X, y, names + (1000 if groups else 0)  # another person, with another name
+        sets.append([*base[:changed], other, *base[changed + 1 :]])
+    return [tuple(np.concatenate(part) for part in zip(*rows, strict=True)) for rows in sets]
 
 
 def _rows(generator, unit, size):
@@ -47,12 +48,12 @@ def _rows(generator, unit, size):
     return X, y, np.full(size, unit)
 
 
-def changed_teachers(ballots, pair, tape, monkeypatch):
-    """Return the teachers whose ballots differ between the two data sets, on the same randomness."""
+def changed_teachers(ballots, sets, tape, monkeypatch):
+    """Return, for each neighbour of the first data set, the teachers whose ballots differ on the same randomness."""
     monkeypatch.setattr(os, "urandom", tape)
-    found = []
-    for X, y, names in pair:
+    votes = []
+    for X, y, names in sets:
         tape.rewind()
-        found.append(ballots(X, y, names))
+        votes.append(ballots(X, y, names))
     monkeypatch.undo()
-    return np.flatnonzero((found[0] != found[1]).any(axis=0))
+    return [np.flatnonzero((votes[0] != other).any(axis=0)) for other in votes[1:]]

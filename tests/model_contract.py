@@ -1,18 +1,17 @@
 """What every saved model keeps to, whatever its kind: `check_model`."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from forked import run_forked
 from quorate import InvalidInput, load, save
 from quorate.ledger.place import LEDGER_FILES
 from quorate.models import PrivateFolder, PublishedFolder, open_folder
 from quorate.models.kinds import _BY_KIND
+from quorate.release.query_texts import parse_queries
 
 # Loads a model where nothing can be unpickled, and says what it says; then asks it by the command line.
 ELSEWHERE = """
@@ -35,6 +34,14 @@ sys.exit(main(["predict", sys.argv[1], sys.argv[3], "--json"]))
 
 def told(model, queries):
     """Return all that a model says of itself and to these queries, as plain values."""
+    if hasattr(model, "ask"):  # an online release
+        asked = model.ask(parse_queries(queries, model.subject))
+        model.session_.close()
+        return {
+            "claim": model.claim_,
+            "classes": None,
+            "answers": [[one.query, one.answer, one.error] for one in asked],
+        }
     if hasattr(model, "answer"):
         return {"claim": model.claim_, "classes": None, "answers": model.answer().to_pylist()}
     answers = model.predict(np.array(queries))
@@ -56,15 +63,9 @@ def check_model(model, folder, *, kind, access, queries, table):
     opened = open_folder(folder)
     assert (opened.kind, type(opened), opened.manifest["access"]) == (kind, access, access.access)
     check_files(folder, opened, claim)
-    ran = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, folder, json.dumps(queries), table],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    loaded, asked = (json.loads(line) for line in ran.stdout.splitlines())
+    status, output, errors = run_forked(ELSEWHERE, str(folder), json.dumps(queries), str(table))
+    assert status == 0, errors
+    loaded, asked = (json.loads(line) for line in output.splitlines())
     assert loaded == expected
     if access is PublishedFolder and "epsilon_spent" in asked:
         assert asked["epsilon_spent"] == 0
@@ -80,7 +81,8 @@ def check_files(folder, opened, claim):
     assert "note.txt" in listed
     if isinstance(opened, PrivateFolder):
         assert all(path.stat().st_mode & 0o077 == 0 for path in (folder, *folder.iterdir()))
-        own = {name for name in names if name.startswith(("phase", "ledger.sqlite-"))}  # of a running ledger or phase
+        # of a running ledger, phase or journal
+        own = {name for name in names if name.startswith(("phase", "ledger.sqlite-")) or name.endswith(".jsonl")}
         assert names - listed - own - {"manifest.json"} <= set(LEDGER_FILES)
         assert "identity" in opened.manifest
     else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from quorate.audit import Claim, Release, RenyiClaim
+from quorate.auditing import Claim, Release, RenyiClaim
 
 Votes = tuple[int, ...]
 

@@ -7,10 +7,11 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
+
+from forked import Forked
 
 LOCAL = {"host": "127.0.0.1:8000"}
 
@@ -75,7 +76,7 @@ def features(*rows, **more):
 
 class Server(NamedTuple):
     port: int
-    process: subprocess.Popen
+    process: Forked
     log: str
 
     def request(self, method, path, body=None, headers=None):
@@ -100,24 +101,17 @@ class Server(NamedTuple):
 def serving(settings, log, seconds=150):
     """Run `quorate.service.serve` in a process of its own, on a port that the system chooses."""
     code = "import sys; from quorate.service import Settings, serve; sys.exit(serve(Settings.from_json(sys.argv[1])))"
-    with open(log, "wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, settings.to_json()],
-            stderr=file,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+    with open(log, "wb") as file, open(os.devnull, "wb") as nowhere:
+        process = Forked(code, settings.to_json(), stdout=nowhere.fileno(), stderr=file.fileno())
     try:
         yield _ready(process, str(log), seconds)
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(120)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(120)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait(120)
 
 
 def _ready(process, log, seconds):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
-from quorate.audit import Query, claims_of, enumerate_outcomes, release_of, worst_cases
+from quorate.auditing import Query, claims_of, enumerate_outcomes, release_of, worst_cases
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
 from quorate.mechanisms.dissent.mechanism import half_gaps

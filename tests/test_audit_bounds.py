@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quorate.audit import epsilon_lower_bound, score_lower_bound
-from quorate.audit.bounds import _cuts, _parts, expected_lower_bound, proportion_at_least, proportion_at_most
-from quorate.audit.outcomes import encode
+from quorate.auditing import epsilon_lower_bound, score_lower_bound
+from quorate.auditing.bounds import _cuts, _parts, expected_lower_bound, proportion_at_least, proportion_at_most
+from quorate.auditing.outcomes import encode
 from quorate.errors import InvalidInput
 from quorate.simulation import SeededNoise
 

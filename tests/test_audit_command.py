@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from quorate.audit import Replay
-from quorate.audit import verdict as verdicts
-from quorate.audit.counts import NoisyCount
-from quorate.audit.planted import Caught, PlantedBug
-from quorate.audit.targets import TARGETS
+from quorate.auditing import Replay
+from quorate.auditing import verdict as verdicts
+from quorate.auditing.counts import NoisyCount
+from quorate.auditing.planted import Caught, PlantedBug
+from quorate.auditing.targets import TARGETS
 from quorate.cli.audit import run_audit
 from quorate.errors import InvalidInput
 from quorate.report.audit import AuditReport, render_audit
@@ -50,7 +50,7 @@ def test_a_violated_claim_is_exit_code_1(monkeypatch, capsys):
 
 @pytest.mark.parametrize(("forbidden", "code"), [((), 0), (("the ballots of 2 teachers differ",), 1)])
 def test_a_replay_that_is_not_sound_is_exit_code_1(forbidden, code, monkeypatch, capsys):
-    monkeypatch.setattr("quorate.audit.targets.run_replay", lambda name, seed: Replay(1, 1, 0, forbidden))
+    monkeypatch.setattr("quorate.auditing.targets.run_replay", lambda name, seed: Replay(1, 1, 0, forbidden))
     assert run_audit(["classifier_noisy_max"], plays=2000) == code
     shown = capsys.readouterr().out
     assert ("NOT SOUND" in shown) == bool(code)
@@ -66,7 +66,7 @@ def test_a_missed_bug_and_a_flagged_twin_are_exit_code_1(caught, flagged, monkey
         lambda: flagged,
         lambda target, plays, seed: Caught("listening", "heard", found=target),
     )
-    monkeypatch.setattr("quorate.audit.planted.PLANTED", (bug,))
+    monkeypatch.setattr("quorate.auditing.planted.PLANTED", (bug,))
     page = tmp_path / "audit.html"
     assert run_audit(["noisy_count"], plays=2000, planted=True, report=page) == int(flagged or not caught)
     shown, text = capsys.readouterr().out, page.read_text()
@@ -115,7 +115,7 @@ def test_a_report_needs_its_folder(tmp_path):
 
 
 def test_a_report_that_cannot_be_written_is_told_before_anything_is_played(tmp_path, monkeypatch):
-    monkeypatch.setattr("quorate.audit.targets.make_target", lambda name: pytest.fail("played"))
+    monkeypatch.setattr("quorate.auditing.targets.make_target", lambda name: pytest.fail("played"))
     with pytest.raises(InvalidInput, match="cannot be written: "):
         run_audit(["noisy_count"], plays=2000, report=tmp_path / ("a" * 300 + ".html"))
     assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import quorate.audit
-from quorate.audit import (
+import quorate
+from quorate.auditing import (
     Attempt,
     NoisyCount,
     Query,
@@ -18,13 +18,13 @@ from quorate.audit import (
     epsilon_lower_bound,
     release_of,
 )
-from quorate.audit.attacks import attacks_on, best_attack, exact_epsilon, turned
-from quorate.audit.cutoffs import closing_law
-from quorate.audit.games import attempts_at
-from quorate.audit.plays import STOPPED, PlayNoise, play
-from quorate.audit.predictors import _votes
-from quorate.audit.targets import TARGETS, make_target
-from quorate.audit.verdict import settled
+from quorate.auditing.attacks import attacks_on, best_attack, exact_epsilon, turned
+from quorate.auditing.cutoffs import closing_law
+from quorate.auditing.games import attempts_at
+from quorate.auditing.plays import STOPPED, PlayNoise, play
+from quorate.auditing.predictors import _votes
+from quorate.auditing.targets import TARGETS, make_target
+from quorate.auditing.verdict import settled
 from quorate.concepts import Thresholds
 from quorate.errors import InvalidInput
 from quorate.mechanisms import (
@@ -40,10 +40,9 @@ from quorate.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
+from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.noisy_vector import NoisyVector
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
 from quorate.predictors import PrivateClassifier
 from quorate.privacy import Cost
 from quorate.release import QueryRelease
@@ -118,7 +117,7 @@ def test_plays_follow_the_enumerated_law(name):
 
 
 def test_a_cutoff_closes_as_enumerated():
-    from quorate.audit.cutoffs import _closings
+    from quorate.auditing.cutoffs import _closings
 
     cutoff, arrivals, plays = NoisyCutoff(epsilon=0.5, allowed=2, spread=4), [True, False, True, True, False], 20_000
     law = closing_law(cutoff, arrivals)
@@ -314,7 +313,7 @@ def test_epsilon_of_a_law_is_where_delta_is_met():
 
 
 def test_epsilon_is_infinite_where_the_neighbour_cannot_follow():
-    from quorate.audit import Outcomes
+    from quorate.auditing import Outcomes
 
     law = Outcomes([(0,), (1,)], np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([1.0, 0.0]))
     assert law.epsilon(0.05) == float("inf")
@@ -329,7 +328,7 @@ def test_claims_share_the_error(claims, monkeypatch):
         errors.append(1 - confidence)
         return epsilon_lower_bound(first, second, delta=delta, confidence=confidence)
 
-    monkeypatch.setattr("quorate.audit.votes.epsilon_lower_bound", watched)
+    monkeypatch.setattr("quorate.auditing.votes.epsilon_lower_bound", watched)
     audit_votes(make_target("noisy_max"), plays=1000, confidence=0.99, deltas=(0.1, 0.01, 0.001)[:claims])
     assert sum(errors) == pytest.approx(0.01)
     attempts_at([(1.0, 0.0)] * claims, [0, 1] * 500, [1, 0] * 500, attack="", confidence=0.98, bound=watched)
@@ -384,6 +383,19 @@ def test_extreme_mechanisms_are_audited_too(target):
 def test_what_no_attack_is_known_for_is_said():
     with pytest.raises(InvalidInput, match="no attack is known for dict"):
         quorate.audit({})
+
+
+def test_a_game_of_your_own_is_played():
+    class Mine:
+        pass
+
+    @quorate.audit.register(Mine)
+    def _(target, *, plays):  # a game takes the options that it knows
+        return settled("Mine", [Attempt("mine", 0.5, claim=(1.0, 0.0))], plays=plays, confidence=0.9, not_tested="all")
+
+    assert quorate.audit(Mine(), plays=10).plays == 10
+    with pytest.raises(TypeError, match="seed"):
+        quorate.audit(Mine(), plays=10, seed=1)
 
 
 def test_a_verdict_can_be_had_again():

@@ -8,8 +8,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import PrivateClassifier
-from quorate.audit import entropy_tape, replay
-from quorate.audit.targets import REPLAYS, run_replay
+from quorate.auditing import entropy_tape, replay
+from quorate.auditing.targets import REPLAYS, run_replay
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisySum, SoftMajority
 from quorate.privacy import Cost

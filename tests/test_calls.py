@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from quorate import PrivateClassifier
+from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.calls import CALL, call_rows
 from quorate.concepts.finite import Member
 from quorate.ensemble import Ballots
@@ -225,9 +225,7 @@ def asked_by_strangers(learner, count):
     """Ask through `ask_all`, each batch as requests of several callers, so that nothing is remembered."""
     random = np.random.default_rng(0)
     X = random.normal(size=(1500, 3))
-    classifier = PrivateClassifier(
-        learner, teachers=15, epsilon=1e6, delta=1e-2, queries=1_000_000, aggregator="noisy_max"
-    )
+    classifier = private(learner)
     classifier.fit(X, (X[:, 0] > 0).astype(int))
     recorder = Recorder(classifier.session_.answerer.ensemble)
     for number, batch in enumerate(company(count)):
@@ -245,16 +243,26 @@ def test_votes_through_a_session_do_not_depend_on_company(learner):
     assert recorder.asked > 2 * len(recorder.votes) > 1200
 
 
-def test_votes_through_http_do_not_depend_on_company():
+def everlasting(learner):
+    """Return a classifier whose first phase takes all that is asked here."""
+    settings = {"chunk": 100, "phase_size": 10**6, "no_quorums": 10**5, "classes": [0, 1]}
+    return EverlastingClassifier(learner, epsilon=1e6, delta=1e-2, **settings)
+
+
+def private(learner):
+    return PrivateClassifier(learner, teachers=15, epsilon=1e6, delta=1e-2, queries=10**6, aggregator="noisy_max")
+
+
+def asked_over_http(classifier, count):
+    """Ask through a server, eight requests at a time."""
     random = np.random.default_rng(0)
     X = random.normal(size=(1500, 3))
-    classifier = PrivateClassifier(POLYNOMIAL, teachers=15, epsilon=1e6, delta=1e-2, queries=10, aggregator="noisy_max")
     recorder = Recorder(classifier.fit(X, (X[:, 0] > 0).astype(int)).session_.answerer.ensemble)
-    settings = Settings(models={"m": "m"}, keys=False, pace_ms=0.0)
+    settings = Settings(models={"m": "m"}, keys=False, pace_ms=0.0, body_limit=2**24, row_limit=4096)
 
     async def main():
         async with running(make_app([Model.of("m", classifier)], settings)) as app:
-            batches = list(company(300))
+            batches = list(company(count))
             while batches:
                 sent = [batches.pop() for _ in range(min(8, len(batches)))]
                 bodies = [features(*batch.tolist()) for batch in sent]
@@ -262,7 +270,19 @@ def test_votes_through_http_do_not_depend_on_company():
                 assert all(one.status == 200 for one in got)
 
     asyncio.run(main())
-    assert len(recorder.votes) == 308
+    return recorder
+
+
+@pytest.mark.parametrize("make", [private, everlasting])
+def test_votes_through_http_do_not_depend_on_company(make):
+    assert len(asked_over_http(make(POLYNOMIAL), 300).votes) == 308
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("learner", [LogisticRegression(), LEARNERS["tree"], POLYNOMIAL])
+@pytest.mark.parametrize("make", [private, everlasting])
+def test_a_hundred_thousand_queries_through_http(make, learner):
+    assert len(asked_over_http(make(learner), 100_000).votes) == 100_008
 
 
 @pytest.mark.long
@@ -336,3 +356,24 @@ def test_linear_algebra_keeps_to_one_thread_while_anybody_counts():
         thread.join()
     assert set(seen) == {1}
     assert [one["num_threads"] for one in threadpool_info()] == before
+
+
+def test_a_limit_that_another_thread_has_set_is_taken_over():
+    """From threadpoolctl 3.8 on, a second thread that limits OpenBLAS changes nothing, and is not told."""
+    seen = []
+
+    class Looks:
+        def call_rows(self):
+            return 1
+
+        def predict(self, X):
+            seen.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+            return np.zeros(len(X))
+
+    counting = EstimatorTeachers([(Looks(), 0)], classes=2)
+    with threadpool_limits(limits=2, user_api="blas"):
+        thread = threading.Thread(target=counting.votes, args=(np.zeros((1, 1)),))
+        thread.start()
+        thread.join()
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {2}
+    assert set(seen) == {1}

@@ -268,7 +268,7 @@ SECRETS = ("secret", "987654")
         (None, [], "there is no such file"),
         ("dose,ill\n", [], "the table has no rows"),
         ("dose,ill\n1,yes\n987654\n", [], "each line must have 2 values"),
-        ("dose,dose,ill\n1,1,yes\n", [], "column names must differ: 'dose' stands twice"),
+        ("dose,dose,ill\n1,1,yes\n", [], "column names must differ: 'dose' appears twice"),
         ("dose,ill\n1,yes\n2,secret\n", [], "column 'ill': a label is not among the declared classes 'no', 'yes'"),
         ("dose,ill\n1,yes\n2,\n", [], "column 'ill': a label is missing"),
         (
@@ -287,7 +287,7 @@ SECRETS = ("secret", "987654")
         (
             "dose,age,town,x,ill\n1,1,north,1,yes\n",
             ["--schema", "schema.json"],
-            "of the private records: 'x'; take them away",
+            "of the private records: 'x'; remove them",
         ),
         ("dose,ill\n1,yes\n", ["--schema", "nowhere.json"], "nowhere.json: there is no such file"),
         ("dose,ill\n1,yes\n", ["--public", "nowhere.csv"], "nowhere.csv: there is no such file"),
@@ -317,7 +317,7 @@ def test_bad_input_of_fit(data, tmp_path, capsys, text, options, told):
         (["--label", "ill"], "the classes of the label 'ill' must be declared"),
         (["--classes", "no,yes"], "which column holds the label must be said"),
         (["--label", "ill", "--classes", "no"], "classes must be a list of at least 2"),
-        (["--label", "ill", "--classes", "no,no"], "classes must differ: 'no' stands twice"),
+        (["--label", "ill", "--classes", "no,no"], "classes must differ: 'no' appears twice"),
     ],
 )
 def test_labels_must_be_declared(data, tmp_path, capsys, options, told):

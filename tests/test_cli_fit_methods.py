@@ -14,14 +14,16 @@ from quorate.cli.commands.fit import new_spelling
 TABLES = "table label classes public schema groups leave-out missing-texts"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
-PHASES = "learner concept chunk no-quorums growth most-seats refresh relabel jobs"
+STUDENT = "student learner teachers dissents no-quorums queries jobs"
+PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs"
 TAKEN = {
     "subsample": f"{TABLES} epsilon delta {TEACHERS} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
-    "agnostic": f"{CONCEPT} epsilon delta report",
+    "student-first": f"{TABLES} epsilon delta {STUDENT} out json no-json",
+    "agnostic": f"{CONCEPT} epsilon delta queries report",
     "universal": f"{CONCEPT} epsilon delta report",
     "stable": f"{CONCEPT} gamma",
-    "pure": f"{CONCEPT} epsilon report",
+    "pure": f"{CONCEPT} epsilon queries report",
     "semi-private": f"{CONCEPT} epsilon points report",
 }
 
@@ -60,7 +62,7 @@ def test_a_command_starts_without_what_it_does_not_need():
 def test_an_option_of_another_method_is_wrong_usage(method, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     others = {name for names in TAKEN.values() for name in names.split()} - set(TAKEN[method].split())
-    asked = [] if method in ("subsample", "everlasting") else ["--ask", "q.csv"]
+    asked = ["--student", "rule"] if method == "student-first" else []
     assert others
     for name in sorted(others):
         assert main(["fit", method, "x.csv", "--out", "m", *asked, f"--{name}", "1"]) == 2
@@ -148,3 +150,9 @@ def test_both_spellings_make_the_same_model(method, records, capsys, monkeypatch
     same = [{name: value for name, value in bill.items() if name not in drawn} for bill in bills]
     assert same[0] == same[1]
     assert files[0] == files[1]
+
+
+def test_an_option_that_was_renamed_is_taken_under_its_old_name(capsys):
+    told = new_spelling(["fit", "everlasting", "visits.csv", "--most-seats", "9", "--growth", "2"])
+    assert told == ["fit", "everlasting", "visits.csv", "--max-phase-size", "9", "--growth", "2"]
+    assert "--most-seats is called --max-phase-size now" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Options that do nothing beside others are refused."""
 
 import inspect
+import json
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_every_option_is_used_somewhere_and_every_name_is_an_option(command, tab
     [
         ("plan --records 1000 --features 3", "--features does nothing without --concept"),
         ("plan --records 1000 --concept stumps --teachers 3", "--teachers does nothing with --concept"),
-        ("release x.csv --workload marginals:2 --online --out o", "--out does nothing with --online"),
+        ("release x.csv --workload marginals:2 --online --report p.html", "--report does nothing with --online"),
         ("release x.csv --workload marginals:2 --out o --alpha 0.1", "--alpha does nothing without --plan or --online"),
         ("release x.csv --workload marginals:2 --plan --ledger o", "--ledger does nothing with --plan"),
         ("release . --epsilon 2 --ask age>3", "--epsilon does nothing when a release is asked"),
@@ -31,3 +32,21 @@ def test_an_option_that_would_be_passed_over_is_refused(arguments, told, capsys,
     assert main(arguments.split()) == 1
     assert told in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_of_a_class_names_the_best_method(capsys):
+    options = ["--concept", "thresholds", "--records", "1000000", "--public", "5000"]
+    assert main(["plan", *options, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["records"], plan["best"], plan["feasible"]) == (1_000_000, "semi-private", True)
+    assert main(["plan", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "semi-private *" in shown
+    assert "Assumed: " in shown
+    assert main(["plan", "--concept", "thresholds"]) == 1
+    assert "needs the number of records: --records" in capsys.readouterr().err
+
+
+def test_a_class_on_a_line_reads_one_column(capsys):
+    assert main(["plan", "--concept", "intervals", "--features", "2", "--records", "1000"]) == 1
+    assert "intervals are on a line, and the table has 2 columns" in capsys.readouterr().err

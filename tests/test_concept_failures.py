@@ -15,7 +15,7 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.answerers import OneByOne
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Intervals, Stumps, Thresholds, check_concept
 from quorate.concepts.sealed import opened, sealed, sealed_candidates, works_alone
 from quorate.mechanisms.exponential import ExponentialChoice
@@ -23,8 +23,8 @@ from quorate.mechanisms.relabel import Relabel
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier, pure_stable
 from quorate.predictors.pure_stable import PureStable
 from quorate.predictors.semi_private import choose_from_cover
-from quorate.predictors.slots import fill_slots
 from quorate.predictors.stable_choice import StableChoice
+from quorate.predictors.unit_rows import fill_unit_rows
 from quorate.privacy import Cost
 from quorate.session import Session
 from quorate.students.semi_private import SemiPrivateClassifier
@@ -208,7 +208,7 @@ def chosen_by(fresh, row, units):
 
 
 def slots_of(data):
-    return fill_slots(np.array([[x] for x, _ in data]), np.array([label for _, label in data]))
+    return fill_unit_rows(np.array([[x] for x, _ in data]), np.array([label for _, label in data]))
 
 
 def every_pair(units):

@@ -11,8 +11,8 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.concepts import Intervals, Stumps, Thresholds
-from quorate.planner import concept_methods
-from quorate.planner.concept_methods import (
+from quorate.planner import concept_bounds
+from quorate.planner.concept_bounds import (
     agnostic,
     ballot_error,
     pure_realizable,
@@ -247,7 +247,7 @@ def test_refusals():
 def test_planted_relabelling_for_nothing_is_caught(monkeypatch):
     """Were the term left out, the bound would fall below what is possible at this rate: the same epsilon, no price."""
     honest = agnostic(10**5, log_growth=GROWTH, epsilon=0.5, delta=1e-6, queries=1).error
-    monkeypatch.setattr(concept_methods, "relabelling_epsilon", lambda *, kappa: 0.0)
+    monkeypatch.setattr(concept_bounds, "relabelling_epsilon", lambda *, kappa: 0.0)
     planted = agnostic(10**5, log_growth=GROWTH, epsilon=0.5, delta=1e-6, queries=1).error
     assert planted < 0.9 * honest
 

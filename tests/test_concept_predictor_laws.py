@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quorate import Infeasible, InvalidInput
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.ensemble import deal_units
 from quorate.mechanisms import SoftMajority
@@ -24,8 +24,8 @@ from quorate.predictors.pure_relabel import PureRelabelling
 from quorate.predictors.pure_stable import PureStable
 from quorate.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
 from quorate.predictors.semi_private import choose_from_cover
-from quorate.predictors.slots import Slots, fill_slots
 from quorate.predictors.stable_choice import StableChoice, secret_subset
+from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy import relabelling_epsilon
 
 LINE = [0.0, 1.0, 2.0]
@@ -42,7 +42,7 @@ def _catch(self, tally, *args, **options):
 
 def records(data):
     """Return slots of one row each."""
-    return fill_slots(np.array([[x] for x, _ in data]), np.array([label for _, label in data]))
+    return fill_unit_rows(np.array([[x] for x, _ in data]), np.array([label for _, label in data]))
 
 
 def chosen_from(ask, *, factor=1.0):
@@ -126,7 +126,7 @@ def test_a_person_with_two_rows_counts_as_one_unit():
         law = []
         for person in places:
             X = np.array([[x] for x, _ in (*person, *base[0])])
-            slots = Slots(X, np.array([label for _, label in (*person, *base[0])]), most=2)
+            slots = UnitRows(X, np.array([label for _, label in (*person, *base[0])]), most=2)
             law.append(stable_law(choice, slots, subsets=[(1,)]))  # the other person defines the candidates
         tight = math.tanh(choice.epsilon / 4)
         return max(np.abs(one - other).max() for one in law for other in law), tight
@@ -247,7 +247,7 @@ def most_ballots_moved(*, by_row=False):
             continue  # enough of them to see it
         for person in itertools.product(every_row(), repeat=2):
             rows = [*person, *common]
-            slots = Slots(np.array([[x] for x, _ in rows]), np.array([y for _, y in rows]), most=1 if by_row else 2)
+            slots = UnitRows(np.array([[x] for x, _ in rows]), np.array([y for _, y in rows]), most=1 if by_row else 2)
             one = RelabelledSample(units=6, sampled=6, kappa=1.0, epsilon=1.0, delta=1e-9) if by_row else sample
             for hypothesis in hypotheses:
                 with pytest.MonkeyPatch.context() as patch:
@@ -269,7 +269,7 @@ def test_a_unit_moves_one_ballot_and_a_unit_in_two_chunks_is_caught():
 
 def test_every_sample_and_every_seat_is_equally_likely():
     seen = {}
-    slots = fill_slots(np.arange(4.0)[:, np.newaxis], np.array([0, 0, 1, 1]))
+    slots = fill_unit_rows(np.arange(4.0)[:, np.newaxis], np.array([0, 0, 1, 1]))
     sample = RelabelledSample(units=4, sampled=2, kappa=1.0, epsilon=1.0, delta=1e-9)
     for permutation in itertools.permutations(range(4)):
         with pytest.MonkeyPatch.context() as patch:

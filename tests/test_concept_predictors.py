@@ -17,7 +17,7 @@ from quorate.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.predictors.concept_teachers import ErmClassifier
 from quorate.predictors.semi_private import choose_from_cover, cover_excess, cover_points
-from quorate.predictors.slots import fill_slots
+from quorate.predictors.unit_rows import fill_unit_rows
 from quorate.privacy import Budget, Cost
 from quorate.session import Session
 
@@ -69,7 +69,7 @@ def test_the_shares_of_a_universal_classifier_add_up():
         made = UniversalClassifier(
             Thresholds(), epsilon=epsilon, share=share, ballots=5, teachers=30, aggregator="noisy_max", classes=[0, 1]
         ).fit(X, y)
-        parts = Fraction(made.first_.epsilon_) + Fraction(made.answers_.epsilon)
+        parts = Fraction(made.first_.epsilon_) + Fraction(made.session_.answerer.epsilon)
         assert Fraction(epsilon) * (1 - Fraction(1, 10**9)) < parts <= Fraction(epsilon)
         assert made.first_.delta_ == made.delta_
 
@@ -106,7 +106,7 @@ def test_a_universal_classifier_whose_ballots_end_early_goes_on():
         Thresholds(), epsilon=4.0, ballots=200, teachers=40, aggregator="noisy_max", classes=[0, 1]
     )
     made.fit(X, y)
-    made.answers_._session.budget.spend(made.answers_._session.budget.remaining())  # as if others had asked
+    made.budget_.spend(made.budget_.remaining())  # as if others had asked
     answers = made.predict(np.linspace(0, 1, 30)[:, np.newaxis])
     assert made.switched_
     assert answers.answered.all()
@@ -180,7 +180,7 @@ def test_a_stable_answer_is_kept_for_its_caller():
     X, y = np.zeros((40, 1)), np.tile([0, 1], 20)
     made = StableClassifier(Thresholds(), gamma=0.1).fit(X, y)
     assert len({made.predict([[0.0]]).tolist()[0] for _ in range(40)}) == 1
-    assert made.answers_.answerer.drawn == 1
+    assert made.session_.answerer.drawn == 1
     assert len({made.predict([[0.0]], caller=str(caller)).tolist()[0] for caller in range(60)}) == 2
     assert made.spent_delta() == 1.0
 
@@ -232,12 +232,12 @@ def test_what_a_class_cannot_go_through_is_said_by_fit():
 
 def test_slots_have_public_sizes():
     X, y = np.arange(7.0)[:, np.newaxis], np.array([0, 1, 0, 1, 0, 1, 0])
-    slots = fill_slots(X, y, groups=["a", "a", "a", "b", "a", "c", "b"], most=2)
-    assert slots.points[:, 0].tolist()[:4] == [0.0, 1.0, 3.0, 6.0]
-    assert slots.labels.tolist() == [0, 1, 1, 0, 1, -1]
-    assert repr(slots) == "<sealed records>"
+    records = fill_unit_rows(X, y, groups=["a", "a", "a", "b", "a", "c", "b"], most=2)
+    assert records.points[:, 0].tolist()[:4] == [0.0, 1.0, 3.0, 6.0]
+    assert records.labels.tolist() == [0, 1, 1, 0, 1, -1]
+    assert repr(records) == "<sealed records>"
     with pytest.raises(TypeError, match="cannot be copied"):
-        pickle.dumps(slots)
+        pickle.dumps(records)
 
 
 @pytest.mark.parametrize(
@@ -433,10 +433,10 @@ def test_records_are_copied_so_that_their_owner_may_change_them():
     X = np.linspace(0, 1, 400)[:, np.newaxis]
     y = (X[:, 0] > 0.5).astype(int)
     for made in (StableClassifier(Thresholds(), gamma=0.2), PureClassifier(Thresholds(), epsilon=5.0, queries=10)):
-        slots = made._records(X, y, None) if hasattr(made, "_records") else None
-        assert slots is not None
-        assert not np.shares_memory(slots.points, X)
-        assert not np.shares_memory(slots.labels, y)
+        records = made._records(X, y, None) if hasattr(made, "_records") else None
+        assert records is not None
+        assert not np.shares_memory(records.points, X)
+        assert not np.shares_memory(records.labels, y)
 
 
 def test_a_class_that_fails_on_a_row_fails_for_nobody():

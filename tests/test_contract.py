@@ -14,7 +14,7 @@ import pytest
 from mechanism_cases import INSTANCES, THRESHOLD
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
 from quorate.mechanisms import NO_QUORUM, Quorum, SoftMajority, StabilityTest
-from quorate.mechanisms.run import Run
+from quorate.mechanisms.base import Run
 from quorate.simulation import SeededNoise
 
 ALL = sorted(INSTANCES)

@@ -13,7 +13,7 @@ import planted
 from conftest import FALSE_ALARM
 from enumeration_instances import INSTANCES, Instance, dissent, quorum
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput, RunEnded
-from quorate.audit import (
+from quorate.auditing import (
     DeltaClaim,
     Game,
     Release,
@@ -27,13 +27,13 @@ from quorate.audit import (
     worst_cases,
 )
 from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent.mechanism import half_gaps
 from quorate.mechanisms.dissent.pair import calibrate_with_quorum
-from quorate.mechanisms.laws import gaussian_tail_quantile
-from quorate.mechanisms.run import Run
+from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.simulation import SeededNoise
 from test_contract import Tape
-from test_enumeration import broken, chain, fit, histories, search
+from test_enumeration import chain, fit, histories, is_broken, search
 
 DISSENTS = [name for name in INSTANCES if name.startswith("dissent")]  # test_enumeration checks their claims
 
@@ -167,7 +167,7 @@ BROKEN_RELEASES = [
 @pytest.mark.parametrize(("name", "bug"), BROKEN_RELEASES, ids=lambda value: getattr(value, "__name__", value))
 def test_broken_release_is_found(name, bug):
     instance = INSTANCES[name]
-    assert broken(search(instance, release=bug(instance.release()), effort=30_000, starts=4))
+    assert is_broken(instance, release=bug(instance.release()), effort=30_000, starts=4)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_broken_release_is_found(name, bug):
 def test_table_of_another_order_is_found(instance):
     """The table is made for order 2, and the claim at order 8 is made with the same price."""
     claims = claims_of(planted.at_order(instance.mechanism, 8.0), queries=instance.queries, orders=[8.0])
-    assert broken(search(instance, claims=claims))
+    assert is_broken(instance, claims=claims)
 
 
 DEAR = [name for name in DISSENTS if name != "dissent, one dissent"]  # where a dissent costs as much as the opening
@@ -192,13 +192,13 @@ def test_half_the_price_is_found(name):
     """The opening is charged in full, each dissent by half."""
     instance = INSTANCES[name]
     claims = [replace(claim, per_no_quorum=claim.per_no_quorum / 2) for claim in as_charged(instance)]
-    assert broken(search(instance, claims=claims))
+    assert is_broken(instance, claims=claims)
 
 
 @pytest.mark.parametrize("name", DEAR)
 def test_a_dissent_that_is_not_charged_is_found(name):
     instance = INSTANCES[name]
-    assert broken(search(instance, claims=[replace(claim, per_no_quorum=0.0) for claim in as_charged(instance)]))
+    assert is_broken(instance, claims=[replace(claim, per_no_quorum=0.0) for claim in as_charged(instance)])
 
 
 def as_charged(instance):

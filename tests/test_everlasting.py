@@ -22,12 +22,12 @@ from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats, deal_seats
 from quorate.everlasting.teaching import teach
 from quorate.everlasting.terms import boost_terms, votes_terms
+from quorate.exchange import REFUSED
 from quorate.learners import Deal
 from quorate.mechanisms import NO_QUORUM, Quorum
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.mechanisms.quorum.table import build_table, table_price
-from quorate.mechanisms.run import Run
-from quorate.memory import REFUSED
 from quorate.privacy import Cost
 
 # Ample room: at epsilon 8 and 4000 teachers a query at distance 1 from the boundary is answered, but for one in 10**12.
@@ -70,7 +70,7 @@ def test_three_phases_answer_rightly_and_phases_are_counted_by_arrivals(estimato
 
 
 def test_a_batch_goes_through_phases():
-    classifier = fitted(seats=6000)
+    classifier = fitted(phase_size=6000)
     X, y = clear(15_000, 1)
     made = classifier.predict(X)
     assert (classifier.phase_, classifier.seats_taken_) == (3, 3000)
@@ -78,7 +78,7 @@ def test_a_batch_goes_through_phases():
 
 
 def test_growth_makes_later_phases_longer():
-    classifier = fitted(growth=1.5, most_seats=50_000)
+    classifier = fitted(growth=1.5, max_phase_size=50_000)
     X, _ = clear(30_000, 1)
     classifier.predict(X)
     assert classifier.phase_ == 1
@@ -86,7 +86,7 @@ def test_growth_makes_later_phases_longer():
     assert (classifier.phase_, classifier.seats_taken_) == (2, 30_000)
     classifier.predict(X[:15_001])
     assert (classifier.phase_, classifier.seats_taken_) == (3, 1)
-    assert classifier._seats.left == 49_999
+    assert classifier.session_.answerer.seats.left == 49_999
 
 
 def test_any_estimator_and_persons():
@@ -105,7 +105,7 @@ def test_any_estimator_and_persons():
 
 
 def test_a_pool_teaches_and_queries_do_not():
-    classifier = fitted(refresh="pool", seats=5000)
+    classifier = fitted(refresh="pool", phase_size=5000)
     X, y = clear(12_000, 1)
     assert (classifier.predict(X).labels == y).mean() > 0.99
     assert (classifier.phase_, classifier.seats_taken_) == (1, 0)
@@ -119,7 +119,7 @@ def test_a_pool_teaches_and_queries_do_not():
 @pytest.mark.parametrize("refresh", ["queries", "pool"])
 def test_labelboost_answers_through_phases(refresh):
     classifier = fitted(relabel="labelboost", refresh=refresh, no_quorums=20, labelled=0.2)
-    size = classifier._size
+    size = classifier.progress_["seats"]
     X, y = clear(size, 1)
     for phase in (1, 2, 3):
         made = classifier.predict(X[:2000])
@@ -129,7 +129,7 @@ def test_labelboost_answers_through_phases(refresh):
 
 
 def test_a_closed_phase_refuses_until_its_seats_are_taken():
-    classifier = fitted(seats=10_000, no_quorums=50)
+    classifier = fitted(phase_size=10_000, no_quorums=50)
     made = classifier.predict(np.linspace(-0.1, 0.1, 5000)[:, np.newaxis])  # the boundary is within 0.02 of 0
     assert 0 < made.no_quorum.sum() <= classifier.terms_.cutoff.most
     assert made.refused > 100
@@ -153,11 +153,10 @@ def test_answers_tell_nothing_that_moves_with_the_count():
     assert [one.spent for one in made] == [Cost(0.0), Cost(0.0)]
     assert set(vars(classifier)) - set(clone(classifier).__dict__) == {
         *("n_features_in_", "classes_", "unit_", "declared_", "teachers_", "terms_"),
-        *("form_", "settings_", "estimator_"),
-        *("_lock", "_process", "_size", "_phase", "_number", "_seats", "_probe", "_probed", "_labelled_set"),
+        *("form_", "settings_", "estimator_", "account_", "session_"),
     }
-    assert "no_quorum" not in repr(classifier._phase)
-    assert repr(classifier._seats) == "<sealed seats>"
+    assert "no_quorum" not in repr(classifier.session_.answerer.phase)
+    assert repr(classifier.session_.answerer.seats) == "<sealed seats>"
 
 
 def test_copies_are_refused():
@@ -165,9 +164,9 @@ def test_copies_are_refused():
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         pickle.dumps(classifier)
     with pytest.raises(TypeError, match="private points"):
-        pickle.dumps(classifier._seats)
+        pickle.dumps(classifier.session_.answerer.seats)
     with pytest.raises(TypeError, match="secret limit"):
-        pickle.dumps(classifier._phase._cutoff)
+        pickle.dumps(classifier.session_.answerer.phase._cutoff)
     assert not hasattr(clone(classifier), "terms_")
 
 
@@ -180,9 +179,9 @@ BAD = [
     ({"chunk": 0}, "chunk must be a whole number of at least 1"),
     ({"chunk": 10**6}, "20000 units are too few for a teacher of chunk=1000000"),
     ({"no_quorums": 0.5}, "no_quorums must be a whole number"),
-    ({"seats": 10}, "seats=10 are too few for 4000 teachers"),
+    ({"phase_size": 10}, "phase_size=10 is too small for 4000 teachers"),
     ({"growth": 0.5}, "growth must be at least 1"),
-    ({"most_seats": 0}, "most_seats must be a whole number"),
+    ({"max_phase_size": 0}, "max_phase_size must be a whole number"),
     ({"relabel": "ballots"}, "relabel must be 'votes' or 'labelboost'"),
     ({"refresh": "never"}, "refresh must be 'queries' or 'pool'"),
     ({"estimator": LinearRegression()}, "estimator must be a classifier or a class of quorate.concepts"),
@@ -675,3 +674,13 @@ def test_what_comes_after_the_close_is_void():
         assert shown.size <= cutoff.most
         assert (shown == np.arange(shown.size)).all()
         assert (phase.ask(np.array([[CLEAR]] * 3)) == REFUSED).all()
+
+
+def test_old_names_of_parameters_work_for_one_release_and_say_so():
+    with pytest.warns(DeprecationWarning, match="seats is called phase_size now"):
+        old = fitted(seats=6000)
+    assert old.progress_["seats"] == old.settings_["phase_size"] == 6000
+    assert "seats" not in old.settings_
+    with pytest.warns(DeprecationWarning, match="most_seats is called max_phase_size now"):
+        assert fitted(growth=1.5, most_seats=50_000).settings_["max_phase_size"] == 50_000
+    assert clone(old).get_params()["seats"] == 6000

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from everlasting_enumeration import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from quorate import InvalidInput
-from quorate.audit.bounds import epsilon_lower_bound
-from quorate.audit.cutoffs import closing_law
-from quorate.audit.everlasting import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
-from quorate.audit.everlasting_plays import audit_terms, closing_plays, label_plays, no_quorum_plays
-from quorate.audit.verdict import audit
+from quorate.auditing.bounds import epsilon_lower_bound
+from quorate.auditing.cutoffs import closing_law
+from quorate.auditing.everlasting_plays import audit_terms, closing_plays, label_plays, no_quorum_plays
+from quorate.auditing.verdict import audit
 from quorate.concepts import Thresholds
 from quorate.everlasting import EverlastingClassifier, Guarantee
 from quorate.everlasting.terms import votes_terms

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.tree import DecisionTreeClassifier
 
 from everlasting_kills import SEATS, small
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
@@ -16,9 +17,10 @@ from quorate.everlasting import (
     EverlastingClassifier,
     Feed,
     Guarantee,
+    arrivals,
     boosting,
     classifier,
-    session,
+    phase_folder,
 )
 from quorate.everlasting.directions import MeanDirection
 from quorate.everlasting.phase import Phase
@@ -144,7 +146,7 @@ def test_labelboost_takes_a_secret_sample_of_the_records(monkeypatch):
     ((count, size),) = asked
     assert (count, size) == (8003, made.teachers_ * 4)
     assert made.terms_.boost.records == size / count < 1
-    assert np.array_equal(made._labelled_set[0], X[count - size :])
+    assert np.array_equal(made.session_.answerer.labelled[0], X[count - size :])
 
 
 def test_points_of_a_pool_are_not_put_to_the_vote_by_labelboost(monkeypatch):
@@ -153,7 +155,7 @@ def test_points_of_a_pool_are_not_put_to_the_vote_by_labelboost(monkeypatch):
     real = Phase.ask
     monkeypatch.setattr(Phase, "ask", lambda self, X: asked.append(len(X)) or real(self, X))
     for relabel, seen in (("labelboost", [1]), ("votes", [4, 1])):
-        made = small(refresh="pool", relabel=relabel, seats="auto" if relabel == "labelboost" else SEATS)
+        made = small(refresh="pool", relabel=relabel, phase_size="auto" if relabel == "labelboost" else SEATS)
         made.feed([[2.0]] * 4).predict([[2.0]])
         assert (asked, made.seats_taken_) == (seen, 4)
         asked.clear()
@@ -167,20 +169,20 @@ def test_later_phases_have_the_run_that_queries_pay_for():
     assert made.terms_.first != made.terms_.later
     for phase in (1, 2, 3):
         made.predict(np.full((SEATS + 1 - made.seats_taken_ if phase > 1 else 1, 1), 2.0))
-        assert (made.phase_, made._phase._run._mechanism) == (phase, made.terms_.quorum(phase))
+        assert (made.phase_, made.session_.answerer.phase._run._mechanism) == (phase, made.terms_.quorum(phase))
 
 
 def test_a_run_that_is_resumed_has_met_what_it_met(tmp_path, monkeypatch):
     """It would end by itself, were the cutoff ever to let one no-quorum too many pass (proof, step 18)."""
     made = small()
     folder = save(made, tmp_path / "model")
-    before = made._phase._run
+    before = made.session_.answerer.phase._run
     monkeypatch.setattr(Phase, "_drawn", lambda self, X: np.full(len(X), NO_QUORUM))
     made.predict([[0.0]] * 3)
     made.session_.close()
     again = load(folder)
-    run = again._phase._run
-    assert again._phase.met == 3
+    run = again.session_.answerer.phase._run
+    assert again.session_.answerer.phase.met == 3
     assert run.no_quorums_left == made.terms_.cutoff.most - 3
     assert run._budget.affordable(run._cost) == before._budget.affordable(before._cost) - 3
     again.session_.close()
@@ -209,21 +211,21 @@ def test_a_fork_does_not_open_the_next_phase_a_second_time():
 
 @pytest.mark.parametrize("relabel", ["votes", "labelboost"])
 def test_a_phase_that_was_interrupted_while_it_opened_has_not_begun(monkeypatch, relabel):
-    settings = {"growth": 2.0} if relabel == "votes" else {"seats": "auto", "growth": 1}
+    settings = {"growth": 2.0} if relabel == "votes" else {"phase_size": "auto", "growth": 1}
     made = small(relabel=relabel, **settings)
-    made.predict(np.full((made._size, 1), 2.0))
-    before, held = made.progress_, made._labelled_set
+    made.predict(np.full((made.progress_["seats"], 1), 2.0))
+    before, held = made.progress_, made.session_.answerer.labelled
 
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(classifier, "teach", interrupted)
+        patch.setattr(arrivals, "teach", interrupted)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 made.predict([[2.0]])
     assert made.progress_ == before
-    assert made._labelled_set is held
+    assert made.session_.answerer.labelled is held
     made.predict([[2.0]])
     assert (made.phase_, made.seats_taken_) == (2, 1)
     assert made.progress_["seats"] == before["seats"] * (2 if relabel == "votes" else 1)
@@ -233,8 +235,8 @@ def test_a_phase_that_was_interrupted_while_it_opened_has_not_begun(monkeypatch,
     ("concept", "settings"),
     [
         (Halfspaces(3), {"growth": 1.5}),
-        (Halfspaces(3), {"growth": 1.5, "most_seats": 10**7}),
-        (Boxes(3), {"seats": 10**6}),
+        (Halfspaces(3), {"growth": 1.5, "max_phase_size": 10**7}),
+        (Boxes(3), {"phase_size": 10**6}),
         (Halfspaces(2), {"relabel": "labelboost", "epsilon": 4.0, "delta": 1e-5}),
     ],
 )
@@ -244,7 +246,7 @@ def test_what_no_later_phase_could_teach_is_refused_by_fit(concept, settings):
     made = EverlastingClassifier(
         concept, **({"epsilon": 30.0, "delta": 1e-3, "chunk": 5, "classes": [0, 1]} | settings)
     )
-    with pytest.raises(Infeasible, match=r"most_seats|fewer points"):
+    with pytest.raises(Infeasible, match=r"max_phase_size|fewer points"):
         made.fit(X, (X[:, 0] > 0).astype(int))
 
 
@@ -253,7 +255,7 @@ def test_classes_that_take_any_number_of_rows_may_grow_for_ever(concept):
     X = np.random.default_rng(0).normal(size=(400, 1))
     settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 5, "no_quorums": 5, "growth": 2.0}
     made = EverlastingClassifier(concept, **settings).fit(X, (X[:, 0] > 0).astype(int))
-    assert made._next_size() == 1600
+    assert made.session_.answerer.next_size() == 1600
 
 
 # --- Folders ---------------------------------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ def test_a_folder_that_cannot_be_written_leaves_nothing_that_answers(tmp_path, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session, "write_new", full)
+        patch.setattr(phase_folder, "write_new", full)
         with pytest.raises(LedgerRefused, match="cannot be written: No space left"):
             save(made, tmp_path / "model")
     with pytest.raises(LedgerRefused, match="holds no phase"):  # and not "no quorum", which would be an answer
@@ -308,13 +310,34 @@ def test_files_that_fail_while_a_server_runs_are_not_the_clients_fault(tmp_path)
     made.predict([[2.0]])
     (seats,) = folder.glob("*.seats")
     seats.chmod(0o644)
-    made.session_._kept = None  # as after any error
+    made.session_.folder.kept = None  # as after any error
     with pytest.raises(LedgerRefused, match="others may read it"):
         made.session_.ask_all([Request(np.array([[2.0]]))])
     seats.chmod(0o600)
     made.predict([[2.0]])
     assert made.seats_taken_ == 2
     made.session_.close()
+
+
+class OwnTree(DecisionTreeClassifier):
+    """A type that nobody trusts unless told."""
+
+
+def test_a_model_of_a_type_of_ones_own_is_saved_and_goes_on_and_loads_only_where_the_type_is_trusted(tmp_path):
+    X = np.random.default_rng(0).normal(size=(360, 1))
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS, "classes": [0, 1]}
+    made = EverlastingClassifier(OwnTree(max_depth=1), **settings).fit(X, (X[:, 0] >= 0).astype(int))
+    folder = save(made, tmp_path / "model")
+    made.predict(X[: SEATS + 1])  # through the next phase, whose teachers this process writes too
+    made.session_.folder.kept = None  # as after any error: it reads back what it wrote itself
+    made.predict([[2.0]])
+    assert (made.phase_, made.seats_taken_) == (2, 2)
+    made.session_.close()
+    with pytest.raises(InvalidInput, match="not known to be safe"):
+        load(folder)
+    again = load(folder, trusted=[f"{__name__}.OwnTree"])
+    assert again.seats_taken_ == 2
+    again.session_.close()
 
 
 def test_an_id_of_a_query_is_not_one_of_points_that_are_fed(tmp_path):
@@ -401,7 +424,7 @@ def test_the_probe_counts_like_any_arrival_and_is_compared_with_phase_1(monkeypa
     monkeypatch.setattr(Phase, "_drawn", drawn)
     X = np.random.default_rng(0).normal(size=(360, 1))
     made = small().fit(X, (X[:, 0] >= 0).astype(int), probe=[[0.0], [0.5], [2.0], [-2.0]])
-    assert made._phase.met == 2
+    assert made.session_.answerer.phase.met == 2
     assert made.drift_ == 0.0
     monkeypatch.setattr(Phase, "_drawn", lambda self, X: np.ones(len(X), dtype=np.int64))
     for phase in (2, 3):
@@ -414,13 +437,13 @@ def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkey
     folder = save(made, tmp_path / "model", account=Guarantee(200.0, 0.05))
     made.session_.close()
     restore(folder, fingerprint=digest_of((folder / "manifest.json").read_bytes()), charge="mark")
-    seen, real = [], session.ensemble_from
+    seen, real = [], phase_folder.ensemble_from
 
     def spied(contents, trusted=None):
         seen.append(trusted)
         return real(contents, trusted)
 
-    monkeypatch.setattr(session, "ensemble_from", spied)
+    monkeypatch.setattr(phase_folder, "ensemble_from", spied)
     reopen(folder, trusted=["builtins.int"])
     assert seen == [["builtins.int"]]
     load(folder).session_.close()
@@ -428,6 +451,6 @@ def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkey
 
 def test_a_claim_is_rounded_up():
     X = np.random.default_rng(0).normal(size=(360, 1))
-    settings = {"epsilon": 60.00000049, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "seats": SEATS}
+    settings = {"epsilon": 60.00000049, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS}
     made = EverlastingClassifier(Thresholds(), **settings).fit(X, (X[:, 0] >= 0).astype(int))
     assert made.claim_.startswith("all answers are (60.00000049, 0.01)-")

@@ -13,12 +13,13 @@ from quorate import Infeasible, InvalidInput
 from quorate.cli import main
 from quorate.concepts import Boxes, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.ensemble import units
-from quorate.everlasting import EverlastingClassifier, planning
+from quorate.everlasting import EverlastingClassifier
 from quorate.everlasting.directions import DirectionTeachers, MeanDirection, fit_directions
-from quorate.everlasting.planning import plan_everlasting, simulated_points
 from quorate.everlasting.teaching import teach
 from quorate.learners import Deal
 from quorate.models import load
+from quorate.planner import everlasting as planning
+from quorate.planner.everlasting import plan_everlasting, simulated_points
 from quorate.simulation import SeededNoise
 
 
@@ -97,6 +98,11 @@ def test_what_cannot_be_planned_is_said(monkeypatch):
     short = plan_everlasting(Thresholds(), epsilon=4.0, records=3000, no_quorum_rate=0.001, phases=0)
     assert not short.feasible
     assert "falls short" in short.summary()
+    [change] = short.nearest
+    assert change.parameter == "records"
+    assert change.value > 3000
+    assert change.sentence in short.summary()
+    assert json.loads(json.dumps(short.as_dict()))["nearest"][0]["value"] == change.value
     monkeypatch.setattr(planning, "_MOST_STEPS", 0)
     with pytest.raises(Infeasible, match="no number of records up to 500 brings"):
         plan_everlasting(Thresholds(), epsilon=4.0, no_quorum_rate=0.001)

@@ -14,13 +14,14 @@ pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
 from everlasting_kills import SEATS, small
 from quorate import InvalidInput
+from quorate.exchange import Request
 from quorate.mechanisms import NO_QUORUM
 from quorate.models import load, save
 from quorate.service import Settings, reading
 from quorate.service.app import make_app
 from quorate.service.infer import Infer
-from quorate.service.logs import Log
 from quorate.service.model import Model
+from quorate.service.telemetry import Log
 from quorate.service.worker import open_models
 from service_client import call, features, running, serving
 
@@ -72,8 +73,8 @@ def _drawn(X):
 
 async def _world(app, tokens, point):
     """One client asks about his point. Another asks, and looks at everything that she may see."""
-    model = app.models["m"]
-    model.session.classifier._phase._drawn = _drawn
+    model = app.state.service.models["m"]
+    model.session.answerer.phase._drawn = _drawn
     own = await call(app, "POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"]))
     assert own.status == 200
     seen = []
@@ -125,6 +126,7 @@ def test_nothing_a_client_sees_moves_with_the_number_of_no_quorums(tmp_path):
 
 def _counts_outcomes(patch):
     patch.setattr(Model, "progress", None)
+    patch.setattr(Model, "hides_outcomes", property(lambda model: False, lambda model, value: None), raising=False)
 
 
 def _tells_everybody(patch):
@@ -136,7 +138,7 @@ def _tells_in_a_header(patch):
 
     def wrong(self, model, id, result, chosen):
         answer = right(self, model, id, result, chosen)
-        answer.headers.append((b"x-left", b"%d" % (100 - model.session.no_quorums)))
+        answer.headers["x-left"] = str(100 - model.session.no_quorums)
         return answer
 
     patch.setattr(Infer, "_written", wrong)
@@ -207,7 +209,7 @@ def test_ids_over_http_and_an_id_of_an_earlier_phase(tmp_path):
         ask = lambda body: call(app, "POST", INFER, body, bearer(tokens["asker"]))  # noqa: E731
         told = [await ask(features([2.0], id="a")), await ask(features([2.0], id="a"))]
         await ask(features(*[[2.0]] * SEATS))
-        return [*told, await ask(features([2.0], id="a")), app.models["m"].progress]
+        return [*told, await ask(features([2.0], id="a")), app.state.service.models["m"].progress]
 
     (first, again, late, progress), _ = served(tmp_path / "model", work)
     assert first.body == again.body
@@ -225,7 +227,7 @@ def test_the_owner_feeds_a_pool(tmp_path):
             told.append(await call(app, "POST", "/feed/m", body, bearer(tokens[name])))
         told.append(await call(app, "POST", "/feed/m", features([2.0], [3.0], id="f"), bearer(tokens["owner"])))
         await call(app, "POST", INFER, features([2.0]), bearer(tokens["owner"]))
-        return [*told, app.models["m"].progress["seats_taken"]]
+        return [*told, app.state.service.models["m"].progress["seats_taken"]]
 
     (refused, fed, again, taken), _ = served(tmp_path / "model", work)
     assert (refused.status, refused.code) == (403, "forbidden")
@@ -246,7 +248,7 @@ def test_quotas_count_refused_rows_too(tmp_path):
     tokens = saved(tmp_path / "model")
     classifier = load(tmp_path / "model")
     token = classifier.session_.ledger.add_key("few", quota=4)
-    classifier._phase._cutoff._closed = True
+    classifier.session_.answerer.phase._cutoff._closed = True
     classifier.predict([[2.0]])
     classifier.session_.close()
 
@@ -264,7 +266,7 @@ def test_no_point_is_in_a_log(tmp_path):
 
     async def work(app):
         got = [await call(app, "POST", INFER, features([CANARY], id="c"), bearer(tokens["asker"]))]
-        app.models["m"].session._file.path.unlink()
+        app.state.service.models["m"].session.folder._file.path.unlink()
         got.append(await call(app, "POST", INFER, features([CANARY]), bearer(tokens["asker"])))
         got.append(await call(app, "POST", INFER, features([CANARY] * 2), bearer(tokens["asker"])))
         return got
@@ -283,9 +285,14 @@ def test_one_worker_serves(tmp_path):
         open_models(Settings(models={"m": str(tmp_path / "model")}, workers=2))
 
 
-def test_a_model_in_memory_has_no_session_to_serve():
-    with pytest.raises(AttributeError):
-        Model.of("m", small())
+def test_a_model_in_memory_has_the_same_session():
+    made = small()
+    model = Model.of("m", made)
+    (reply,) = model.session.ask_all([Request(np.full((3, 1), 2.0), id="a", body=b"1")])
+    assert (reply.labels.tolist(), model.progress, model.ledger) == ([1, 1, 1], made.progress_, None)
+    (again,) = model.session.ask_all([Request(np.full((3, 1), 2.0), id="a", body=b"1")])  # an id is answered once
+    assert (again.labels.tolist(), made.seats_taken_, model.session.no_quorums) == ([1, 1, 1], 3, 0)
+    model.session.close()
 
 
 def test_a_server_that_was_killed_goes_on(tmp_path):

@@ -9,7 +9,6 @@ import struct
 import sys
 import threading
 from contextlib import closing
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,15 +22,15 @@ from quorate.ensemble import units
 from quorate.errors import BudgetSpent, LedgerRefused, WrongProcess
 from quorate.everlasting import EverlastingClassifier, Feed, Guarantee
 from quorate.everlasting.directions import MeanDirection
+from quorate.everlasting.phase_folder import PhaseFolder
 from quorate.everlasting.seats import Seats
-from quorate.exchange import Request
+from quorate.exchange import REFUSED, Request
 from quorate.ledger import Ledger, find_ledger, move, restore
 from quorate.ledger.place import _copy
 from quorate.ledger.rules import Event, Phase, apply, from_json, to_json
-from quorate.ledger.sqlite import SQLiteStore
+from quorate.ledger.store import SQLiteStore
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.memory import REFUSED
 from quorate.models import load, reopen, save
 from quorate.models.folder import digest_of
 from quorate.simulation import SeededNoise
@@ -72,7 +71,7 @@ def _tape(monkeypatch):
     monkeypatch.setattr(units, "_secret_permutation", dealt.permutation)
 
 
-@pytest.mark.parametrize("settings", [{}, {"growth": 1.3, "most_seats": 80}, {"refresh": "pool"}])
+@pytest.mark.parametrize("settings", [{}, {"growth": 1.3, "max_phase_size": 80}, {"refresh": "pool"}])
 def test_a_model_that_restarts_all_the_time_answers_as_one_in_memory(tmp_path, monkeypatch, settings):
     """One tape of noise: the same answers, seats, counts and drift, through several phases."""
     told = []
@@ -88,7 +87,7 @@ def test_a_model_that_restarts_all_the_time_answers_as_one_in_memory(tmp_path, m
                 if feeds:
                     classifier.feed(X)
                 answers = None if feeds else classifier.predict(X).tolist()
-                told[-1].append((answers, classifier.progress_, classifier._phase.met))
+                told[-1].append((answers, classifier.progress_, classifier.session_.answerer.phase.met))
                 if kept:
                     closed(classifier)
                     classifier = load(tmp_path / "model")
@@ -102,7 +101,7 @@ def test_labelboost_goes_on_with_its_labelled_set(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             _tape(patch)
             X = np.random.default_rng(0).normal(size=(4000, 1))
-            made = small(relabel="labelboost", seats="auto", epsilon=80.0, kappa=2.0, chunk=20, labelled=0.2)
+            made = small(relabel="labelboost", phase_size="auto", epsilon=80.0, kappa=2.0, chunk=20, labelled=0.2)
             if kept:
                 save(made, tmp_path / "model")
             told.append([])
@@ -122,13 +121,20 @@ def test_labelboost_goes_on_with_its_labelled_set(tmp_path, monkeypatch):
 def test_teachers_of_every_kind_come_back(tmp_path, estimator):
     features = 1 if isinstance(estimator, Intervals) else 2
     X = np.random.default_rng(0).normal(size=(240, features))
-    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 12, "no_quorums": 12, "seats": SEATS, "classes": ["no", "yes"]}
+    settings = {
+        "epsilon": 60.0,
+        "delta": 1e-2,
+        "chunk": 12,
+        "no_quorums": 12,
+        "phase_size": SEATS,
+        "classes": ["no", "yes"],
+    }
     classifier = EverlastingClassifier(estimator, **settings).fit(X, np.where(X[:, 0] >= 0, "yes", "no"))
     save(classifier, tmp_path / "model")
     for phase in (1, 2):
-        counted = classifier._phase.ensemble.count(X).put_to(lambda votes: votes)
-        classifier = load(closed(classifier).session_._folder)
-        assert (classifier._phase.ensemble.count(X).put_to(lambda votes: votes) == counted).all()
+        counted = classifier.session_.answerer.phase.ensemble.count(X).put_to(lambda votes: votes)
+        classifier = load(closed(classifier).session_.folder.path)
+        assert (classifier.session_.answerer.phase.ensemble.count(X).put_to(lambda votes: votes) == counted).all()
         classifier.predict(X[: SEATS - classifier.seats_taken_ + 1])
         assert classifier.phase_ == phase + 1
     closed(classifier)
@@ -137,22 +143,33 @@ def test_teachers_of_every_kind_come_back(tmp_path, estimator):
 def test_a_model_may_be_saved_in_the_middle_of_a_phase(tmp_path):
     classifier = small()
     classifier.predict(np.random.default_rng(1).normal(size=(SEATS + 10, 1)))
-    before = classifier.progress_, classifier._phase.met, classifier._phase.noises()
+    before = classifier.progress_, classifier.session_.answerer.phase.met, classifier.session_.answerer.phase.noises()
     save(classifier, tmp_path / "model")
-    assert (classifier.progress_, classifier._phase.met, classifier._phase.noises()) == before
+    assert (
+        classifier.progress_,
+        classifier.session_.answerer.phase.met,
+        classifier.session_.answerer.phase.noises(),
+    ) == before
     with pytest.raises(InvalidInput, match="has a folder already"):
         save(classifier, tmp_path / "another")
     closed(classifier)
 
 
-def test_who_waits_while_a_model_is_saved_is_answered_from_its_folder(tmp_path):
+def test_who_waits_while_a_model_is_saved_is_answered_from_its_folder(tmp_path, monkeypatch):
     classifier, told = small(), []
-    with classifier._lock:
-        waits = threading.Thread(target=lambda: told.append(classifier.predict([[2.0]]).tolist()))
+    begin = PhaseFolder.begin
+
+    def wait_and_begin(folder):  # while the session is locked
         waits.start()
-        classifier.session_ = SimpleNamespace(ask=lambda X, feeds: np.array([REFUSED]))
+        begin(folder)
+
+    waits = threading.Thread(target=lambda: told.append(classifier.predict([[2.0]]).tolist()))
+    monkeypatch.setattr(PhaseFolder, "begin", wait_and_begin)
+    save(classifier, tmp_path / "model")
     waits.join()
-    assert (told, classifier.seats_taken_) == ([[None]], 0)
+    assert told == [[1]]
+    assert classifier.session_.progress["seats_taken"] == 1
+    assert closed(load(closed(classifier).session_.folder.path)).seats_taken_ == 1
 
 
 def test_models_of_both_kinds_are_loaded_by_their_manifest(tmp_path, folder):
@@ -183,9 +200,9 @@ def test_one_process_asks_at_a_time(folder):
 
 def test_a_process_that_was_overtaken_answers_nothing(folder, monkeypatch):
     """Two hosts that share a ledger hold locks of their own: the ledger tells them apart."""
-    from quorate.everlasting import session
+    from quorate.everlasting import phase_folder
 
-    monkeypatch.setattr(session, "hold", lambda folder: os.open(os.devnull, os.O_RDONLY))
+    monkeypatch.setattr(phase_folder, "_hold", lambda folder: os.open(os.devnull, os.O_RDONLY))
     first, second = load(folder), load(folder)
     assert first.predict([[2.0]]).tolist() == [1]
     with pytest.raises(LedgerRefused, match="another process has answered"):
@@ -240,18 +257,18 @@ def test_an_id_is_answered_once_and_forgotten_with_its_phase(folder):
 
 def test_a_repeated_query_is_a_query_and_refused_ones_keep_their_seats(folder):
     session = load(folder).session_
-    same = session.ask(np.full((SEATS - 10, 1), 2.0))
+    same = session.arrive(np.full((SEATS - 10, 1), 2.0))
     assert set(same.tolist()) == {1}
     assert session.progress["seats_taken"] == SEATS - 10
     session.close()
     classifier = load(folder)
-    cutoff = classifier._phase._cutoff
+    cutoff = classifier.session_.answerer.phase._cutoff
     cutoff._closed = True
-    assert set(classifier.session_.ask(np.full((5, 1), 2.0)).tolist()) == {REFUSED}
+    assert set(classifier.session_.arrive(np.full((5, 1), 2.0)).tolist()) == {REFUSED}
     assert ask(classifier.session_, "late", np.full((3, 1), 2.0)) == [REFUSED] * 3
     assert ask(classifier.session_, "late", np.full((3, 1), 2.0)) == [REFUSED] * 3
     assert classifier.seats_taken_ == SEATS - 2
-    again = load(closed(classifier).session_._folder)
+    again = load(closed(classifier).session_.folder.path)
     assert again.progress_["closed"]
     assert again.predict([[2.0]] * 2).refused == 2
     assert (again.predict([[2.0]]).refused, again.phase_) == (0, 2)
@@ -277,7 +294,7 @@ def test_an_idle_server_opens_the_next_phase(folder):
     session = load(folder).session_
     session.on_idle()
     assert session.progress["phase"] == 1
-    session.ask(np.random.default_rng(1).normal(size=(SEATS, 1)))
+    session.arrive(np.random.default_rng(1).normal(size=(SEATS, 1)))
     session.on_idle()
     assert (session.progress["phase"], session.progress["seats_taken"]) == (2, 0)
     session.close()
@@ -322,7 +339,7 @@ def test_an_error_while_writing_leaves_nothing_behind(folder, monkeypatch):
     assert classifier.session_.progress["seats_taken"] == 1  # what was undone is not shown
     assert classifier.predict([[2.0]]).tolist() == [1]
     assert classifier.seats_taken_ == 2
-    assert closed(load(closed(classifier).session_._folder)).seats_taken_ == 2
+    assert closed(load(closed(classifier).session_.folder.path)).seats_taken_ == 2
 
 
 # --- Tampering -------------------------------------------------------------------------------------------------------
@@ -499,11 +516,11 @@ def test_points_lie_in_the_seats_alone_and_go_with_their_phase(tmp_path, caplog,
     for path in folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path.name
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    session.ask(np.full((SEATS - 5, 1), -3.0))
+    session.arrive(np.full((SEATS - 5, 1), -3.0))
     assert session.progress["phase"] == 2
     holding = [name for name, content in _everything(folder).items() if any(form in content for form in forms)]
     assert all(".teachers." in name for name in holding)  # a cut may be a point's own value
-    session.ask(np.full((SEATS, 1), -3.0))
+    session.arrive(np.full((SEATS, 1), -3.0))
     assert session.progress["phase"] == 3
     for name, content in _everything(folder).items():
         assert not any(form in content for form in forms), name
@@ -514,7 +531,7 @@ def test_points_lie_in_the_seats_alone_and_go_with_their_phase(tmp_path, caplog,
 
 def test_a_point_that_does_not_teach_is_not_kept(folder):
     classifier = load(folder)
-    classifier._phase._cutoff._closed = True
+    classifier.session_.answerer.phase._cutoff._closed = True
     classifier.predict([[CANARY]])
     closed(classifier)
     (seats,) = folder.glob("*.seats")
@@ -539,11 +556,11 @@ def test_the_probe_is_asked_when_a_phase_opens_and_takes_no_seat(tmp_path):
     classifier = small().fit(X, (X[:, 0] >= 0).astype(int), probe=probe)
     assert (classifier.drift_, classifier.seats_taken_, classifier.progress_["probe"]) == (0.0, 0, 4)
     save(classifier, tmp_path / "model")
-    classifier = load(closed(classifier).session_._folder)
-    assert classifier._probed[0].tolist() == [0, 0, 1, 1]
+    classifier = load(closed(classifier).session_.folder.path)
+    assert classifier.session_.answerer.probed[0].tolist() == [0, 0, 1, 1]
     classifier.predict(np.where(np.arange(SEATS + 1)[:, np.newaxis] % 2, 2.0, -2.0))
     assert (classifier.phase_, classifier.seats_taken_, classifier.drift_) == (2, 1, 0.0)
-    classifier._probed = np.array([0, 0, 1, 1]), np.array([0, NO_QUORUM, 0, 1])
+    classifier.session_.answerer.probed = np.array([0, 0, 1, 1]), np.array([0, NO_QUORUM, 0, 1])
     assert classifier.drift_ == pytest.approx(1 / 3)
     assert small().drift_ is None
     closed(classifier)
@@ -557,11 +574,15 @@ def test_a_ledger_in_postgres_keeps_phases_too(folder, postgres_url):
     made = batches()
     for name in ("request-0", "request-2"):
         ask(classifier.session_, name, made[name])
-    before = classifier.progress_, classifier._phase.noises(), classifier._phase.met
+    before = classifier.progress_, classifier.session_.answerer.phase.noises(), classifier.session_.answerer.phase.met
     closed(classifier)
     move(folder, postgres_url, fingerprint=fingerprint(folder)).close()
     classifier = load(folder)
-    assert (classifier.progress_, classifier._phase.noises(), classifier._phase.met) == before
+    assert (
+        classifier.progress_,
+        classifier.session_.answerer.phase.noises(),
+        classifier.session_.answerer.phase.met,
+    ) == before
     assert ask(classifier.session_, "request-0", made["request-0"]) == "IdReused"
     kept = ask(classifier.session_, "request-2", made["request-2"])
     assert classifier.seats_taken_ == BATCHES[0] + BATCHES[2] - SEATS  # it was answered before the move

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
-from quorate.audit.planted.batches import SummedInAnyOrder
+from quorate.auditing.planted.batches import SummedInAnyOrder
 from quorate.everlasting.directions import DirectionTeachers
 from quorate.learners import (
     BatchedCentroid,
@@ -25,7 +25,7 @@ from quorate.learners import (
     LinearTeachers,
     teachers_from_arrays,
 )
-from quorate.learners.grid import gridded_coefficients, gridded_queries
+from quorate.learners.linear import gridded_coefficients, gridded_queries
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

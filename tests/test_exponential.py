@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Intervals, Stumps, Thresholds
 from quorate.concepts.tally import ListedTally
 from quorate.mechanisms.exponential import ExponentialChoice

@@ -24,7 +24,7 @@ from quorate.concepts import (
     Threshold,
     Thresholds,
 )
-from quorate.models import PublishedFolder, open_folder
+from quorate.models import PrivateFolder, PublishedFolder, open_folder
 from quorate.models.codecs import HYPOTHESES, document_of, hypothesis_of
 
 METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
@@ -125,7 +125,6 @@ def test_people_and_a_report(tables, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("method", "given", "code", "text"),
     [
-        ("agnostic", {"ask": None}, 2, "--ask"),
         ("semi-private", {"public": None}, 1, "--public TABLE"),
         ("stable", {"report": "r.html"}, 2, "quorate fit stable does not take --report"),
         ("pure", {"concept": "thresholds"}, 1, "are on a line, and the table has 2 columns"),
@@ -136,6 +135,49 @@ def test_refusals(method, given, code, text, tables, tmp_path, capsys):
     assert _run(tables, tmp_path / "out", method, **given) == code
     assert text in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("method", ["agnostic", "universal", "stable", "pure"])
+def test_without_ask_the_model_is_kept_and_asked_later(method, tables, tmp_path, capsys):
+    """All ages asked are far from 50: an answer is wrong as seldom as in the tests of the classifiers."""
+    given = {"epsilon": 60.0, "queries": 30} if method == "pure" else {"queries": 40} if method == "agnostic" else {}
+    assert _run(tables, tmp_path / "model", method, ask=None, **given) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert bill["queries"] == 0
+    assert bill.get("queries_planned") == given.get("queries")
+    assert isinstance(open_folder(tmp_path / "model"), PrivateFolder)
+    assert not (tmp_path / "model" / "claim.json").exists()
+    (tmp_path / "asked.csv").write_text("age,dose\n21,0.0\n88,0.1\n")
+    for _ in range(2):
+        assert main(["predict", str(tmp_path / "model"), str(tmp_path / "asked.csv"), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["answered"] == 2
+    assert told["answers"] == ["no", "yes"]
+    if method == "stable":
+        assert told["delta_spent"] == pytest.approx(2 * told["stability"])
+    else:
+        assert 0 < told["epsilon_spent"] <= bill["epsilon"]
+
+
+def test_a_published_hypothesis_is_corrected_from_the_command_line(tables, tmp_path, capsys):
+    """The student was trained on labels of another law: it says yes from 70 on."""
+    with tables["public"].open() as file:
+        rows = [(row["age"], row["dose"], "yes" if int(row["age"]) >= 70 else "no") for row in csv.DictReader(file)]
+    (tmp_path / "old.csv").write_text("age,dose,ill\n" + "".join(",".join(row) + "\n" for row in rows * 20))
+    old = {**tables, "table": tmp_path / "old.csv"}
+    assert _run(old, tmp_path / "rule", "semi-private", ask=None, epsilon=50.0) == 0
+    given = ["--student", str(tmp_path / "rule"), "--label", "ill", "--classes", "no,yes", "--epsilon", "8"]
+    size = ["--teachers", "200", "--dissents", "5", "--no-quorums", "2", "--delta", "1e-8", "--learner", "stump"]
+    command = ["fit", "student-first", str(tables["table"]), "--out", str(tmp_path / "model"), *given, *size, "--json"]
+    assert main(command) == 0
+    (tmp_path / "asked.csv").write_text("age,dose\n21,0.0\n60,0.1\n88,0.1\n")
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "model"), str(tmp_path / "asked.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == ["no", "yes", "yes"]
+    assert main(["predict", str(tmp_path / "rule"), str(tmp_path / "asked.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == ["no", "no", "yes"]
+    assert main([*command[:4], str(tmp_path / "other"), *given[:1], str(tmp_path / "model"), *given[2:]]) == 1
+    assert "--student takes the folder of a published classifier" in " ".join(capsys.readouterr().err.split())
 
 
 def test_names_of_classes():

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from quorate.audit.planted.guards import CountsLater, TakesAnyRefund, admit_at_once, forge_refunds
+from quorate.auditing.planted.guards import CountsLater, TakesAnyRefund, admit_at_once, forge_refunds
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import BudgetSpent, InvalidInput

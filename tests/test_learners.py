@@ -33,10 +33,10 @@ from quorate.learners import (
     batched_equivalent,
     teachers_from_arrays,
 )
-from quorate.learners import blocks as blocks_module
 from quorate.learners import newton as newton_module
+from quorate.learners import teachers as teachers_module
 from quorate.learners.backends import choose_backend
-from quorate.learners.blocks import padded_rows
+from quorate.learners.teachers import padded_rows
 
 LEARNERS = {
     "logistic": BatchedLogistic(),
@@ -260,7 +260,7 @@ def test_shared_convergence_is_caught(monkeypatch, classes):
 
 
 def test_filling_chunks_up_to_the_largest_is_caught(monkeypatch):
-    monkeypatch.setattr(blocks_module, "padded_rows", lambda sizes: np.full_like(sizes, sizes.max()))
+    monkeypatch.setattr(teachers_module, "padded_rows", lambda sizes: np.full_like(sizes, sizes.max()))
     assert leaks(BatchedLogistic().fit, classes=2)
 
 

@@ -16,11 +16,11 @@ from quorate import Budget, BudgetSpent, Cost, InvalidInput
 from quorate.answerers import Votes
 from quorate.ensemble import Ensemble
 from quorate.errors import IdReused, InProgress, LedgerRefused, QuotaSpent, RateLimited
+from quorate.exchange import Asked
 from quorate.ledger import Ledger, move, restore
 from quorate.ledger import budget as leases
 from quorate.ledger.rules import Event, apply, from_json, to_json
 from quorate.mechanisms import NoisyMax, Quorum, SoftMajority
-from quorate.memory import Asked
 from quorate.session import Request, Session
 
 UNIT = Cost(renyi=1 / 64)

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, WrongProcess
 from quorate.errors import LedgerRefused
+from quorate.exchange import Asked
 from quorate.ledger import Ledger
-from quorate.memory import Asked
+from quorate.ledger.budget import is_gone, owner_name
+from quorate.ledger.chain import canonical, digest_rows, keyed_hash, link
+from quorate.ledger.rules import Event
+from quorate.ledger.store import without_password
 
 SPENDER = """
 import sys
@@ -176,3 +180,32 @@ def test_answers_are_kept_for_their_caller(path):
     known = {}
     ledger.keep({("a", b"\0" * 16): 2}, known, [])
     assert known == {("a", b"\0" * 16): -1}  # the first answer stands
+
+
+def test_hashes_have_one_reading():
+    assert canonical({"b": 1, "a": [1.5, "x"]}) == '{"a":[1.5,"x"],"b":1}'
+    assert keyed_hash(b"key", b"a", b"b") != keyed_hash(b"key", b"ab")
+    assert digest_rows([b"a1", b"b2"]) == digest_rows([b"b2", b"a1"])
+    first = link(b"key", "", 1, Event("wanted", 0.0, {}))
+    assert link(b"key", first.mac, 2, Event("wanted", 1.0, {})).mac != link(b"key", "", 2, Event("wanted", 1.0, {})).mac
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (
+            "postgresql://me:secret@host/quorate?password=secret&sslmode=require",
+            "postgresql://me@host/quorate?sslmode=require",
+        ),
+        ("postgresql://me:a#b?c[d@host/quorate", "postgresql://me@host/quorate"),
+        ("postgresql:///quorate", "postgresql:///quorate"),
+    ],
+)
+def test_a_place_is_shown_without_its_password(url, shown):
+    assert without_password(url) == shown
+
+
+def test_an_owner_is_gone_when_its_process_is():
+    assert not is_gone(owner_name(), silent=1e9)
+    assert not is_gone("another host/boot/namespace/1/100", silent=10.0)
+    assert is_gone("another host/boot/namespace/1/100", silent=1e9)

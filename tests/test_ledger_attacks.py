@@ -11,9 +11,8 @@ import pytest
 from ledger_in_use import SPENT, ask, edit, make_used, open_ledger, session_of, units_spent
 from quorate.errors import LedgerRefused
 from quorate.ledger import Ledger
-from quorate.ledger.chain import link
+from quorate.ledger.chain import link, state_folder
 from quorate.ledger.rules import Event
-from quorate.ledger.witness import state_folder
 from quorate.mechanisms import Quorum
 from quorate.privacy import Budget
 

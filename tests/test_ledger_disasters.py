@@ -15,8 +15,8 @@ import pytest
 
 from ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
-from quorate.ledger import Ledger, change
-from quorate.ledger.sqlite import SQLiteStore
+from quorate.ledger import Ledger, chain
+from quorate.ledger.store import SQLiteStore
 from quorate.privacy import Budget
 
 
@@ -97,7 +97,7 @@ def test_bytes_that_rot_are_refused_or_do_no_harm(path):
 def test_a_clock_that_goes_wrong_changes_nothing(path, monkeypatch):
     day = 86_400.0
     for number, ahead in enumerate((-day, 0.0, -1.0, day, -day, 0.0)):
-        monkeypatch.setattr(change.time, "time", lambda ahead=ahead: 1_800_000_000.0 + ahead)
+        monkeypatch.setattr(chain.time, "time", lambda ahead=ahead: 1_800_000_000.0 + ahead)
         session = session_of(open_ledger(path))
         ask(session, 100 + number, 100)
         session.close()

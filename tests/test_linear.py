@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import roc_auc_score
 
 from quorate import InvalidInput, load, save
-from quorate.audit.replay import entropy_tape
+from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.features import AdditiveColumns
 from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression

@@ -11,8 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from quorate.audit.membership import Roc, attack_membership, confidences, make_targets, scores_of
-from quorate.audit.timing import Delayed, Timing, area_under_curve, attack_timing
+from quorate.auditing.membership import Roc, attack_membership, confidences, make_targets, scores_of
+from quorate.auditing.timing import Delayed, Timing, area_under_curve, attack_timing
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
 from quorate.students import StudentClassifier

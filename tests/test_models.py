@@ -12,21 +12,24 @@ from sklearn.tree import DecisionTreeClassifier
 
 from model_contract import check_model, closed, told
 from quorate import (
+    AgnosticClassifier,
     EverlastingClassifier,
     InvalidInput,
     PrivateClassifier,
     PrivateLogisticRegression,
+    PureClassifier,
     QueryRelease,
     SemiPrivateClassifier,
     StableClassifier,
     StudentClassifier,
     StudentFirstClassifier,
+    UniversalClassifier,
     load,
     models,
     save,
 )
 from quorate.cli import main
-from quorate.concepts import Box, Boxes, Thresholds
+from quorate.concepts import Box, Boxes, Finite, Thresholds
 from quorate.models import PrivateFolder, PublishedFolder, open_folder
 from quorate.models.folder import open_private
 from quorate.students import QueryReleaseClassifier
@@ -48,6 +51,25 @@ def hypothesis(kind=SemiPrivateClassifier, **more):
     return kind(Thresholds(), epsilon=20.0, classes=["no", "yes"], **more).fit(X, Y, public=PUBLIC)
 
 
+VOTES = {"epsilon": 20.0, "queries": 10, "teachers": 60}
+BALLOTS = {"epsilon": 20.0, "ballots": 5, "teachers": 60}
+
+
+def student_first(student):
+    target = {"epsilon": 8.0, "delta": 1e-8, "teachers": 200, "dissents": 5, "no_quorums": 2}
+    return StudentFirstClassifier(student, classes=["no", "yes"], **target).fit(X, Y)
+
+
+def concept(kind, **settings):
+    return kind(Thresholds(), classes=["no", "yes"], **settings).fit(X, Y)
+
+
+def switched(made):
+    made.predict(np.linspace(-3, 3, 5)[:, np.newaxis], caller="another")
+    assert made.switched_
+    return made
+
+
 KINDS = {
     "noisy max": (
         "classifier", PrivateFolder, lambda: PrivateClassifier(aggregator="noisy_max", **SETTINGS).fit(X, Y)
@@ -64,6 +86,11 @@ KINDS = {
         PrivateFolder,
         lambda: EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=20).fit(X, Y),
     ),
+    "student first": ("student first", PrivateFolder, lambda: student_first(LogisticRegression().fit(X, Y))),
+    "agnostic": ("agnostic", PrivateFolder, lambda: concept(AgnosticClassifier, epsilon=12.0, queries=40, teachers=60)),
+    "universal": ("universal", PrivateFolder, lambda: concept(UniversalClassifier, **BALLOTS)),
+    "stable": ("stable", PrivateFolder, lambda: concept(StableClassifier, gamma=0.1)),
+    "pure": ("pure", PrivateFolder, lambda: concept(PureClassifier, epsilon=400.0, queries=10)),
     "student": ("student", PublishedFolder, student),
     "tree as student": (
         "student", PublishedFolder, lambda: student(student=DecisionTreeClassifier(), mode="label-private")
@@ -95,6 +122,34 @@ def test_every_kind_keeps_the_contract(name, tmp_path):
         assert shares == pytest.approx([(X > 0.5).mean(), (X < -0.5).mean()], abs=0.05)  # the cover's own error
     else:
         assert answers == ["yes", "no"]
+
+
+OTHERS = {
+    "hypothesis first": lambda: student_first(hypothesis()),
+    "published student first": lambda: student_first(student()),
+    "agnostic noisy max": lambda: concept(AgnosticClassifier, **VOTES, aggregator="noisy_max"),
+    "universal that has chosen": lambda: switched(concept(UniversalClassifier, **BALLOTS)),
+    "pure relabelling": lambda: concept(PureClassifier, epsilon=300.0, method="relabel", queries=6),
+    "pure realizable": lambda: concept(PureClassifier, epsilon=40.0, method="realizable", queries=10, teachers=60),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_settings_come_back(name, tmp_path):
+    """What was asked before saving is remembered, and what is asked after loading is answered and paid for."""
+    made = OTHERS[name]()
+    first = made.predict(QUERIES).tolist()
+    claim, spent = made.claim_, made.spent_epsilon()
+    loaded = load(save(made, tmp_path / "model"))
+    assert loaded.predict(QUERIES).tolist() == first == ["yes", "no"]
+    assert (loaded.claim_, loaded.spent_epsilon()) == (claim, spent)
+    assert loaded.predict([[2.5], [-2.5]]).tolist() == ["yes", "no"]
+    assert spent <= loaded.spent_epsilon() <= loaded.epsilon_
+    if isinstance(made, UniversalClassifier):
+        assert loaded.hypothesis_ == made.hypothesis_
+        assert loaded.spent_epsilon() == spent
+    made.session_.close()
+    closed(loaded)
 
 
 @pytest.mark.parametrize("name", ["student", "semi-private", "query release classifier"])
@@ -141,11 +196,22 @@ def test_a_data_frame_is_remembered(tmp_path):
 
 
 def test_models_that_cannot_be_kept_say_so(tmp_path):
-    with pytest.raises(InvalidInput, match="a StableClassifier cannot be saved; PrivateClassifier, Ever"):
-        save(StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 10, [0, 1] * 10), tmp_path / "model")
-    first = StudentFirstClassifier(LogisticRegression().fit(X, Y), epsilon=4.0, teachers=60, dissents=2, no_quorums=1)
-    with pytest.raises(InvalidInput, match="only a PrivateClassifier can be saved, not a StudentFirst"):
-        save(first.fit(X, Y), tmp_path / "model")
+    class Mine(PrivateClassifier):
+        """It would come back as another class."""
+
+    with pytest.raises(InvalidInput, match="a Mine cannot be saved; PrivateClassifier, StudentFirst"):
+        save(Mine(aggregator="noisy_max", **SETTINGS).fit(X, Y), tmp_path / "model")
+    own = Finite([lambda X: X[:, 0] > 0, lambda X: X[:, 0] > 1], features=1)
+    for made in (
+        StableClassifier(own, gamma=0.5).fit(X, Y),
+        AgnosticClassifier(own, epsilon=12.0, queries=4, teachers=60).fit(X, Y),
+    ):
+        with pytest.raises(InvalidInput, match="a model of Finite cannot be written to a file; Boxes"):
+            save(made, tmp_path / "model")
+        assert made.predict(QUERIES).tolist() == ["yes", "no"]  # it goes on in memory
+    paper = AgnosticClassifier(Thresholds(), epsilon=20.0, teachers=60, queries=4, aggregator="stability")
+    with pytest.raises(InvalidInput, match="redraws its threshold and cannot be kept in a file"):
+        save(paper.fit(X, Y), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -222,16 +288,6 @@ def test_published_folders_of_the_last_release_answer(old, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["answers"] == expected["hypothesis"]
     again = load(save(made, tmp_path / "again"))
     assert told(again, [[-2.0], [2.0]]) == told(made, [[-2.0], [2.0]])
-
-
-def test_old_names_lead_to_the_same_functions():
-    from quorate import everlasting, predictors, release
-
-    assert predictors.load is everlasting.load is release.load is models.load
-    assert predictors.save is everlasting.save is models.save
-    assert everlasting.reopen is models.reopen
-    with pytest.raises(AttributeError, match="no attribute 'reopen'"):
-        predictors.reopen  # noqa: B018
 
 
 # Behind HTTP.

@@ -8,16 +8,16 @@ import sys
 import numpy as np
 import pytest
 
-from quorate.audit import entropy_tape
-from quorate.audit.matrix import Cell, matrix_cells, run_case, run_cell
-from quorate.audit.matrix.compare import differences
-from quorate.audit.matrix.containers import CONTAINERS, Container
-from quorate.audit.matrix.subjects import SUBJECTS, Subject, base_table
-from quorate.audit.matrix.trials import Case, run_records
-from quorate.audit.matrix.units import replaced_people, replaced_rows
-from quorate.audit.matrix.watch import Stage
-from quorate.audit.matrix.witness import Call
-from quorate.audit.planted.small import SmallClassifier
+from quorate.auditing import entropy_tape
+from quorate.auditing.matrix import Cell, matrix_cells, run_case, run_cell
+from quorate.auditing.matrix.compare import differences
+from quorate.auditing.matrix.containers import CONTAINERS, Container
+from quorate.auditing.matrix.subjects import SUBJECTS, Subject, base_table
+from quorate.auditing.matrix.trials import Case, run_records
+from quorate.auditing.matrix.units import replaced_people, replaced_rows
+from quorate.auditing.matrix.watch import Stage
+from quorate.auditing.matrix.witness import Call
+from quorate.auditing.planted.small import SmallClassifier
 from quorate.cli.neighbours import run_neighbours
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier

@@ -12,7 +12,7 @@ from scipy import stats
 
 from conftest import FALSE_ALARM
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
-from quorate.audit import claims_of, measured, sum_outcomes
+from quorate.auditing import claims_of, measured, sum_outcomes
 from quorate.mechanisms import NoisySum
 from quorate.simulation import SeededNoise
 

@@ -12,6 +12,8 @@ import pytest
 from quorate.ledger import Activity, Key, LeaseView, LedgerView, Refusal, Verification
 from quorate.privacy import Cost
 from quorate.service.pages import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH, ModelView, dashboard_page, docs_page
+from quorate.service.pages.charts import chart_of
+from quorate.service.pages.rendering import figure, moment, percent_left
 
 AT = 1_800_000_030.0
 MINUTE = 60 * int(AT // 60)
@@ -271,3 +273,16 @@ def test_the_pages_load_nothing_and_fit_a_strict_policy():
         assert f"sha256-{hashed}" == STYLE_HASH
         assert f"'{STYLE_HASH}'" in CONTENT_SECURITY_POLICY
         assert CONTENT_SECURITY_POLICY.startswith("default-src 'none';")
+
+
+def test_figures_are_written_for_people_and_never_say_more_than_there_is():
+    assert [figure(value) for value in (12345, 0.41237, 1e-06)] == ["12,345", "0.4124", "1e-6"]
+    assert [percent_left(share) for share in (0.57, 0.99999, 1.0)] == ["57.00", "99.99", "100.00"]
+    assert moment(0.0) == "1970-01-01 00:00:00"
+
+
+def test_a_chart_puts_a_minute_in_its_place():
+    chart = chart_of([Activity(3600, 4, 1, 2, 0)], at=3610.0, title="Last hour", spans=60, minutes=1)
+    assert (chart.top, chart.half, chart.bars[0].x) == (5, None, 590)
+    assert chart.bars[0].label == "01:00: 4 answered, 1 without a quorum"
+    assert chart.summary.startswith("5 new queries: 4 answered, 1 without a quorum. 2 answered again")

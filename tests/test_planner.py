@@ -14,15 +14,15 @@ from quorate.bench.auto import compare
 from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ConfidentMax, Quorum, StabilityTest
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.planner import LEAST_ROWS, plan
-from quorate.planner.choose import AGGREGATORS, drafts, exact
-from quorate.planner.laws import beta_quantiles, binomial_capped_mean, normal_below
-from quorate.planner.outlook import Outlook
-from quorate.planner.published import pate_epsilon, stability_teachers
-from quorate.planner.quorum import certified_settings, expect_quorum, likely_settings
-from quorate.planner.redraws import shares_with_redraws
-from quorate.planner.task import Task, answered_before_stop
+from quorate.planner.literature import pate_epsilon, stability_teachers
+from quorate.planner.mechanisms.choose import AGGREGATORS, drafts, exact
+from quorate.planner.mechanisms.distributions import beta_quantiles, binomial_capped_mean, normal_below
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.quorum import certified_settings, expect_quorum, likely_settings
+from quorate.planner.mechanisms.task import Task, answered_before_stop
+from quorate.planner.mechanisms.thresholds import shares_with_redraws
 from quorate.simulation import simulate
 
 NAMES = tuple(AGGREGATORS)
@@ -138,10 +138,10 @@ def test_planted_bug_a_planner_that_forgets_the_stop_is_caught():
     )
     forgetful = replace(planned.mechanism, no_quorums=10**6)
     task = Task(epsilon=1.0, delta=1e-5, queries=1000, classes=2)
-    outlook = Outlook.from_votes(votes)
+    forecast = VoteForecast.from_votes(votes)
     (_, right), (_, error) = measured(planned, votes, 60)
     assert agrees(planned.right, right, error)
-    assert not agrees(expect_quorum(forgetful, task, outlook).right, right, error)
+    assert not agrees(expect_quorum(forgetful, task, forecast).right, right, error)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -280,17 +280,17 @@ def test_quorum_settings_without_a_search_are_as_good_as_with_one():
 
 
 def test_stand_ins_agree_with_what_is_certified():
-    outlook = Outlook.from_disagreement(0.1, classes=2)
+    forecast = VoteForecast.from_disagreement(0.1, classes=2)
     for teachers, queries in ((300, 100), (1000, 1000), (4000, 2000)):
         task = Task(epsilon=2.0, delta=1e-6, queries=queries, classes=2)
-        for draft in drafts("auto", task, outlook, teachers):
-            assert exact(draft.make(), task, outlook).right == pytest.approx(draft.expected.right, abs=0.01)
+        for draft in drafts("auto", task, forecast, teachers):
+            assert exact(draft.make(), task, forecast).right == pytest.approx(draft.expected.right, abs=0.01)
 
 
 def test_published_bounds_are_the_formulas():
     planned = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=1000, disagreement=0.1)
     assert [bound.name for bound in planned.published] == ["teachers", "epsilon"]
-    mean = Outlook.from_disagreement(0.1, classes=2).disagreement
+    mean = VoteForecast.from_disagreement(0.1, classes=2).disagreement
     expected = stability_teachers(epsilon=1.0, delta=1e-6, queries=1000, disagreement=mean)[0]
     assert planned.published[0].value == expected
     assert planned.published[1].value > 1.0, "exact accounting of the same noise states less"

@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 
 from enumeration_instances import INSTANCES, quorum
-from quorate.audit import all_votes
-from quorate.audit.planted import PLANTED
-from quorate.audit.planted.attacks import search
-from quorate.audit.planted.bug import PlantedBug
-from quorate.audit.planted.choices import WeightsOfWholeEpsilon
-from quorate.audit.planted.dealing import ChunksOverlap
-from quorate.audit.planted.exact import law_of_code
-from quorate.audit.planted.peers import epsilon_of_choice, epsilon_of_distance
-from quorate.audit.planted.states import SharedAnswers
-from quorate.audit.planted.sums import ClippedSum, NoiseReused, SumOfAnything
-from quorate.audit.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
+from quorate.auditing import all_votes
+from quorate.auditing.planted import PLANTED
+from quorate.auditing.planted.attacks import search
+from quorate.auditing.planted.bug import PlantedBug
+from quorate.auditing.planted.choices import WeightsOfWholeEpsilon
+from quorate.auditing.planted.dealing import ChunksOverlap
+from quorate.auditing.planted.exact import law_of_code
+from quorate.auditing.planted.peers import epsilon_of_choice, epsilon_of_distance
+from quorate.auditing.planted.states import SharedAnswers
+from quorate.auditing.planted.sums import ClippedSum, NoiseReused, SumOfAnything
+from quorate.auditing.planted.thresholds import GapForDistance, RawGap, RedrawnEachQuery, small_quorum, small_stability
 from quorate.ensemble import Ensemble
 from quorate.errors import IdReused, InvalidInput
+from quorate.exchange import Asked, KeptAnswers
 from quorate.mechanisms import NoisyMax, NoisySum, SoftMajority, StabilityTest
-from quorate.memory import Asked, KeptAnswers
 from quorate.privacy import Budget
 from quorate.simulation import SeededNoise
 
@@ -132,7 +132,7 @@ def test_every_record_has_two_teachers_where_chunks_overlap(monkeypatch):
         return fit(X, codes, deal, **settings)
 
     fit = Ensemble.fit
-    monkeypatch.setattr("quorate.audit.planted.dealing.Ensemble.fit", noted)
+    monkeypatch.setattr("quorate.auditing.planted.dealing.Ensemble.fit", noted)
     X, y = np.arange(100.0)[:, np.newaxis], np.arange(100) % 2
     ChunksOverlap(epsilon=2.0, teachers=20, queries=2, aggregator="noisy_max", classes=[0, 1]).fit(X, y)
     assert np.bincount(deals[-1].rows).tolist() == [2] * 100
@@ -209,6 +209,6 @@ def test_a_wrong_threshold_noise_is_in_its_law():
 def test_nothing_that_serves_imports_a_planted_bug():
     look = (
         "import sys, quorate, quorate.service, quorate.report, quorate.cli.app\n"
-        "sys.exit(any(name.startswith('quorate.audit.planted') for name in sys.modules))"
+        "sys.exit(any(name.startswith('quorate.auditing.planted') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", look], check=False, timeout=300).returncode == 0

@@ -3,14 +3,22 @@
 import importlib
 import importlib.resources
 import inspect
+import pathlib
 import pkgutil
+import re
+import subprocess
+import sys
 import types
 
 import pytest
 
 import quorate
 
-MODULES = ["quorate", *(info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate."))]
+DEPRECATED = {"quorate.audit"}  # importing it warns
+FOUND = {info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate.")}
+PAGE = (pathlib.Path(__file__).parent.parent / "docs" / "api.md").read_text()
+API = re.findall(r"^- `(quorate[\w.]*)\.(\w+)`: \S", PAGE, re.MULTILINE)
+MODULES = ["quorate", *sorted(FOUND - DEPRECATED)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -45,11 +53,18 @@ def test_public_names_have_a_docstring(name):
                 assert plain.__doc__, f"{name}.{public}.{member}"
 
 
-@pytest.mark.parametrize("name", quorate.__all__)
-def test_what_the_package_exports_has_an_example(name):
-    value = getattr(quorate, name)
-    if isinstance(value, type | types.FunctionType) and not (isinstance(value, type) and issubclass(value, Exception)):
-        assert ">>>" in value.__doc__, f"quorate.{name} has no example"
+@pytest.mark.parametrize(("module", "name"), API)
+def test_the_api_page_is_true(module, name):
+    exported = importlib.import_module(module)
+    value = getattr(exported, name)
+    assert name in exported.__all__
+    if not (isinstance(value, type) and issubclass(value, Exception)):
+        assert ">>>" in value.__doc__, f"{module}.{name} has no example"
+
+
+def test_the_api_page_lists_what_the_package_exports():
+    assert len(API) == len(set(API))
+    assert {name for module, name in API if module == "quorate"} == set(quorate.__all__)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -61,7 +76,7 @@ def test_examples_show_something(name):
 
 
 def test_no_public_signature_takes_a_seed():
-    serving = [m for m in MODULES if not m.startswith(("quorate.simulation", "quorate.audit"))]
+    serving = [m for m in MODULES if not m.startswith(("quorate.simulation", "quorate.auditing"))]
     for name in serving:
         module = importlib.import_module(name)
         for public in module.__all__:
@@ -83,3 +98,18 @@ def test_the_wheel_carries_proofs_and_types():
     for part in ("predictors", "students", "everlasting", "ledger", "release"):
         assert (folder / part / "PROOF.md").is_file()
     assert (folder / "privacy" / "PROOF.md").is_file()
+
+
+def test_audit_is_a_function_and_its_old_package_still_imports():
+    assert isinstance(quorate.audit, types.FunctionType)
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import quorate\n"
+        "from quorate.audit import epsilon_lower_bound; import quorate.audit\n"
+        "from quorate.auditing import audit, epsilon_lower_bound as same\n"
+        "assert quorate.audit is audit and same is epsilon_lower_bound"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    warned = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import quorate.audit"], check=False, capture_output=True, text=True
+    )
+    assert "DeprecationWarning: quorate.audit is a function; import from quorate.auditing" in warned.stderr

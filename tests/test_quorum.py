@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from quorate import Infeasible, InvalidInput
 from quorate.bench.bars import BARS
 from quorate.mechanisms import NO_QUORUM, Quorum
-from quorate.mechanisms.laws import gaussian_tail
+from quorate.mechanisms.base import distances
+from quorate.mechanisms.distributions import gaussian_tail
 from quorate.mechanisms.quorum.table import FLOOR, ONE, build_table, table_price
-from quorate.mechanisms.votes import distances
 
 
 def decimal_price(table, order):

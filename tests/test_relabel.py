@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.relabel import Relabel, mechanism

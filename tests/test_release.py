@@ -35,9 +35,8 @@ from quorate.concepts import (
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.models.codecs import concept_document, concept_of
 from quorate.release import ENGINES, Columns, QueryRelease, Workload
-from quorate.release.domain import NOTHING, CoverDomain, TableDomain, make_domain
+from quorate.release.domain import NOTHING, CoverDomain, SealedCounts, TableDomain, make_domain
 from quorate.release.queries import BoxRanges, Marginals, Matrix, Prefixes, Ranges, Rows
-from quorate.release.sealed import SealedCounts
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 
 
@@ -599,3 +598,7 @@ def test_domains_answer_for_what_they_are():
     assert isinstance(make_domain(bound, None), TableDomain)
     assert make_domain(bound, None).public() is None
     assert sorted(ENGINES) == ["plain", "prefix", "public_weights", "residual", "reweighting", "weights"]
+
+
+def test_weights_fitted_to_thresholds_never_fall_and_end_at_all():
+    np.testing.assert_allclose(fit_weights(Prefixes(3), np.array([0.2, 0.1, 1.0])), [0.15, 0.0, 0.85], atol=1e-9)

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pytest
 
 from quorate.cli import main
-from quorate.cli.release_subject import Subject
+from quorate.cli.release import Subject
 from quorate.concepts import Boxes, Halfspaces
 from quorate.errors import InvalidInput
 from quorate.release import QueryRelease

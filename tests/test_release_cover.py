@@ -460,3 +460,8 @@ def test_located_in_seconds():
     for concept, size in ((Thresholds(), 10**6), (Boxes(3), 10**6), (Halfspaces(2), 10**5)):
         cover = make_cover(concept, generator.normal(size=(30, concept.features)))
         assert cover.count(generator.normal(size=(size, concept.features))).sum() == size
+
+
+def test_a_code_of_what_is_not_declared_has_no_point():
+    centres = make_cover(Conjunctions([2, 2]), []).centres([[1, 0], [0, 2]])
+    np.testing.assert_array_equal(centres, [[1.0, 0.0], [0.0, np.nan]])

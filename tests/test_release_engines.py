@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
-from quorate.release.engines import ENGINES, choose_engine, predict_errors
-from quorate.release.engines.components import consistent_marginals, split_components
+from quorate.release.engines import ENGINES, choose_engine, expected_errors
 from quorate.release.engines.grid import make_grid
 from quorate.release.engines.learning import LearningTable, start_weights
 from quorate.release.engines.released import check_private, expected_largest, project_simplex
-from quorate.release.engines.residual import measure_marginals
+from quorate.release.engines.residual import consistent_marginals, measure_marginals, split_components
 from quorate.release.engines.series import best_factor, make_factor
 from quorate.release.engines.strategy import plan_marginals, subsets
 from quorate.release.engines.weights import plan_rounds
@@ -86,12 +85,11 @@ def test_a_budget_with_something_spent_is_divided_by_its_order(name, queries, da
 
 @pytest.mark.parametrize(("name", "queries", "data", "public"), CASES, ids=lambda case: str(case)[:30])
 def test_the_prediction_is_of_the_size_of_the_error(name, queries, data, public):
-    expected = ENGINES[name].predict(queries, records=20_000, epsilon=1.0, delta=1e-6, public=public)
+    expected = ENGINES[name].expected_error(queries, records=20_000, epsilon=1.0, delta=1e-6, public=public)
     truth = queries.answers(data) / 20_000
     engine, errors = ENGINES[name], []
     for seed in range(4):
-        arguments = (public,) if name in {"reweighting", "weights", "public_weights"} else ()
-        released = engine._run(queries, data, *arguments, fresh(), SeededNoise(seed))
+        released = engine._run(queries, data, public, fresh(), SeededNoise(seed))
         errors.append(float(np.abs(released.answers - truth).max()))
     assert expected / 8 < np.mean(errors) < expected * 3
 
@@ -322,8 +320,7 @@ def test_public_data_help_where_they_are_good():
     truth = queries.answers(rows) / 20_000
     errors = {}
     for name in ("residual", "reweighting"):
-        extra = (public,) if name == "reweighting" else ()
-        runs = [ENGINES[name]._run(queries, rows, *extra, fresh(0.2), SeededNoise(seed)) for seed in range(5)]
+        runs = [ENGINES[name]._run(queries, rows, public, fresh(0.2), SeededNoise(seed)) for seed in range(5)]
         errors[name] = np.mean([np.abs(run.answers - truth).max() for run in runs])
     assert errors["reweighting"] < 0.7 * errors["residual"]
 
@@ -411,7 +408,7 @@ def test_auto_looks_at_public_numbers_alone():
     assert choose_engine(BoxRanges((41, 41)), **target).name == "prefix"
     assert choose_engine(Matrix(np.eye(40, dtype=bool)), **target).name in {"plain", "weights"}
     assert choose_engine(queries, engine="weights", **target).name == "weights"
-    errors = predict_errors(queries, public=population(2, 1000), **target)
+    errors = expected_errors(queries, public=population(2, 1000), **target)
     assert list(errors.values()) == sorted(errors.values())
     assert set(errors) == {"plain", "residual", "reweighting", "weights", "public_weights"}
     with pytest.raises(InvalidInput, match="engine must be 'auto' or one of"):
@@ -517,7 +514,7 @@ def test_auto_takes_no_engine_that_far_public_rows_would_lead_astray():
         Rows((chance.random((rows, 5)) < share).astype(int), (2,) * 5) for rows, share in ((3000, 0.2), (5000, 0.8))
     )
     queries = Marginals.of_order((2,) * 5, 2)
-    expected = predict_errors(queries, records=3000, epsilon=1.0, delta=1e-6, public=far)
+    expected = expected_errors(queries, records=3000, epsilon=1.0, delta=1e-6, public=far)
     assert list(expected)[-2:] == ["weights", "public_weights"]
     assert expected["weights"] < min(expected[name] for name in ("plain", "residual", "reweighting"))
     engine = choose_engine(queries, records=3000, epsilon=1.0, delta=1e-6, public=far)

@@ -40,8 +40,7 @@ def measured_by(engine, queries, data, public, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(NoisyVector, "_release", record)
         budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-        arguments = (public, budget) if isinstance(engine, ReweightingEngine) else (budget,)
-        engine._run(queries, data, *arguments, Recorder())
+        engine._run(queries, data, public, budget, Recorder())
     [found] = seen
     return found
 
@@ -144,8 +143,7 @@ def replayed(engine, queries, data, other, public, monkeypatch):
     results = []
     for rows, parts in ((data, one), (other, two)):
         budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-        arguments = (public, budget) if isinstance(engine, ReweightingEngine) else (budget,)
-        results.append(engine._run(queries, rows, *arguments, Aimed(target - np.concatenate(parts))))
+        results.append(engine._run(queries, rows, public, budget, Aimed(target - np.concatenate(parts))))
     return results
 
 

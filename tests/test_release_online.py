@@ -89,7 +89,7 @@ def test_workloads_are_asked_by_name():
 def test_it_ends_with_its_budget_and_says_so_before_it_draws():
     private, public = normal(20_000, 1), normal(50, 2, shift=50.0)  # public data that say nothing
     online = OnlineRelease(Thresholds(), epsilon=1.0, delta=1e-6, alpha=0.2).fit(private, public)
-    while online.budget_.affordable(online._mechanism.no_quorum_cost(online.budget_.order)):
+    while online.budget_.affordable(online.session_.answerer.mechanism.no_quorum_cost(online.budget_.order)):
         online.budget_.spend(online.budget_.remaining())
         break
     with pytest.raises(BudgetSpent, match="cannot pay for another answer"):
@@ -109,12 +109,12 @@ def test_a_ledger_carries_it_over_a_restart(tmp_path):
     settings = {"epsilon": 2.0, "delta": 1e-6, "alpha": 0.1, "ledger": tmp_path / "ledger"}
     online = OnlineRelease(Thresholds(), **settings).fit(private, public)
     answers = online.ask(CUTS[10:40])
-    noise, weights, paid = online._run.threshold_noise, online.model_.weights.copy(), online.paid_
+    noise, weights, paid = online.session_.answerer.run.threshold_noise, online.model_.weights.copy(), online.paid_
     online.close()
     spent = online.budget_.spent().renyi
     assert paid > 0
     again = OnlineRelease(Thresholds(), **settings).fit(private, public)
-    assert again._run.threshold_noise == noise
+    assert again.session_.answerer.run.threshold_noise == noise
     assert np.array_equal(again.model_.weights, weights)
     assert again.paid_ == paid
     assert again.budget_.spent().renyi == spent  # the run is not paid for twice
@@ -124,7 +124,7 @@ def test_a_ledger_carries_it_over_a_restart(tmp_path):
     # What looks like a crash: the first is not closed, and another goes on from the same ledger.
     third = OnlineRelease(Thresholds(), **settings).fit(private, public)
     assert third.budget_.spent().renyi >= spent
-    assert third._run.threshold_noise == noise
+    assert third.session_.answerer.run.threshold_noise == noise
     third.close()
     again.close()
     with pytest.raises(LedgerRefused, match="belongs to another"):
@@ -150,8 +150,9 @@ def test_two_processes_over_one_ledger_forget_no_measurement(looks, tmp_path, mo
     private, public = normal(60_000, 1), normal(500, 2, shift=1.5)
     settings = {"epsilon": 2.0, "delta": 1e-6, "alpha": 0.1, "ledger": tmp_path / "ledger"}
     first, second = (OnlineRelease(Thresholds(), **settings).fit(private, public) for _ in range(2))
-    look, left = second._catch_up, [None] * looks
-    monkeypatch.setattr(second, "_catch_up", lambda: left.pop() if left else look())
+    answers, left = second.session_.answerer, [None] * looks
+    look = answers.catch_up
+    monkeypatch.setattr(answers, "catch_up", lambda: left.pop() if left else look())
     told = {}
     for online, cut in ((first, 0.5), (second, 0.0), (first, -0.7), (second, 1.2)):
         [answer] = online.ask([Threshold(cut)])
@@ -335,13 +336,19 @@ def heard(private, public, subject, queries, monkeypatch):
         return distance_ballots(given, records=records)
 
     with monkeypatch.context() as patch:
-        patch.setattr("quorate.release.online.distance_ballots", noted)
+        patch.setattr("quorate.release.proposals.distance_ballots", noted)
         online = OnlineRelease(subject, epsilon=5.0, delta=1e-3, alpha=0.9).fit(private, public)
-        monkeypatch.setattr(online, "_learn", lambda query, noisy: 0.5)  # the same model for every data set
+        monkeypatch.setattr(
+            online.session_.answerer, "learn", lambda query, noisy: 0.5
+        )  # the same model for every data set
         online.ask(queries)
         numbers = online.domain_.find(queries)
         for query in zip(*(part.tolist() for part in online.domain_.parts(numbers)), strict=True):
-            counts.append(online._counts.put_to(lambda held, query=query: online._count(held, query)))
+            counts.append(
+                online.session_.answerer.counts.put_to(
+                    lambda held, query=query: online.session_.answerer.count(held, query)
+                )
+            )
     return np.array(distances), np.array(counts)
 
 
@@ -369,16 +376,19 @@ def test_a_paid_answer_costs_a_crossing_and_a_measurement_and_both_are_charged()
     online = OnlineRelease(Thresholds(), epsilon=2.0, delta=1e-6, alpha=0.1).fit(normal(60_000, 1), normal(500, 2, 1.5))
     order, opening = online.budget_.order, online.budget_.spent().renyi
     assert online.ask([Threshold(0.5)])[0].paid  # it is off by 0.5
-    each = online._mechanism.no_quorum_cost(order).renyi + online._measurement.release_cost(order).renyi
-    assert opening >= online._mechanism.opening_cost(order).renyi
+    each = (
+        online.session_.answerer.mechanism.no_quorum_cost(order).renyi
+        + online.session_.answerer.measurement.release_cost(order).renyi
+    )
+    assert opening >= online.session_.answerer.mechanism.opening_cost(order).renyi
     assert math.isclose(online.budget_.spent().renyi - opening, each, rel_tol=1e-6)
 
 
 def test_where_a_crossing_could_be_paid_and_its_measurement_not_nothing_is_drawn(monkeypatch):
     online = OnlineRelease(Thresholds(), epsilon=2.0, delta=1e-6, alpha=0.1).fit(normal(60_000, 1), normal(500, 2, 1.5))
-    crossing = online._mechanism.no_quorum_cost(online.budget_.order)
+    crossing = online.session_.answerer.mechanism.no_quorum_cost(online.budget_.order)
     online.budget_.spend(Cost(online.budget_.remaining().renyi - crossing.renyi * (1 + 1e-4)))
     assert online.budget_.affordable(crossing) == 1
-    monkeypatch.setattr(type(online._run), "answers", lambda *rest: pytest.fail("the run was asked"))
+    monkeypatch.setattr(type(online.session_.answerer.run), "answers", lambda *rest: pytest.fail("the run was asked"))
     with pytest.raises(BudgetSpent, match="cannot pay for another answer"):
         online.ask([Threshold(0.5)])

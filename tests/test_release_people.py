@@ -112,7 +112,7 @@ def test_an_online_release_counts_people():
     online = OnlineRelease(Thresholds(), alpha=0.2).fit(values, [-1.0, 1.0, 2.0], groups=owners)
     assert (online.unit_, online.records_) == ("person", 4000)
     assert "all records of one person" in online.claim_
-    assert online._counts.put_to(max) == 4000  # all of them at 0.0, and nobody at 9.0
+    assert online.session_.answerer.counts.put_to(max) == 4000  # all of them at 0.0, and nobody at 9.0
 
 
 def test_groups_that_do_not_fit_are_refused_before_anything_is_spent():

@@ -10,9 +10,9 @@ import pytest
 
 from quorate import Infeasible, InvalidInput
 from quorate.concepts import Boxes, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.release import Columns, QueryRelease, Workload, plan_release
+from quorate.planner.release import plan_release, stand_in_points
+from quorate.release import Columns, QueryRelease, Workload
 from quorate.release.cover import make_cover
-from quorate.release.planning import stand_in_points
 
 ROOT = Path(__file__).parent.parent
 
@@ -108,7 +108,7 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(block, names)  # our own guide
     assert "differentially private" in capsys.readouterr().out

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import quorate.release
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
-from quorate.release.tables import OTHER, BoundWorkload, Categories, Columns, Cuts, Workload
-from quorate.release.tables.expressions import LONGEST, parse_expression
-from quorate.release.tables.values import read_columns
+from quorate.release.workloads import BoundWorkload, Columns, Workload
+from quorate.release.workloads.expressions import LONGEST, parse_expression
+from quorate.tables import Category, Number, Schema
+from quorate.tables.cells import OTHER, cells_of
+from quorate.tables.lenient import read_columns
 
 COLUMNS = Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}, "ill": ["no", "yes"]})
 RECORDS = {
@@ -38,7 +41,7 @@ def test_the_same_records_in_any_frame_have_the_same_codes():
     for frame in frames:
         np.testing.assert_array_equal(COLUMNS.encode(frame).codes, expected)
     matrix = np.array([[5.0, 1.0], [np.nan, 7.0]])
-    plain = Columns({"age": Cuts([18]), "kind": Categories([1, 2])})
+    plain = Columns({"age": Number(cuts=[18]), "kind": Category([1, 2])})
     np.testing.assert_array_equal(plain.encode(matrix).codes, [[0, 0], [2, 2]])
     np.testing.assert_array_equal(expected[:3], [[0, 0, 0], [1, 1, 1], [1, 1, 0]])
 
@@ -59,7 +62,7 @@ def test_no_private_value_raises_and_none_changes_the_code_of_another(records, p
     def frame(rows):
         return pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate("abc")})
 
-    columns = Columns({"a": Categories(["f", "m"]), "b": Cuts([18, 65]), "c": Cuts([])})
+    columns = Columns({"a": Category(["f", "m"]), "b": Number(cuts=[18, 65]), "c": Number(cuts=[])})
     codes = columns.encode(frame(records)).codes
     assert (codes < columns.sizes).all()
     changed = list(records)
@@ -71,7 +74,7 @@ def test_no_private_value_raises_and_none_changes_the_code_of_another(records, p
 @settings(max_examples=200, deadline=None)
 @given(st.lists(NASTY, min_size=1, max_size=6), NASTY, st.integers(0, 5))
 def test_in_a_plain_list_too_no_value_changes_the_code_of_another(values, other, place):
-    columns = Columns({"a": Categories(["f", "true", "false", "1", str(2**53 + 1)])})
+    columns = Columns({"a": Category(["f", "true", "false", "1", str(2**53 + 1)])})
     place = place % len(values)
     codes = columns.encode({"a": values}).codes.ravel()
     changed = columns.encode({"a": [*values[:place], other, *values[place + 1 :]]}).codes.ravel()
@@ -80,9 +83,9 @@ def test_in_a_plain_list_too_no_value_changes_the_code_of_another(values, other,
 
 
 def test_a_number_among_truth_values_and_a_fraction_among_large_numbers_leave_the_others_alone():
-    truths = Columns({"a": Categories(["false", "true"])})
+    truths = Columns({"a": Category(["false", "true"])})
     assert truths.encode({"a": [True, 2, False]}).codes.ravel().tolist() == [1, 2, 0]
-    large = Columns({"a": Categories([2**53 + 1, 1])})
+    large = Columns({"a": Category([2**53 + 1, 1])})
     assert large.encode({"a": [2**53 + 1, 0.5]}).codes.ravel().tolist() == [0, 2]
 
 
@@ -98,47 +101,47 @@ def test_a_number_among_truth_values_and_a_fraction_among_large_numbers_leave_th
     ],
 )
 def test_no_value_that_arrow_or_numpy_refuse_raises(table):
-    columns = Columns({"a": Categories(["f", "m"])})
+    columns = Columns({"a": Category(["f", "m"])})
     assert columns.encode(table).codes.ravel().tolist() == [0, 2, 2]
-    assert Columns({"a": Cuts([0.0])}).encode(table).codes[:, 0].tolist()[0] == 2
+    assert Columns({"a": Number(cuts=[0.0])}).encode(table).codes[:, 0].tolist()[0] == 2
 
 
 def test_a_record_that_is_no_number_is_in_the_last_cell_whatever_the_column_is():
-    cuts = Cuts([0.0])
+    cuts = cells_of(Number(cuts=[0.0]))
     assert cuts.codes(pa.array(["1", "x", None, "-inf", "NaN"])).tolist() == [1, 2, 2, 0, 2]
     assert cuts.codes(pa.array([True, None])).tolist() == [1, 2]
     assert cuts.codes(pa.array([None, None], type=pa.null())).tolist() == [2, 2]
     assert cuts.codes(pa.array([float("inf"), float("-inf"), float("nan")])).tolist() == [1, 0, 2]
-    assert Categories(["NA"]).codes(pa.array(["NA", "null"])).tolist() == [0, 1], "a declared text is no gap"
+    assert cells_of(Category(["NA"])).codes(pa.array(["NA", "null"])).tolist() == [0, 1], "a declared text is no gap"
 
 
 def test_a_value_is_written_alike_in_a_column_of_numbers_and_among_other_objects():
     values = [1e-7, 0.1, 1e16, 2.5e300, 5.0, -0.0, 1 / 3, 2.0**53]
-    kind = Categories([*values, True])
+    kind = cells_of(Category([*values, True]))
     plain = kind.codes(read_columns(pd.DataFrame({"a": values}), ["a"])["a"])
     mixed = kind.codes(read_columns(pd.DataFrame({"a": [*values, "text"]}), ["a"])["a"])
     np.testing.assert_array_equal(mixed[:-1], plain)
     np.testing.assert_array_equal(plain, np.arange(len(values)))
     truths = read_columns(pd.DataFrame({"a": pd.Series([True, False, None], dtype=object)}), ["a"])["a"]
-    np.testing.assert_array_equal(Cuts([0.5]).codes(truths), [1, 0, 2])
+    np.testing.assert_array_equal(cells_of(Number(cuts=[0.5])).codes(truths), [1, 0, 2])
 
 
 def test_columns_from_public_rows():
     public = pd.DataFrame({"sex": ["f", "m", "f"], "age": [30.0, 50.0, np.nan], "ok": [True, False, True]})
     columns = Columns.from_public(public)
     assert columns.kinds == {
-        "sex": Categories(["f", "m"]),
-        "age": Cuts([40.0]),
-        "ok": Categories(["false", "true"]),
+        "sex": Category(["f", "m"]),
+        "age": Number(cuts=[40.0]),
+        "ok": Category(["false", "true"]),
     }
     assert Columns.from_dict(json.loads(json.dumps(columns.to_dict()))) == columns
     declared = Columns.from_public(public, declared={"sex": ["f", "m", "x"]})
-    assert declared.kinds["sex"].size == 4
-    binned = Columns.from_public({"age": np.arange(1000)}, bins=10).kinds["age"]
+    assert declared.cells["sex"].size == 4
+    binned = Columns.from_public({"age": np.arange(1000)}, bins=10).cells["age"]
     assert binned.size == 11
     np.testing.assert_allclose(np.diff(binned.values), 100, atol=1)
     few = Columns.from_public({"age": [1, 2, 2, 3]}, bins=10).kinds["age"]
-    assert few == Cuts([1.5, 2.5])
+    assert few == Number(cuts=[1.5, 2.5])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,7 @@ def test_columns_from_public_rows():
         ({"a": [str(i) + "x" for i in range(300)]}, "300 different texts"),
         (pa.table({"a": pa.array([0], type=pa.timestamp("s"))}), "not timestamp"),
         ([[1, 2]], "must have names"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "stands twice"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "appears twice"),
     ],
 )
 def test_bad_public_tables_are_refused(public, text):
@@ -156,16 +159,38 @@ def test_bad_public_tables_are_refused(public, text):
         Columns.from_public(public)
 
 
+def test_one_schema_declares_columns_for_learners_and_for_releases(tmp_path):
+    schema = Schema({"age": Number(low=0, high=100, cuts=[18, 65]), "sex": Category(["f", "m"], missing="indicator")})
+    schema.save(tmp_path / "schema.json")
+    columns = Columns.load(tmp_path / "schema.json")
+    assert columns == Columns(schema.columns) == Columns.from_dict({"age": {"cuts": [18, 65]}, "sex": ["f", "m"]})
+    assert columns.to_dict() == {"age": {"cuts": [18.0, 65.0]}, "sex": {"categories": ["f", "m"]}}
+    short = Schema.from_document({"columns": {"age": {"cuts": [18, 65]}, "sex": ["f", "m"]}})
+    assert short.columns == {"age": Number(cuts=[18, 65]), "sex": Category(["f", "m"])}
+    named = Columns.from_dict({"columns": {"categories": ["a", "b"]}})
+    assert named.names == ("columns",), "a column may have this name"
+    with pytest.raises(InvalidInput, match="column 'age': a release needs the cuts of a number"):
+        Columns({"age": Number(low=0, high=100)})
+
+
+def test_the_old_names_of_declarations_still_work_and_say_so():
+    with pytest.warns(DeprecationWarning, match=r"Cuts is now quorate\.tables\.Number"):
+        assert quorate.release.Cuts([18]) == Number(cuts=[18])
+    with pytest.warns(DeprecationWarning, match=r"Categories is now quorate\.tables\.Category"):
+        assert quorate.release.Categories(["f"]) == Category(["f"])
+
+
 @pytest.mark.parametrize(
     ("document", "text"),
     [
         ({}, "at least one column"),
-        ({"a": []}, "column 'a': categories must be a list of at least one"),
-        ({"a": ["x", "x "]}, "'x' stands twice"),
+        ({"a": []}, "column 'a': categories must be a list of at least 1"),
+        ({"a": ["x", "x "]}, "'x' appears twice"),
         ({"a": {"cuts": [2, 1]}}, "each larger than the one before"),
         ({"a": {"cuts": [1, float("nan")]}}, "finite numbers"),
         ({"a": {"cuts": ["1"]}}, "rising numbers"),
         ({"a": {"cats": []}}, "expected"),
+        ({"a": {"cuts": [1], "cats": []}}, "'cats' means nothing here"),
         ({"a": 3}, "expected"),
     ],
 )
@@ -182,7 +207,7 @@ def test_marginals_count_what_their_names_say():
         expected = np.ones(len(codes), dtype=bool)
         for place, column in enumerate(COLUMNS.names):
             if name[column]:
-                expected &= [COLUMNS.kinds[column].name(code) == name[column] for code in codes[:, place]]
+                expected &= [COLUMNS.cells[column].name(code) == name[column] for code in codes[:, place]]
         assert answer == expected.sum()
         asked = {column: name[column] for column in COLUMNS.names if name[column]}
         assert bound.find(asked) == number
@@ -221,7 +246,7 @@ def test_ranges_by_groups(by):
     for number, (name, answer) in enumerate(zip(bound.describe(), answers, strict=True)):
         match = np.ones(8, dtype=bool)
         for group in by:
-            match &= [COLUMNS.kinds[group].name(code) == name[group] for code in codes[group]]
+            match &= [COLUMNS.cells[group].name(code) == name[group] for code in codes[group]]
         found = [
             (low, high)
             for low in ends
@@ -384,7 +409,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(text, problem):
         (["sex = 'x'"], "expression 1: 'x' is not among the declared categories 'f', 'm'"),
         (["age < 3", "height < 2"], "expression 2: column 'height' is not declared"),
         (["sex < 3"], "holds categories: compare it by"),
-        (["age = 'old'"], "holds numbers, and a text is none"),
+        (["age = 'old'"], "holds numbers, and is compared with a text"),
     ],
 )
 def test_expressions_must_fit_what_is_declared(texts, problem):
@@ -412,10 +437,10 @@ def test_what_is_refused_before_anything_is_counted():
         Workload.thresholds("sex").bind(columns=COLUMNS)
     with pytest.raises(InvalidInput, match="'height' is not declared"):
         Workload.thresholds("height").bind(columns=COLUMNS)
-    wide = Columns({"age": Cuts(range(100_000)), "by": Categories(range(1000))})
+    wide = Columns({"age": Number(cuts=range(100_000)), "by": Category(range(1000))})
     with pytest.raises(Infeasible, match=r"have 1\d+ cells, above"):
         Workload.ranges("age", by="by").bind(columns=wide)
-    many = Columns({f"c{i}": Categories(range(20)) for i in range(100)})
+    many = Columns({f"c{i}": Category(range(20)) for i in range(100)})
     with pytest.raises(Infeasible, match=r"all marginals of 6 of these 100 columns are \d+ queries"):
         Workload.marginals(6).bind(columns=many)
     with pytest.raises(InvalidInput, match="one column for each of 'sex', 'age', 'ill'"):
@@ -431,7 +456,9 @@ def test_an_error_about_private_rows_repeats_no_value():
 
 
 def test_decoded_values_lie_in_their_cells():
-    columns = Columns({"sex": Categories(["f", "m"]), "age": Cuts([18, 65]), "one": Cuts([1e300]), "any": Cuts([])})
+    columns = Columns(
+        {"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65]), "one": Number(cuts=[1e300]), "any": Number(cuts=[])}
+    )
     codes = np.array([[0, 0, 0, 0], [1, 1, 1, 0], [0, 2, 1, 0], [2, 3, 2, 1]])
     np.testing.assert_array_equal(columns.encode(columns.decode(codes)).codes, codes)
     bound = Workload.marginals(1).bind(columns=columns)
@@ -441,5 +468,5 @@ def test_decoded_values_lie_in_their_cells():
 def test_a_million_rows_are_read_in_seconds():
     generator = np.random.default_rng(0)
     frame = pd.DataFrame({"age": generator.normal(size=10**6), "sex": generator.choice(["f", "m"], size=10**6)})
-    columns = Columns({"age": Cuts(np.linspace(-3, 3, 1000).tolist()), "sex": Categories(["f", "m"])})
+    columns = Columns({"age": Number(cuts=np.linspace(-3, 3, 1000).tolist()), "sex": Category(["f", "m"])})
     assert columns.encode(frame).records == 10**6

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from quorate import InvalidInput
-from quorate.audit import Verdict
+from quorate.auditing import Verdict
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.model import render_report
+from quorate.report.plan_page import write_plots
 from quorate.report.release import ReleaseReport, render_release
 from quorate.report.rendering import write_page
 
@@ -332,3 +333,12 @@ def test_a_browser_shows_the_whole_page_and_asks_for_nothing(browser, tmp_path, 
     inside = "all => all.every(one => one.getBoundingClientRect().right <= innerWidth + 1)"
     assert page.eval_on_selector_all("main *:not(svg *)", inside)
     page.close()
+
+
+def test_the_plots_of_the_docs_stand_alone(tmp_path):
+    paths = write_plots(tmp_path)
+    assert sorted(path.name for path in paths) == ["public-size.svg", "stumps.svg"]
+    for path in paths:
+        svg = path.read_text(encoding="utf-8")
+        assert 'xmlns="http://www.w3.org/2000/svg"' in svg
+        assert "var(--" not in svg

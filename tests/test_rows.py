@@ -20,10 +20,10 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.errors import InvalidInput
 from quorate.predictors import StableClassifier
-from quorate.predictors.inputs import check_records
+from quorate.predictors.base import check_records
 from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
 from quorate.service.codec import Tensor
-from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
+from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs
 from quorate.tables import Number, Schema
 
 CONTAINERS = {
@@ -262,7 +262,7 @@ def test_one_query_does_not_decide_the_types_of_the_next_phase():
         classifier.predict(pd.DataFrame({"age": [3.5], "town": ["x"]}))
     assert classifier.seats_taken_ == 0
     classifier.predict(pd.DataFrame({"age": [3.0], "town": ["x"]}))
-    points, _ = classifier._seats.since(0)
+    points, _ = classifier.session_.answerer.seats.since(0)
     assert points["age"].dtype == np.int64
 
 

@@ -15,10 +15,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import Infeasible, InvalidInput
-from quorate.audit import choice_law
+from quorate.auditing import choice_law
 from quorate.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.slots import Slots
+from quorate.predictors.unit_rows import UnitRows
 from quorate.students import cover
 from quorate.students.semi_private import SemiPrivateClassifier
 
@@ -132,7 +132,7 @@ def test_a_person_of_many_rows_is_one_unit(most):
 
 
 def test_planted_rows_beyond_those_that_count_are_caught(monkeypatch):
-    monkeypatch.setattr(cover, "fill_slots", lambda X, y, *, groups, most: Slots(X, y, most=1))
+    monkeypatch.setattr(cover, "fill_unit_rows", lambda X, y, *, groups, most: UnitRows(X, y, most=1))
     assert worst_person(_made(Thresholds(both_directions=True))) > 2.0 + 0.5
 
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 import json
+import logging
 import threading
 import time
 
@@ -16,15 +17,14 @@ from sklearn.preprocessing import OneHotEncoder
 
 from fake_session import PlainSession, fake_model
 from quorate import PrivateClassifier
-from quorate.errors import InvalidInput, LedgerRefused
+from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.service import Model, Settings, make_app
-from quorate.service.errors import PROBLEMS, Refused
-from quorate.service.groups import Groups
-from quorate.service.inputs import MatrixInput
-from quorate.service.logs import Log
-from quorate.service.outputs import Outputs
-from quorate.service.pace import Departure, Pace
+from quorate.service.batcher import RequestBatcher
+from quorate.service.errors import PROBLEMS, Refused, code_of, error_body
+from quorate.service.http import Departure, Pace
 from quorate.service.routes import ROUTES
+from quorate.service.telemetry import LineFormatter, Log, log_config
+from quorate.service.tensors import MatrixInput, Outputs
 from service_client import LOCAL, call, features, running
 
 INFER = "/v2/models/m/infer"
@@ -75,8 +75,8 @@ def test_answers_in_bytes_and_only_what_is_asked_for():
 def test_every_route_answers_and_head_too():
     async def work(app):
         for route in ROUTES:
-            path = route.template.replace("{name}", "m")
-            if route.method == "GET" and route.handler not in ("budget", "dashboard", "metrics"):
+            path = route.path.replace("{name}", "m")
+            if route.method == "GET" and route.endpoint not in ("budget", "dashboard", "metrics"):
                 assert (await call(app, "GET", path)).status == 200, path
                 assert (await call(app, "HEAD", path)).status == 200, path
             for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "GET" if route.method == "POST" else "POST"):
@@ -104,7 +104,7 @@ def test_the_document_describes_every_route_and_every_code():
         return (await call(app, "GET", "/openapi.json")).json
 
     document = run(work)
-    assert set(document["paths"]) == {route.template for route in ROUTES}
+    assert set(document["paths"]) == {route.path for route in ROUTES}
     codes = document["components"]["schemas"]["Error"]["properties"]["code"]["enum"]
     assert set(codes) == set(PROBLEMS)
     told = json.dumps(document["paths"])
@@ -348,7 +348,8 @@ def test_a_revoked_key_stops_working_soon(monkeypatch):
         async with running(app_of(model, keys=True)) as app:
             first = await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))
             del model.ledger.keys["qk_a1_x"]
-            app._access._known = {place: (caller, 0.0) for place, (caller, _) in app._access._known.items()}
+            access = app.state.service.access
+            access._known = {place: (caller, 0.0) for place, (caller, _) in access._known.items()}
             return first.status, (await call(app, "POST", INFER, features([1, 0, 0]), bearer("qk_a1_x"))).status
 
     assert asyncio.run(main()) == (200, 401)
@@ -362,7 +363,7 @@ def test_strangers_leave_nothing_behind():
             for number in range(50):
                 got = await call(app, "POST", INFER, features([1, 0, 0]), bearer(f"qk_{number}_x"))
                 assert got.status == 401
-            return app._access._known
+            return app.state.service.access._known
 
     assert asyncio.run(main()) == {}
 
@@ -408,7 +409,7 @@ def test_a_server_without_keys_stays_on_loopback():
 
 def test_what_queues_up_is_asked_together_and_too_much_is_refused():
     model = fake_model()
-    model.groups._limit = 20
+    model.batcher._limit = 20
 
     async def main():
         async with running(app_of(model)) as app:
@@ -453,11 +454,11 @@ def test_a_session_that_breaks_says_nothing_of_it():
 
     async def main():
         async with running(app_of(model, log=log)) as app:
-            works, model.groups._ask_all = model.groups._ask_all, breaks
+            works, model.batcher._ask_all = model.batcher._ask_all, breaks
             broken = await call(app, "POST", INFER, features([1, 0, 0]))
-            model.groups._ask_all = lambda requests: []
+            model.batcher._ask_all = lambda requests: []
             short = await call(app, "POST", INFER, features([1, 0, 0]))
-            model.groups._ask_all = works
+            model.batcher._ask_all = works
             return broken, short, await call(app, "POST", INFER, features([1, 0, 0]))
 
     broken, short, after = asyncio.run(main())
@@ -471,8 +472,8 @@ def test_a_session_with_nothing_to_do_is_idled():
     idled = threading.Event()
 
     async def main():
-        groups = Groups(lambda requests: requests, idle=idled.set)
-        groups.start()
+        batcher = RequestBatcher(lambda requests: requests, idle=idled.set)
+        batcher.start()
         assert await asyncio.to_thread(idled.wait, 60)
         idled.clear()
 
@@ -480,10 +481,10 @@ def test_a_session_with_nothing_to_do_is_idled():
             idled.set()
             raise OSError
 
-        groups._idle = breaks
+        batcher._idle = breaks
         assert await asyncio.to_thread(idled.wait, 60)
-        asked = await groups.ask("still there", rows=1)
-        await groups.close()
+        asked = await batcher.ask("still there", rows=1)
+        await batcher.close()
         return asked
 
     assert asyncio.run(main()) == "still there"
@@ -512,18 +513,18 @@ def test_the_same_app_can_run_without_privacy_for_comparison():
 def test_the_queue_is_bounded_in_rows_too():
     async def main():
         go = threading.Event()
-        groups = Groups(lambda requests: [go.wait(60) for _ in requests])
-        groups.start()
-        asked = [groups.ask("large", rows=2**15)]
-        while groups._waiting:
+        batcher = RequestBatcher(lambda requests: [go.wait(60) for _ in requests])
+        batcher.start()
+        asked = [batcher.ask("large", rows=2**15)]
+        while batcher._waiting:
             await asyncio.sleep(0.01)
-        asked += [groups.ask("large", rows=2**15) for _ in range(2)]
+        asked += [batcher.ask("large", rows=2**15) for _ in range(2)]
         with pytest.raises(Refused, match="overloaded"):
-            groups.ask("one more", rows=1)
+            batcher.ask("one more", rows=1)
         go.set()
         got = [await one for one in asked]
-        got.append(await groups.ask("now", rows=1))
-        await groups.close()
+        got.append(await batcher.ask("now", rows=1))
+        await batcher.close()
         return got
 
     assert asyncio.run(main()) == [True] * 4
@@ -589,11 +590,11 @@ def test_models_fitted_on_frames_take_a_tensor_a_column():
 
 def test_one_request_may_be_larger_than_a_group():
     async def main():
-        groups = Groups(lambda requests: [len(requests)] * len(requests))
-        groups.start()
-        asked = [groups.ask(n, rows=3000) for n in range(5)] + [groups.ask(5, rows=10_000)]
+        batcher = RequestBatcher(lambda requests: [len(requests)] * len(requests))
+        batcher.start()
+        asked = [batcher.ask(n, rows=3000) for n in range(5)] + [batcher.ask(5, rows=10_000)]
         got = [await one for one in asked]
-        await groups.close()
+        await batcher.close()
         return got
 
     assert max(asyncio.run(main())) == 1
@@ -622,7 +623,7 @@ def test_an_answer_leaves_at_the_first_tick_after_it_is_ready(work, ticks):
 
 def test_all_that_follows_from_a_body_is_paced_and_other_refusals_are_not():
     broken = fake_model("broken")
-    broken.groups._ask_all = lambda requests: 1 / 0
+    broken.batcher._ask_all = lambda requests: 1 / 0
     at_once = {
         "not_found": ("/v2/nothing", b"{}", {}),
         "unsupported_encoding": (INFER, b"{}", {"content-encoding": "gzip"}),
@@ -681,7 +682,7 @@ def _told_apart(pace_ms, each=30):
             time.sleep(0.015)
         return answered(requests)
 
-    model.groups._ask_all = slower_without_a_quorum
+    model.batcher._ask_all = slower_without_a_quorum
 
     async def main():
         times = {0: [], 1: []}
@@ -741,3 +742,34 @@ def test_a_log_that_nobody_reads_stops_nothing():
         log.event("request")
     log.flush()
     assert '"event":"log_lines_dropped","lines":904' in kept.getvalue()
+
+
+def test_what_other_packages_log_is_cut_to_its_template():
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "failed for %s", ("Smith",), None)
+    line = json.loads(LineFormatter().format(record))
+    assert (line["event"], line["level"], line["text"]) == ("server", "error", "failed for %s")
+    assert log_config()["loggers"]["uvicorn.access"]["handlers"] == []
+
+
+def test_a_failure_is_logged_by_its_type_alone():
+    stream = io.StringIO()
+    log = Log(stream)
+    log.failure(ValueError("a secret"), route="/")
+    log.flush()
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["kind"], line["where"]) == ("failure", "ValueError", "unknown")
+    assert "secret" not in stream.getvalue()
+
+
+def test_errors_have_codes_and_bodies_of_the_table():
+    assert [
+        code_of(error) for error in (BudgetSpent("..."), InvalidInput("..."), Refused("bad_id"), KeyError("age"))
+    ] == [*("budget_spent", "invalid_input", "bad_id", "internal")]
+    assert error_body("stopping") == b'{"error":"this server is stopping; ask again in a moment","code":"stopping"}'
+
+
+def test_settings_survive_their_way_to_a_worker():
+    settings = Settings(models={"clinic": "/srv/clinic"}, port=8080)
+    assert Settings.from_json(settings.to_json()) == settings
+    with pytest.raises(InvalidInput, match="two folders have the same name"):
+        Settings.of("a/clinic", "b/clinic")

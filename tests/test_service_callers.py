@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 
 from fake_session import FakeSession
 from quorate import Budget
-from quorate.audit.planted.lookups import RemembersTexts, calls_made
+from quorate.auditing.planted.lookups import RemembersTexts, calls_made
 from quorate.ledger import Ledger
 from quorate.service import Model, Settings, make_app
 from quorate.service.codec import read_request
 from quorate.service.errors import Refused
-from quorate.service.inputs import FrameInputs, MatrixInput, NamedInputs, SchemaInputs
-from quorate.service.logs import Log
-from quorate.service.outputs import Outputs
+from quorate.service.telemetry import Log
+from quorate.service.tensors import FrameInputs, MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Number, QueryEncoder, Schema
 from service_client import call, running
 
@@ -130,13 +129,15 @@ def test_nothing_on_the_way_of_a_request_keeps_what_was_asked():
     )
     settings = Settings(models={"m": "m"}, keys=False, pace_ms=0)
     app = make_app([model], settings, log=Log(io.StringIO()))
+    service = app.state.service
+    kept = [model.inputs, model.outputs, service.asking.settings, service.asking.pace, service.access]
 
     async def main():
         async with running(app):
-            before = snapshot([model.inputs, model.outputs, app._infer._settings, app._infer.pace, app._access])
+            before = snapshot(kept)
             for body in MODELS["schema"][1]:
                 await call(app, "POST", "/v2/models/m/infer", body)
-            after = snapshot([model.inputs, model.outputs, app._infer._settings, app._infer.pace, app._access])
+            after = snapshot(kept)
         return before, after
 
     before, after = asyncio.run(main())

@@ -12,11 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.service.codec import ResponseTensor, read_request, request_digest, write_response
-from quorate.service.datatypes import DATATYPES, binary_of, from_binary, from_json
+from quorate.service.codec import (
+    DATATYPES,
+    ResponseTensor,
+    binary_of,
+    from_binary,
+    from_json,
+    read_request,
+    request_digest,
+    write_response,
+)
 from quorate.service.errors import PROBLEMS, Refused
-from quorate.service.inputs import MatrixInput, NamedInputs, SchemaInputs
-from quorate.service.outputs import Outputs
+from quorate.service.tensors import MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Number, Schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

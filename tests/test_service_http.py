@@ -482,7 +482,7 @@ def test_a_worker_that_dies_is_replaced_and_orphans_stop(tmp_path):
         assert len(left) == 2
         assert first not in left
         assert second in left
-        server.process.kill()
+        server.process.send_signal(signal.SIGKILL)
         server.process.wait(60)
         _until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in left))
     assert server.written().count('"event":"stopped","clean":true') == 2

@@ -18,6 +18,7 @@ from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.mechanisms import Dissent, Quorum
 from quorate.mechanisms.dissent import proposed_first
 from quorate.predictors.student_first import StudentFirstClassifier
+from quorate.session import release_votes
 
 # So much epsilon, so small a delta: clear votes are missed, and ties answered, less than once in 10**9 queries.
 TARGET = {"epsilon": 8.0, "delta": 1e-8, "teachers": 200, "dissents": 5, "no_quorums": 2, "classes": ["no", "yes"]}
@@ -80,7 +81,8 @@ def test_where_the_teachers_are_split_the_student_stands(classifier):
     answers = classifier.predict(along(-1, 1, 20))
     assert (answers == "no").sum() >= 15
     assert answers.refused == 0
-    assert classifier.session_.ask(along(-1, 1, 20)).refused.sum() == 18
+    answerer = classifier.session_.answerer
+    assert release_votes(answerer.ensemble, along(-1, 1, 20), answerer.quorum_run.answers).refused == 18
 
 
 def test_a_repeated_mistake_is_paid_once_for_each_caller(classifier):
@@ -98,7 +100,7 @@ def test_a_repeated_mistake_is_paid_once_for_each_caller(classifier):
 def test_the_whole_of_both_runs_fits_the_budget():
     """Every dissent and every no-quorum that was planned for can be paid, and the account never passes epsilon."""
     made = StudentFirstClassifier(STUDENT, **TARGET).fit(X, Y)
-    run, quorum = made._run, made.session_.answerer.run
+    run, quorum = made.session_.answerer.dissent_run, made.session_.answerer.quorum_run
     assert (run.answers([[0, 200]] * 9).labels == -1).sum() == 5
     assert (quorum.answers([[100, 100]] * 9).labels == -1).sum() == 2
     assert made.budget_.spent_epsilon() <= TARGET["epsilon"]
@@ -121,7 +123,7 @@ def test_after_the_last_dissent_queries_are_refused(classifier):
 
 
 def test_after_the_last_no_quorum_dissents_are_reported_and_not_answered(classifier):
-    classifier.session_.answerer.run.answers([[100, 100]] * 2)  # ends the run of Quorum
+    classifier.session_.answerer.quorum_run.answers([[100, 100]] * 2)  # ends the run of Quorum
     answers = classifier.predict(np.concatenate([WRONG, RIGHT]))
     assert answers.tolist() == [None, "no"]
     assert answers.no_quorum.tolist() == [True, False]
@@ -134,9 +136,9 @@ def test_after_the_last_no_quorum_dissents_are_reported_and_not_answered(classif
 @pytest.mark.parametrize("choice", ["abstain", "student", "random", "raise"])
 def test_what_is_said_without_a_quorum(choice):
     made = StudentFirstClassifier(STUDENT, **TARGET, on_no_quorum=choice).fit(X, Y)
-    made.session_.answerer.run.answers([[100, 100]] * 2)
+    made.session_.answerer.quorum_run.answers([[100, 100]] * 2)
     if choice == "raise":
-        with pytest.raises(NoQuorum, match="dissents on 1 of 2 queries and finds no quorum") as caught:
+        with pytest.raises(NoQuorum, match="1 of 2 queries found no quorum; they were paid for") as caught:
             made.predict(np.concatenate([WRONG, RIGHT]))
         assert caught.value.predictions.tolist() == [None, "no"]
         return

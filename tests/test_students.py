@@ -23,7 +23,7 @@ from quorate.ensemble import Ballots, Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput, NoQuorum
 from quorate.learners import Deal, Teachers
-from quorate.mechanisms.run import Run
+from quorate.mechanisms.base import Run
 from quorate.predictors import PrivateClassifier
 from quorate.session import Session
 from quorate.students import StudentClassifier, classifier, k_centre_points, margins, random_points

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from quorate import InvalidInput
 from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Schema, as_table, read_table
 from quorate.tables import schema as schema_module
+from quorate.tables.columns import encode_features
 
 SCHEMA = Schema(
     {
@@ -181,9 +182,9 @@ def test_pandas_and_polars_frames():
     [
         ({"age": [1]}, "must be a pandas or polars frame or an Arrow table, with __arrow_c_stream__, not dict"),
         (np.zeros((2, 2)), "not ndarray"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "column names must differ: 'a' stands twice"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "column names must differ: 'a' appears twice"),
         (pd.DataFrame({"a": [1, "secret"]}), "column 'a' must hold values of one type"),
-        (pa.table([[1], [2]], names=["a", "a"]), "column names must differ: 'a' stands twice"),
+        (pa.table([[1], [2]], names=["a", "a"]), "column names must differ: 'a' appears twice"),
         (pa.table([[1], [2]], names=["a", ""]), "column 2 has no name; if it is the index of a pandas frame"),
         (pd.DataFrame(), "at least 1 column"),
     ],
@@ -232,8 +233,8 @@ def test_csv_as_people_write_it(tmp_path):
         ("t.csv", "a,b\n", "the table has no rows"),
         ("t.csv", 'a,b\n1,"x\n2,y\n3,z\n', "a quote"),
         ("t.csv", 'a,b\n1,"x\n2,y"\n3,z\n', "a quoted value must end on its own line"),
-        ("t.csv", "a,b,a\n1,2,3\n", "column names must differ: 'a' stands twice"),
-        ("t.csv", "a, a\n1,2\n", "column names must differ: 'a' stands twice"),
+        ("t.csv", "a,b,a\n1,2,3\n", "column names must differ: 'a' appears twice"),
+        ("t.csv", "a, a\n1,2\n", "column names must differ: 'a' appears twice"),
         ("t.csv", ",a\n0,2\n", "column 1 has no name"),
         ("t.csv", "a;b\n1;2\n", "values must be separated by commas; the first line has semicolons"),
         ("t.csv", "a\tb\n1\t2\n", "values must be separated by commas; the first line has tabs"),
@@ -245,11 +246,11 @@ def test_csv_as_people_write_it(tmp_path):
         ("t.csv", "a,b\n1,2\n3,4,5\n", "but line 3 has 3"),
         ("t.csv", b"a,b\n1,\xff\xfe\n", "texts must be encoded as UTF-8"),
         ("t.csv", b"\xff\xfea\n1\n", "texts must be encoded as UTF-8"),
-        ("t.csv.gz", "a,b\n1,2\n", "this is no readable .csv.gz file"),
-        ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9999, mtime=0)[:-20], "this is no readable .csv.gz file"),
-        ("t.parquet", "a,b\n1,2\n", "this is no readable .parquet file"),
-        ("t.arrow", "a,b\n1,2\n", "this is no readable .arrow file"),
-        ("t.feather", "", "this is no readable .feather file"),
+        ("t.csv.gz", "a,b\n1,2\n", "not a readable .csv.gz file"),
+        ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 9999, mtime=0)[:-20], "not a readable .csv.gz file"),
+        ("t.parquet", "a,b\n1,2\n", "not a readable .parquet file"),
+        ("t.arrow", "a,b\n1,2\n", "not a readable .arrow file"),
+        ("t.feather", "", "not a readable .feather file"),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, text):
@@ -290,7 +291,7 @@ ROWS = {
     "missing number": ({"hours": [1, None, 2, None]}, "column 'hours'", "a value is missing"),
     "NaN": ({"hours": [1.0, float("nan"), 2, 2]}, "column 'hours'", "a value is missing"),
     "empty text": ({"hours": ["1", " ", "2", ""]}, "column 'hours'", "a value is missing"),
-    "text": ({"hours": ["1", "secret", "2", "secret"]}, "column 'hours'", "a number is expected, and a text is none"),
+    "text": ({"hours": ["1", "secret", "2", "secret"]}, "column 'hours'", "a number is expected, not a text"),
     "missing category": ({"sex": ["male", None, "male", "male"]}, "column 'sex'", "a value is missing"),
     "NA": ({"sex": ["male", "NA", "male", "male"]}, "column 'sex'", "a value is missing"),
 }
@@ -390,6 +391,7 @@ finite = st.floats(-1e9, 1e9)
 kinds = (
     st.builds(Number, centre=finite, spread=st.floats(1e-9, 1e9), missing=st.sampled_from(["refuse", "indicator"]))
     | finite.map(lambda low: Number(low=low, high=low + 5))
+    | st.lists(finite, unique=True).map(lambda cuts: Number(cuts=sorted(cuts)))
     | st.lists(st.text(max_size=4).map(str.strip), min_size=1, max_size=4, unique=True).map(Category)
 )
 
@@ -398,7 +400,9 @@ kinds = (
 def test_any_schema_survives_its_document(columns):
     schema = Schema(columns, missing_texts=["?"])
     assert Schema.from_document(json.loads(json.dumps(schema.to_document()))) == schema
-    assert len(schema.feature_names) == sum(kind.width for kind in columns.values())
+    none = pa.array([], pa.float64())
+    widths = [encode_features(kind, none, name, role="query").shape[1] for name, kind in columns.items()]
+    assert len(schema.feature_names) == sum(widths)
 
 
 def test_a_schema_from_a_public_table():
@@ -489,7 +493,7 @@ def test_tables_with_texts_need_one(values, text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "this is no JSON: Expecting property name enclosed in double quotes in line 1"),
+        ("{", "not valid JSON: Expecting property name enclosed in double quotes in line 1"),
         ("[1]", "a schema must be a JSON object; for example"),
         (b"\xff", "texts must be encoded as UTF-8"),
         ("{}", 'a schema needs "columns"'),
@@ -535,14 +539,14 @@ def test_tables_with_texts_need_one(values, text):
         ),
         (
             '{"columns": {"a": {"kind": "category", "categories": ["x", " x"]}}}',
-            "categories must differ: 'x' stands twice",
+            "categories must differ: 'x' appears twice",
         ),
         (
             '{"columns": {"a": {"kind": "category", "categories": [1, "1"]}}}',
-            "categories must differ: '1' stands twice",
+            "categories must differ: '1' appears twice",
         ),
         ('{"columns": {"a": {"kind": "category", "categories": [null]}}}', "categories must be texts or numbers"),
-        ('{"columns": {"a": {"kind": "number"}, "a": {"kind": "number"}}}', "'a' stands twice in one object"),
+        ('{"columns": {"a": {"kind": "number"}, "a": {"kind": "number"}}}', "'a' appears twice in one object"),
         ('{"columns": {"a": {"kind": "number"}}, "label": "y"}', 'label must be an object such as {"column": "income"'),
         (
             '{"columns": {"a": {"kind": "number"}}, "label": {"column": "y", "classes": ["u"]}}',

@@ -11,7 +11,7 @@ from quorate import Infeasible, InvalidInput
 from quorate.bench.bars import BARS
 from quorate.mechanisms import BetweenThresholds, StabilityTest
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
-from quorate.mechanisms.laws import (
+from quorate.mechanisms.distributions import (
     gaussian_pmf,
     gaussian_tail,
     gaussian_tail_quantile,

@@ -7,7 +7,7 @@ in expectation, and intervals of confidence 1 - 1e-9 stand around what was count
 import numpy as np
 import pytest
 
-from quorate.audit.tracing import Population, Traced, exact_means, noisy_means, released_means, trace
+from quorate.auditing.tracing import Population, Traced, exact_means, noisy_means, released_means, trace
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NoisySum
 

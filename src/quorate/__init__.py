@@ -13,7 +13,7 @@
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
     plan, plan_concept, plan_everlasting, plan_release
                                 what is achievable, before any private record is read
-    audit                       attacks a claim and says how close it came: `quorate.audit` is a package and a call
+    audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
 
@@ -32,11 +32,13 @@ from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, Quor
 from quorate.privacy import Budget, Cost
 
 if TYPE_CHECKING:
-    from quorate import audit
-    from quorate.everlasting import EverlastingClassifier, plan_everlasting
+    from quorate.auditing import audit
+    from quorate.everlasting import EverlastingClassifier
     from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
+    from quorate.planner.everlasting import plan_everlasting
+    from quorate.planner.release import plan_release
     from quorate.predictors import (
         AgnosticClassifier,
         PrivateClassifier,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
         StudentFirstClassifier,
         UniversalClassifier,
     )
-    from quorate.release import OnlineRelease, QueryRelease, Workload, plan_release
+    from quorate.release import OnlineRelease, QueryRelease, Workload
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
@@ -99,11 +101,12 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "StudentFirstClassifier": "quorate.predictors",
     "UniversalClassifier": "quorate.predictors",
     "Workload": "quorate.release",
+    "audit": "quorate.auditing",
     "load": "quorate.models",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",
-    "plan_everlasting": "quorate.everlasting",
-    "plan_release": "quorate.release",
+    "plan_everlasting": "quorate.planner.everlasting",
+    "plan_release": "quorate.planner.release",
     "save": "quorate.models",
 }
 
@@ -111,12 +114,10 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
 def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415
 
-    if name == "audit":
-        return import_module("quorate.audit")
     if name not in _LATER:
         raise AttributeError(f"module 'quorate' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATER, "audit"])
+    return sorted([*globals(), *_LATER])

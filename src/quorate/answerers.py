@@ -1,6 +1,6 @@
 """What a session may have in it: a secret ballot, or answers that are drawn from the records one by one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,43 +8,31 @@ from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, RunEnded
+from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.privacy import Budget, Cost
 from quorate.session import release_votes
 
-__all__ = ["Mechanism", "OneByOne", "Votes"]
+__all__ = ["Mechanism", "OneByOne", "Votes", "open_runs"]
 
 Mechanism = QueryMechanism | ThresholdMechanism
 
 
 class Votes:
-    """Answers by a secret ballot: an ensemble, and the mechanism that counts for it.
-
-    >>> from quorate.ensemble.estimators import EstimatorTeachers
-    >>> from quorate.mechanisms import SoftMajority
-    >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-    >>> votes = Votes(ensemble, SoftMajority(teachers=500, epsilon=0.5))
-    >>> votes.open(Budget(epsilon=1.0, delta=0.0), None)
-    >>> votes.affordable(5), votes.draw(np.zeros((2, 1))).labels
-    (2, array([1, 1]))
-    """
+    """Answers by a secret ballot: an ensemble, and the mechanism that counts for it."""
 
     def __init__(self, ensemble: Ensemble, mechanism: Mechanism) -> None:
         self.ensemble, self.mechanism = ensemble, mechanism
         self.run: Run | None = None
         self._budget: Budget
 
-    def open(self, budget: Budget | None, state: int | None) -> None:
-        """Open the run of a threshold mechanism, or go on with one whose secret noise is `state`."""
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Open the run of a threshold mechanism, or go on with the one whose secret noise the ledger has."""
         assert budget is not None
-        self._budget, mechanism = budget, self.mechanism
-        if isinstance(mechanism, ThresholdMechanism):
-            if state is None or mechanism.redraws:
-                self.run = mechanism.open(budget)
-            else:
-                self.run = mechanism.resume(budget, threshold_noise=state)
+        self._budget = budget
+        if isinstance(self.mechanism, ThresholdMechanism):
+            (self.run,) = open_runs([self.mechanism], budget, ledger)
 
     def affordable(self, most: int) -> int:
         """Return how many queries may be counted, so that no ballot is counted in vain."""
@@ -63,29 +51,26 @@ class Votes:
         assert isinstance(mechanism, QueryMechanism)
         return release_votes(self.ensemble, X, lambda votes: mechanism.answers(votes, budget=budget))
 
-    def end(self) -> int | None:
-        """End the run, and return its secret noise."""
-        return None if self.run is None else self.run.end()
+    def move(self, ledger: Ledger) -> None:
+        """End the run here, and leave its secret noise in the ledger."""
+        if self.run is not None:
+            ledger.keep_run(self.run.end())
 
 
 class OneByOne:
     """Answers that are drawn from the records anew for every query, each at the same cost, or at none without a budget.
 
     `draw` must not fail: an answer in its place would have another law, and an error would speak of the records.
-
-    >>> from quorate.session import Session
-    >>> session = Session(OneByOne(lambda row: int(row[0] > 0), Cost(0.5)), Budget(epsilon=1.0, delta=0.0))
-    >>> session.ask(np.array([[1.0], [1.0], [-1.0], [2.0]])).labels
-    array([ 1,  1,  0, -1])
+    `records` are those that it reads, for a folder to keep; `drawn` counts the answers of this process.
     """
 
-    def __init__(self, draw: Callable[[NDArray[np.float64]], int], cost: Cost) -> None:
-        self.cost, self.drawn = cost, 0
+    def __init__(self, draw: Callable[[NDArray[np.float64]], int], cost: Cost, *, records: Any = None) -> None:
+        self.cost, self.records, self.drawn = cost, records, 0
         self._draw = draw
         self._budget: Budget | None = None
 
-    def open(self, budget: Budget | None, state: int | None) -> None:
-        """Answer from this budget; there is no secret state."""
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Answer from this budget; there is no other state."""
         self._budget = budget
 
     def affordable(self, most: int) -> int:
@@ -100,8 +85,16 @@ class OneByOne:
         labels = np.array([self._draw(row) for row in X], dtype=np.int64)
         return Answers(labels=labels, spent=self.cost.times(len(X)))
 
-    def end(self) -> None:
-        """There is nothing to end."""
+    def move(self, ledger: Ledger) -> None:
+        """Leave nothing: the budget and the answers are all there is."""
+
+
+def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: Ledger | None) -> list[Run]:
+    """Return the runs of these mechanisms: those whose secret noises the ledger has, or new ones that are paid for."""
+    noises = () if ledger is None else ledger.runs()
+    if len(noises) != len(mechanisms) or any(one.redraws for one in mechanisms):
+        return [one.open(budget) for one in mechanisms]
+    return [one.resume(budget, threshold_noise=noise) for one, noise in zip(mechanisms, noises, strict=True)]
 
 
 def _payable(budget: Budget, cost: Cost, most: int) -> int:

@@ -1,8 +1,8 @@
 """Putting queries to a model so that what it says of one is a function of the model and of that query.
 
 A library of linear algebra sums by the shape of what it is given, and by the place of a row in it. So the shape of a
-call is fixed, and so is the place of a query: a digest of the query says where it stands. Whoever else is in the call
-stands in other places, and changes nothing for a model that answers row by row. Three kinds are told apart by their
+call is fixed, and so is the place of a query: a digest of the query says where it stands. Other queries of the
+call stand in other places, and change nothing for a model that answers row by row. Three kinds are told apart by their
 types, which are public:
 
     trees and forests of scikit-learn       compare and add value by value: any number of rows at once
@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -85,13 +86,7 @@ _ROW_BY_ROW = (
 
 
 def call_rows(estimator: Any) -> int | None:
-    """Return how many rows each call of this estimator has, or None where any number will do.
-
-    >>> from sklearn.linear_model import Perceptron
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> call_rows(DecisionTreeClassifier()), call_rows(Perceptron())
-    (None, 256)
-    """
+    """Return how many rows each call of this estimator has, or None where any number will do."""
     if hasattr(estimator, "call_rows"):
         rows: int | None = estimator.call_rows()
         return rows
@@ -101,12 +96,7 @@ def call_rows(estimator: Any) -> int | None:
 
 
 def asks_a_copy(estimator: Any) -> bool:
-    """Return whether each query is put to a copy, since nobody has said that asking leaves the estimator as it is.
-
-    >>> from sklearn.linear_model import Perceptron
-    >>> asks_a_copy(Perceptron())
-    False
-    """
+    """Return whether each query is put to a copy, since the estimator may change when it is asked."""
     if hasattr(estimator, "asks_a_copy"):
         copied: bool = estimator.asks_a_copy()
         return copied
@@ -137,13 +127,7 @@ def _answers_by_row(part: Any) -> bool:
 
 
 class Calls:
-    """Queries as they are put to each of many models: the rows of each call, and which query stands where.
-
-    >>> from sklearn.dummy import DummyClassifier
-    >>> model = DummyClassifier(strategy="constant", constant=1).fit([[0.0], [1.0]], [0, 1])
-    >>> Calls(np.zeros((3, 1)), call_rows(model)).ballots(model, majority=0, classes=2)
-    array([1, 1, 1])
-    """
+    """Queries as they are put to each of many models: the rows of each call, and which query stands where."""
 
     def __init__(self, X: Any, rows: int | None) -> None:
         self._X, self._rows = X, rows
@@ -158,11 +142,7 @@ class Calls:
         self._calls = [(queries, self._call(queries)) for queries in groups if len(queries)]
 
     def ballots(self, model: Any, majority: int, classes: int) -> Integers:
-        """Return what one model says of each query; where it fails, or names no class, the majority's class.
-
-        >>> Calls(np.zeros((2, 1)), 1).ballots(object(), majority=1, classes=2)  # which cannot be asked
-        array([1, 1])
-        """
+        """Return what one model says of each query; where it fails, or names no class, the majority's class."""
         result = np.full(len(self._X), majority, dtype=np.int64)
         for queries, call in self._calls:
             self._put(model, queries, call, result)
@@ -229,12 +209,14 @@ _threads = threading.RLock()  # the limit is the whole process's: who leaves fir
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere.
+    """Keep linear algebra to one thread: how it shares out the rows of a call is then the same everywhere."""
+    with _threads:
+        _take_control()
+        with _libraries().limit(limits=1):
+            yield
 
-    >>> from threadpoolctl import threadpool_info
-    >>> with one_thread():
-    ...     {library["num_threads"] for library in threadpool_info()}
-    {1}
-    """
-    with _threads, _libraries().limit(limits=1):
-        yield
+
+def _take_control() -> None:
+    """Let this thread set limits: threadpoolctl silently ignores all but the thread that set one first."""
+    openblas: Any = threadpoolctl.OpenBLASController
+    openblas.clear_controlling_thread(force=True)  # proof: step 6

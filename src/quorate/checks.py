@@ -1,9 +1,13 @@
-"""One way to refuse a bad parameter: what was expected of which value."""
+"""One way to refuse a bad parameter: what was expected of which value; and a process other than the one that began."""
 
+import dataclasses
 import math
+import os
+from collections.abc import Callable
 from numbers import Integral, Real
+from typing import Any
 
-from quorate.errors import InvalidInput
+from quorate.errors import InvalidInput, WrongProcess
 
 __all__ = [
     "check_count",
@@ -11,10 +15,33 @@ __all__ = [
     "check_divergence",
     "check_order",
     "check_positive",
+    "check_process",
     "check_rate",
     "check_scale",
+    "process_identity",
     "set_validated",
+    "validate_fields",
 ]
+
+_forks = [0]  # how many forks lie between this process and the one that imported the module
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def process_identity() -> tuple[int, int]:
+    """Return what tells this process from its parent, even where a process number comes round again."""
+    return os.getpid(), _forks[0]
+
+
+def check_process(what: str, opened_in: tuple[int, int]) -> None:
+    """Refuse to go on with something that another process opened: both would spend it."""
+    if process_identity() != opened_in:
+        raise WrongProcess(f"{what} was opened by another process, which may be spending it too; open one here")
 
 
 def _real(name: str, value: object, expected: str) -> float:
@@ -24,11 +51,7 @@ def _real(name: str, value: object, expected: str) -> float:
 
 
 def check_positive(name: str, value: object) -> float:
-    """Return `value` as a float if it is a positive finite number.
-
-    >>> check_positive("epsilon", 1)
-    1.0
-    """
+    """Return `value` as a float if it is a positive finite number."""
     expected = "a positive finite number"
     number = _real(name, value, expected)
     if not 0 < number < math.inf:
@@ -37,11 +60,7 @@ def check_positive(name: str, value: object) -> float:
 
 
 def check_scale(name: str, value: object) -> float:
-    """Return `value` as a float if it is a scale of noise that can be drawn and accounted for: 1e-6 to 2**40.
-
-    >>> check_scale("scale", 40)
-    40.0
-    """
+    """Return `value` as a float if it is a scale of noise that can be drawn and accounted for: 1e-6 to 2**40."""
     number = check_positive(name, value)
     if not 1e-6 <= number <= 2.0**40:
         raise InvalidInput(f"{name} must lie between 1e-6 and 2**40, not {value!r}")
@@ -49,11 +68,7 @@ def check_scale(name: str, value: object) -> float:
 
 
 def check_divergence(value: object) -> float:
-    """Return `value` as a float if it is a Renyi divergence: at least 0, perhaps infinite.
-
-    >>> check_divergence(0)
-    0.0
-    """
+    """Return `value` as a float if it is a Renyi divergence: at least 0, perhaps infinite."""
     expected = "a Renyi divergence of at least 0"
     number = _real("renyi", value, expected)
     if not number >= 0:
@@ -62,27 +77,13 @@ def check_divergence(value: object) -> float:
 
 
 def set_validated(instance: object, **checked: object) -> None:
-    """Put checked values into a frozen dataclass, so that what was checked is what is used.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Ensemble:
-    ...     teachers: int
-    ...     def __post_init__(self):
-    ...         set_validated(self, teachers=check_count("teachers", self.teachers))
-    >>> Ensemble(teachers=10)
-    Ensemble(teachers=10)
-    """
+    """Put checked values into a frozen dataclass, so that what was checked is what is used."""
     for name, value in checked.items():
         object.__setattr__(instance, name, value)
 
 
 def check_delta(value: object, *, zero: bool = True) -> float:
-    """Return `value` as a float if it is a probability that delta may be.
-
-    >>> check_delta(1e-6)
-    1e-06
-    """
+    """Return `value` as a float if it is a probability that delta may be."""
     expected = "at least 0 and below 1" if zero else "above 0 and below 1"
     number = _real("delta", value, expected)
     if not 0 <= number < 1 or (number == 0 and not zero):
@@ -91,11 +92,7 @@ def check_delta(value: object, *, zero: bool = True) -> float:
 
 
 def check_rate(name: str, value: object) -> float:
-    """Return `value` as a float if it lies in (0, 1].
-
-    >>> check_rate("rate", 0.5)
-    0.5
-    """
+    """Return `value` as a float if it lies in (0, 1]."""
     expected = "above 0 and at most 1"
     number = _real(name, value, expected)
     if not 0 < number <= 1:
@@ -104,11 +101,7 @@ def check_rate(name: str, value: object) -> float:
 
 
 def check_order(value: object) -> float:
-    """Return `value` as a float if it is a Renyi order: above 1, or infinity.
-
-    >>> check_order(float("inf"))
-    inf
-    """
+    """Return `value` as a float if it is a Renyi order: above 1, or infinity."""
     expected = "a Renyi order: above 1, or infinity"
     number = _real("order", value, expected)
     if not number > 1:
@@ -117,11 +110,24 @@ def check_order(value: object) -> float:
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> int:
-    """Return `value` as an int if it is a whole number of at least `least`.
-
-    >>> check_count("teachers", 10)
-    10
-    """
+    """Return `value` as an int if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
+
+
+_FIELDS: dict[str, Callable[[str, object], object]] = {  # what the settings of every mechanism of this name must be
+    **dict.fromkeys(("teachers", "no_quorums"), check_count),
+    **dict.fromkeys(("margin", "cap"), lambda name, value: check_count(name, value, least=0)),
+    **dict.fromkeys(("threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
+    "price": check_positive,
+    "order": lambda _, value: check_order(value),
+    "slack": lambda _, value: check_delta(value),
+}
+
+
+def validate_fields(instance: Any, **checked: object) -> None:
+    """Check each field of a mechanism by its name, but for those that are given as `checked`, and set them all."""
+    named = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
+    by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in named if name not in checked}
+    set_validated(instance, **by_name, **checked)

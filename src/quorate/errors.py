@@ -16,9 +16,6 @@
 Whether an exception is raised, and its text, is decided from public values alone: parameters, shapes, types and
 the budget. Votes that are no votes (negative, or of a wrong sum, which no data set and no neighbour has) are refused
 with one text that repeats none of them. Each class has a `code`, a name for programs that never changes.
-
->>> issubclass(Infeasible, ValueError)
-True
 """
 
 __all__ = [
@@ -38,34 +35,19 @@ __all__ = [
 
 
 class QuorateError(Exception):
-    """Base of all exceptions raised on purpose by this package.
-
-    >>> issubclass(BudgetSpent, QuorateError), BudgetSpent.code
-    (True, 'budget_spent')
-    """
+    """Base of all exceptions raised on purpose by this package."""
 
     code = "refused"
 
 
 class BudgetSpent(QuorateError):
-    """The budget cannot pay for what was asked. Nothing was drawn.
-
-    >>> from quorate import Budget, Cost
-    >>> Budget(epsilon=1.0, delta=0.0).spend(Cost(renyi=2.0))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.BudgetSpent: the budget has 1 left at order inf ...
-    """
+    """The budget cannot pay for what was asked. Nothing was drawn."""
 
     code = "budget_spent"
 
 
 class NoQuorum(QuorateError):
-    """At least one query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch.
-
-    >>> NoQuorum("1 of 2 queries found no quorum", predictions=["yes", None]).predictions
-    ['yes', None]
-    """
+    """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch."""
 
     code = "no_quorum"
 
@@ -75,96 +57,54 @@ class NoQuorum(QuorateError):
 
 
 class RunEnded(QuorateError):
-    """A threshold run is over: it has met its last no-quorum.
-
-    >>> issubclass(RunEnded, QuorateError)
-    True
-    """
+    """A threshold run is over: it has met its last no-quorum."""
 
     code = "budget_spent"
 
 
 class WrongProcess(QuorateError):
-    """A budget, a run or a noise source was carried into a process that did not open it.
-
-    >>> issubclass(WrongProcess, QuorateError)
-    True
-    """
+    """A budget, a run or a noise source was carried into a process that did not open it."""
 
     code = "wrong_process"
 
 
 class InvalidInput(QuorateError, ValueError):
-    """A value of the wrong kind was passed; the text says what was expected.
-
-    >>> from quorate.mechanisms import SoftMajority
-    >>> SoftMajority(teachers=10, epsilon=-1.0)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: epsilon must be a positive finite number, not -1.0
-    """
+    """A value of the wrong kind was passed; the text says what was expected."""
 
     code = "invalid_input"
 
 
 class Infeasible(QuorateError, ValueError):
-    """The target cannot be met as asked; the text says what would work.
-
-    >>> from quorate.mechanisms import Quorum
-    >>> Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=50, no_quorums=100)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.Infeasible: ...
-    """
+    """The target cannot be met as asked; the text says what would work."""
 
     code = "infeasible"
 
 
 class LedgerRefused(QuorateError):
-    """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered.
-
-    >>> LedgerRefused.code
-    'ledger_refused'
-    """
+    """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered."""
 
     code = "ledger_refused"
 
 
 class IdReused(QuorateError):
-    """A request id was used before, for another request. Nothing was drawn.
-
-    >>> IdReused.code
-    'id_reused'
-    """
+    """A request id was used before, for another request. Nothing was drawn."""
 
     code = "id_reused"
 
 
 class InProgress(QuorateError):
-    """Another process is answering a request of this id. Nothing was drawn; ask again.
-
-    >>> InProgress.code
-    'in_progress'
-    """
+    """Another process is answering a request of this id. Nothing was drawn; ask again."""
 
     code = "in_progress"
 
 
 class QuotaSpent(QuorateError):
-    """A key has had all the answers that it was given. Nothing was drawn.
-
-    >>> QuotaSpent.code
-    'quota_spent'
-    """
+    """A key has had all the answers that it was given. Nothing was drawn."""
 
     code = "quota_spent"
 
 
 class RateLimited(QuorateError):
-    """A key has had its answers of this minute. Nothing was drawn; ask again later.
-
-    >>> RateLimited.code
-    'rate_limited'
-    """
+    """A key has had its answers of this minute. Nothing was drawn; ask again later."""
 
     code = "rate_limited"

@@ -1,31 +1,141 @@
-"""What comes to a session and what leaves it: checked queries with who asks them, and their answers."""
+"""What comes to a session and what leaves it, and what is remembered of both: a repeated query gets its answer again.
 
-from collections.abc import Sequence
+A caller that repeats a query pays nothing. This is also a defence: noisy answers to one query, drawn over and over,
+would average the noise away.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.errors import BudgetSpent, InvalidInput, QuorateError
-from quorate.mechanisms import NO_QUORUM
-from quorate.memory import REFUSED, Admitted, Asked
+from quorate.errors import BudgetSpent, IdReused, InvalidInput, QuorateError
 from quorate.privacy import Cost
 from quorate.rows import join_rows, take_rows
 
-__all__ = ["Replies", "Request", "firsts_of", "replies_of", "rows_of"]
+__all__ = [
+    "NO_QUORUM",
+    "REFUSED",
+    "Admitted",
+    "Asked",
+    "KeptAnswers",
+    "Memory",
+    "Outcome",
+    "Query",
+    "Replies",
+    "Request",
+    "firsts_of",
+    "outcome_of",
+    "replies_of",
+    "reused",
+    "rows_of",
+]
+
+NO_QUORUM = -1  # in place of a label: the teachers did not agree
+REFUSED = -2  # in an outcome: the budget could not pay for the query, and it was not put to the vote
+
+_KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is asked, and paid for, again
+
+
+Query = tuple[str, bytes]  # who asked, and the digest of what
+Outcome = list[int]  # a label for each query of a request, NO_QUORUM or REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as a memory knows it: its caller, digests of its queries, its id and the digest of it all."""
+
+    caller: str
+    queries: Sequence[bytes]
+    id: str | None = None
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome."""
+
+    known: Mapping[bytes, int]
+    outcome: Outcome | None = None
+
+
+class Memory(Protocol):
+    """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`."""
+
+    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+        """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
+
+    def keep(
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+    ) -> list[Outcome | QuorateError]:
+        """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here."""
+
+
+def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
+    """Return the outcome of a request: what is not known was refused."""
+    return [known.get((asked.caller, query), REFUSED) for query in asked.queries]
+
+
+def reused(asked: Asked) -> IdReused:
+    """Return the error for an id that was used before, for something else."""
+    return IdReused(
+        "this id was used for another request: a request has an id of its own, and keeps it when it is sent again"
+    )
+
+
+class KeptAnswers:
+    """Answers kept in this process, the oldest dropped first."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Query, int] = {}
+        self._outcomes: dict[tuple[str, str], tuple[bytes, Outcome]] = {}
+
+    def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
+        """Return what is known of each request, or why it is refused."""
+        taken: dict[tuple[str, str], bytes] = {}  # in this group
+        return [self._admit(one, taken) for one in asked]
+
+    def _admit(self, one: Asked, taken: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
+        before = None if one.id is None else self._outcomes.get((one.caller, one.id))
+        if before is not None and before[0] != one.body:
+            return reused(one)
+        if one.id is not None and taken.setdefault((one.caller, one.id), one.body) != one.body:
+            return reused(one)
+        known = {
+            query: self._answers[one.caller, query] for query in one.queries if (one.caller, query) in self._answers
+        }
+        return Admitted(known, None if before is None else before[1])
+
+    def keep(
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+    ) -> list[Outcome | QuorateError]:
+        """Keep answers and outcomes, and drop the oldest where there are too many."""
+        self._answers.update(fresh)
+        known.update(fresh)
+        outcomes = [outcome_of(one, known) for one in asked]
+        for one, outcome in zip(asked, outcomes, strict=True):
+            if one.id is not None and set(outcome) != {REFUSED}:
+                self._outcomes[one.caller, one.id] = one.body, outcome
+        while len(self._answers) > _KEPT:
+            del self._answers[next(iter(self._answers))]
+        while len(self._outcomes) > _KEPT:
+            del self._outcomes[next(iter(self._outcomes))]
+        return list(outcomes)
+
+    def answers(self) -> Mapping[Query, int]:
+        """Return all answers, for a memory that takes them over."""
+        return self._answers
+
 
 _LONGEST = 200  # characters of a caller's name or an id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Checked queries, who asks, and the id that the client gave them, with a digest of all that came with it.
-
-    >>> Request(np.zeros((1, 1))).id is None
-    True
-    """
+    """Checked queries, who asks, and the id that the client gave them, with a digest of all that came with it."""
 
     X: Any
     caller: str = ""
@@ -43,9 +153,6 @@ class Replies:
     """What a request was answered: class numbers, `NO_QUORUM` where there was none; `refused` marks what was not asked.
 
     `spent` is what the requests that were answered together have cost.
-
-    >>> Replies(labels=np.array([1, NO_QUORUM]), refused=np.array([False, True]), spent=Cost(0.0)).refused
-    array([False,  True])
     """
 
     labels: NDArray[np.int64]
@@ -54,21 +161,15 @@ class Replies:
 
 
 def rows_of(requests: Sequence[Request], places: Sequence[tuple[int, int]]) -> Any:
-    """Return these rows, each named by its request and its number there, in order, as one matrix or data frame.
-
-    >>> rows_of([Request(np.array([[1], [2]])), Request(np.array([[3]]))], [(0, 1), (1, 0), (0, 0)]).tolist()
-    [[2], [3], [1]]
-    """
+    """Return these rows, each named by its request and its number there, in order, as one matrix or data frame."""
+    if len(requests) == 1 and len(places) == len(requests[0].X):
+        return requests[0].X  # all of it, and nothing twice
     parts = groupby(places, key=lambda place: place[0])
     return join_rows([take_rows(requests[place].X, [row for _, row in rows]) for place, rows in parts])
 
 
 def firsts_of(asked: Sequence[Asked]) -> list[int]:
-    """Return for each request the first one that is the same by caller, id and body, which may be itself.
-
-    >>> firsts_of([Asked("a", [], id="1"), Asked("b", [], id="1"), Asked("a", [], id="1"), Asked("a", [])])
-    [0, 1, 0, 3]
-    """
+    """Return for each request the first one that is the same by caller, id and body, which may be itself."""
     seen: dict[tuple[str, str, bytes], int] = {}
     return [
         place if one.id is None else seen.setdefault((one.caller, one.id, one.body), place)
@@ -77,11 +178,7 @@ def firsts_of(asked: Sequence[Asked]) -> list[int]:
 
 
 def replies_of(result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent | None) -> Replies | QuorateError:
-    """Return the replies of an outcome, or why there is none.
-
-    >>> replies_of(Admitted({}, [1, REFUSED]), Cost(0.0), None).labels
-    array([ 1, -1])
-    """
+    """Return the replies of an outcome, or why there is none."""
     if isinstance(result, QuorateError):
         return result
     labels = np.array(result.outcome, dtype=np.int64)

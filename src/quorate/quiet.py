@@ -38,20 +38,12 @@ class _Silence:
 
 
 silence = _Silence()
-_generators = threading.RLock()  # whoever seeds the global generators has them for itself
+_generators = threading.RLock()  # held while the global generators are seeded
 
 
 @contextmanager
 def global_randomness() -> Iterator[Callable[[int], None]]:
-    """Yield what seeds the global generators, before each teacher; leave them as they were found.
-
-    >>> with global_randomness() as seed:
-    ...     seed(1)
-    ...     first = random.random()
-    ...     seed(1)
-    ...     first == random.random()
-    True
-    """
+    """Yield what seeds the global generators, before each teacher; leave them as they were found."""
     with _generators:
         before = np.random.get_state(), random.getstate()  # noqa: NPY002
 

@@ -5,8 +5,8 @@
     pandas, polars, Arrow, for learners that take frames  -> a frame: columns in order, types as at fit, index 0, 1, ..
 
 A value is converted by its column's type at fit and by nothing else: not by another row, a row of another caller, or
-the container that it came in. Whatever is joined, dealt, cached or counted is in canonical form, so that it is the same
-value whoever stands beside it. What has no canonical form is refused before anything is spent for it.
+the container that it came in. Whatever is joined, dealt, cached or counted is in canonical form, so its value
+does not depend on its neighbours. What has no canonical form is refused before anything is spent for it.
 """
 
 import hashlib
@@ -44,12 +44,6 @@ class FrameForm:
     """A data frame of pandas or polars whose columns keep the types that they had at fit; its rows are 0, 1, 2, ...
 
     A whole number stays one, and a query of 3.5 in such a column is refused. Categories are those declared at fit.
-
-    >>> import pandas
-    >>> form = FrameForm.of(pandas.DataFrame({"age": [30, 40]}, index=["a", "b"]))
-    >>> form.rows(pandas.DataFrame({"age": [50.0]}, index=[7]))
-       age
-    0   50
     """
 
     library: str
@@ -58,12 +52,7 @@ class FrameForm:
 
     @classmethod
     def of(cls, X: Any) -> "FrameForm":
-        """Return the form of a frame; polars' categories are texts, for their codes would tell the order of rows.
-
-        >>> import pandas
-        >>> FrameForm.of(pandas.DataFrame({"age": [30]})).types
-        (dtype('int64'),)
-        """
+        """Return the form of a frame; polars' categories are texts, for their codes would tell the order of rows."""
         library = _library(X)
         if len(set(X.columns)) < len(X.columns):
             raise InvalidInput("two columns have the same name; a query could not say which of them it means")
@@ -75,24 +64,12 @@ class FrameForm:
 
     @property
     def kinds(self) -> list[str]:
-        """Whether each column holds numbers: "number", or "other".
-
-        >>> import pandas
-        >>> FrameForm.of(pandas.DataFrame({"age": [30], "name": ["x"]})).kinds
-        ['number', 'other']
-        """
+        """Whether each column holds numbers: "number", or "other"."""
         return ["number" if is_number(kind) else "other" for kind in self.types]
 
     def rows(self, X: Any) -> Any:
-        """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns.
-
-        >>> import pandas
-        >>> FrameForm.of(pandas.DataFrame({"age": [30]})).rows(pandas.DataFrame({"age": [3.5]}))
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: column 'age' was of the type int64 when the teachers were fitted, and has ...
-        """
-        made = {}
+        """Return a frame that shares nothing with the one it came from: no index, no attributes, no other columns."""
+        columns = {}
         for name, kind in zip(self.columns, self.types, strict=True):
             column = X[name]
             if is_number(kind) and not is_number(column.dtype):
@@ -100,7 +77,8 @@ class FrameForm:
                     f"column {name!r} held numbers when the teachers were fitted, and now holds something else"
                 )
             try:
-                made[name] = _pandas_column(column, kind) if self.library == "pandas" else _polars_column(column, kind)
+                convert = _pandas_column if self.library == "pandas" else _polars_column
+                columns[name] = convert(column, kind)
             except Exception:  # of pandas or polars, which would repeat a value
                 if kind == np.dtype(object):
                     raise InvalidInput(f"column {name!r} has values that are no text, number, time or date") from None
@@ -108,15 +86,10 @@ class FrameForm:
                     f"column {name!r} was of the type {kind} when the teachers were fitted, and has values that are not"
                 ) from None
         frames = importlib.import_module(self.library)
-        return frames.DataFrame(made) if made else frames.DataFrame()
+        return frames.DataFrame(columns) if columns else frames.DataFrame()
 
     def described(self) -> dict[str, Any]:
-        """Return the form as a manifest keeps it, or refuse: what could not be read back would be lost.
-
-        >>> import pandas
-        >>> FrameForm.of(pandas.DataFrame({"age": [30]})).described()["columns"]
-        [{'name': 'age', 'type': 'int64'}]
-        """
+        """Return the form as a manifest keeps it, or refuse: what could not be read back would be lost."""
         for name, kind in zip(self.columns, self.types, strict=True):
             one = FrameForm(self.library, (name,), (kind,))
             try:
@@ -133,35 +106,19 @@ class FrameForm:
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> "FrameForm":
-        """Return the form that a manifest describes.
-
-        >>> import pandas
-        >>> form = FrameForm.of(pandas.DataFrame({"sex": pandas.Categorical(["f"], categories=["f", "m"])}))
-        >>> FrameForm.from_described(form.described()) == form
-        True
-        """
+        """Return the form that a manifest describes."""
         frames = _imported(described["library"])
         types = [_type_of(frames, column) for column in described["columns"]]
         return cls(described["library"], tuple(column["name"] for column in described["columns"]), tuple(types))
 
 
 def is_frame(X: Any) -> bool:
-    """Return whether these are named columns: of pandas, polars or Arrow.
-
-    >>> is_frame(np.zeros((1, 1)))
-    False
-    """
+    """Return whether these are named columns: of pandas, polars or Arrow."""
     return hasattr(X, "columns") and hasattr(X, "__getitem__")
 
 
 def as_frame(X: Any) -> Any:
-    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is.
-
-    >>> import pyarrow
-    >>> as_frame(pyarrow.table({"age": [30]}))
-       age
-    0   30
-    """
+    """Return an Arrow table as a frame of pandas, or of polars where only that is installed; all else as it is."""
     if type(X).__module__.partition(".")[0] != "pyarrow" or not hasattr(X, "column_names"):
         return X
     for library in _FRAMES:
@@ -171,43 +128,25 @@ def as_frame(X: Any) -> Any:
 
 
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
-    """Return numbers as 64-bit floats in C order, with one zero and one nan. The rows of a sparse matrix are filled.
-
-    >>> canonical_matrix(np.array([[-0.0, 2]], dtype=np.float32))
-    array([[0., 2.]])
-    """
+    """Return numbers as 64-bit floats in C order, with one zero and one nan. The rows of a sparse matrix are filled."""
     dense = X.toarray() if hasattr(X, "toarray") else X
-    made = np.array(dense, dtype=np.float64, order="C") + 0.0
-    made[np.isnan(made)] = np.nan
-    return made
+    matrix = np.array(dense, dtype=np.float64, order="C") + 0.0
+    matrix[np.isnan(matrix)] = np.nan
+    return matrix
 
 
 def take_rows(X: Any, rows: Any) -> Any:
-    """Return these rows of a matrix or a data frame. A row does not keep the number that it had.
-
-    >>> take_rows(np.array([[1], [2], [3]]), [2, 0])
-    array([[3],
-           [1]])
-    """
+    """Return these rows of a matrix or a data frame. A row does not keep the number that it had."""
     return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
 
 
 def copy_rows(X: Any) -> Any:
-    """Return rows that an estimator may change, as some do.
-
-    >>> copy_rows(np.array([[1]]))
-    array([[1]])
-    """
+    """Return rows that an estimator may change, as some do."""
     return X.copy() if hasattr(X, "copy") else X.clone()
 
 
 def join_rows(parts: Sequence[Any]) -> Any:
-    """Return matrices or data frames in one canonical form as one.
-
-    >>> join_rows([np.array([[1]]), np.array([[2]])])
-    array([[1],
-           [2]])
-    """
+    """Return matrices or data frames in one canonical form as one."""
     if len(parts) == 1:
         return parts[0]
     if not parts or isinstance(parts[0], np.ndarray):
@@ -218,11 +157,7 @@ def join_rows(parts: Sequence[Any]) -> Any:
 
 
 def query_digests(X: Any) -> list[bytes]:
-    """Return what tells one query from another: 16 bytes for each row in canonical form.
-
-    >>> query_digests(canonical_matrix([[1, 0]])) == query_digests(canonical_matrix([[1.0, -0.0]]))
-    True
-    """
+    """Return what tells one query from another: 16 bytes for each row in canonical form."""
     if len(X) == 0:
         return []
     if isinstance(X, np.ndarray):
@@ -274,11 +209,7 @@ def _imported(library: str) -> Any:
 
 
 def is_number(kind: Any) -> bool:
-    """Return whether a type of a pandas or polars column is one of numbers.
-
-    >>> is_number(np.dtype(bool)), is_number(np.dtype(object))
-    (True, False)
-    """
+    """Return whether a type of a pandas or polars column is one of numbers."""
     if hasattr(kind, "is_numeric"):
         return bool(kind.is_numeric()) or str(kind) == "Boolean"
     return getattr(kind, "kind", "O") in "fiub"
@@ -292,14 +223,14 @@ def _pandas_column(column: Any, kind: Any) -> Any:
     if isinstance(kind, np.dtype) and kind.kind in "iub":
         whole = values.to_numpy(dtype=np.float64 if values.dtype.kind == "f" else None)
         with np.errstate(invalid="ignore"):
-            made = whole.astype(kind)
-        if not np.array_equal(made, whole):
+            converted = whole.astype(kind)
+        if not np.array_equal(converted, whole):
             raise ValueError
-        return pandas.Series(made, dtype=kind)
+        return pandas.Series(converted, dtype=kind)
     if isinstance(kind, np.dtype) and kind.kind == "f":
-        made = values.to_numpy(dtype=kind, na_value=np.nan) + kind.type(0.0)
-        made[np.isnan(made)] = np.nan
-        return pandas.Series(made, dtype=kind)
+        converted = values.to_numpy(dtype=kind, na_value=np.nan) + kind.type(0.0)
+        converted[np.isnan(converted)] = np.nan
+        return pandas.Series(converted, dtype=kind)
     if kind == np.dtype(object):
         plain = values.astype(object)
         plain = plain.where(plain.notna(), np.nan)
@@ -328,12 +259,14 @@ def _polars_column(column: Any, kind: Any) -> Any:
         _check_texts(text for text in texts if text is not None)
         return polars.Series(texts, dtype=kind)
     values = column if isinstance(column, polars.Series) else polars.Series(column.tolist(), strict=False)
-    made = values.cast(kind, strict=True)
-    if kind.is_integer() and values.dtype.is_float() and not (made.cast(values.dtype) == values).all():
+    converted = values.cast(kind, strict=True)
+    if kind.is_integer() and values.dtype.is_float() and not (converted.cast(values.dtype) == values).all():
         raise ValueError
     if kind.is_float():  # one zero; what is missing stays missing
-        return made.zip_with((made != 0).fill_null(True), polars.zeros(len(made), dtype=kind, eager=True))
-    return made
+        return converted.zip_with(
+            (converted != 0).fill_null(True), polars.zeros(len(converted), dtype=kind, eager=True)
+        )
+    return converted
 
 
 def _described(name: Any, kind: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ on the disk before it leaves. A query is checked before it comes here, and is re
 its id, or its caller's limits.
 """
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -16,61 +17,64 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.checks import check_process, process_identity
 from quorate.ensemble import Ensemble
-from quorate.ensemble.ballots import Ballots
+from quorate.ensemble.ensemble import Ballots
 from quorate.errors import BudgetSpent, QuorateError, RunEnded
-from quorate.exchange import Replies, Request, firsts_of, replies_of, rows_of
+from quorate.exchange import (
+    REFUSED,
+    Admitted,
+    Asked,
+    KeptAnswers,
+    Memory,
+    Query,
+    Replies,
+    Request,
+    firsts_of,
+    replies_of,
+    rows_of,
+)
 from quorate.ledger import Ledger
 from quorate.ledger.budget import LeasedBudget
 from quorate.mechanisms import Answers
-from quorate.memory import Admitted, Asked, KeptAnswers, Memory, Query
 from quorate.privacy import Budget, Cost
-from quorate.process import check_process, process_identity
 from quorate.rows import query_digests, take_rows
 
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
 
 Released = TypeVar("Released")
-_BLOCK = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
 
 
 def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
-    """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases.
-
-    >>> from quorate.ensemble.estimators import EstimatorTeachers
-    >>> from quorate.mechanisms import NoisyMax
-    >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 100, classes=2))
-    >>> release_votes(ensemble, np.zeros((2, 1)), NoisyMax(teachers=100, classes=2, scale=5.0).answers).labels
-    array([1, 1])
-    """
+    """Count the ballots on these queries, hand them to a mechanism's `release`, and return what it releases."""
     return ensemble.count(X).put_to(release)
 
 
 def release_counts(counts: Ballots, release: Callable[[Any], Released]) -> Released:
-    """Hand sealed counts of private records to a mechanism's `release`, and return what it releases.
-
-    >>> from quorate.mechanisms import NoisySum
-    >>> noisy = NoisySum(sensitivity=1, scale=0.1)
-    >>> release_counts(Ballots(np.array([7, 3])), lambda counts: noisy.release(int(counts[0])))
-    7
-    """
+    """Hand sealed counts of private records to a mechanism's `release`, and return what it releases."""
     return counts.put_to(release)
 
 
 class Answerer(Protocol):
-    """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart."""
+    """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart.
 
-    def open(self, budget: Budget | None, state: int | None) -> None:
-        """Begin to answer from this budget: anew, or with the secret `state` that an earlier session kept."""
+    State that an answer depends on, such as the noise of a run or a hypothesis, is in the ledger before `draw` returns.
+    """
+
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
 
     def affordable(self, most: int) -> int:
         """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
 
     def draw(self, X: Any) -> Answers:
-        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them."""
+        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them.
 
-    def end(self) -> int | None:
-        """Answer nothing more, and return the secret state with which another session goes on, if there is one."""
+        A query that is refused while others after it are answered has the label `REFUSED`.
+        """
+
+    def move(self, ledger: Ledger) -> None:
+        """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
 
 
 class Session:
@@ -87,27 +91,23 @@ class Session:
     (array([1, 1, 1]), True)
     """
 
-    def __init__(self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None) -> None:
+    block = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
+
+    def __init__(
+        self, answerer: Answerer, budget: Budget | None, *, ledger: Ledger | None = None, memory: Memory | None = None
+    ) -> None:
         self.answerer: Any = answerer
         self.budget, self.ledger = budget, ledger
-        self._memory: Memory = KeptAnswers() if ledger is None else ledger
+        self._memory: Memory = memory or ledger or KeptAnswers()
+        self._moved = False
         self._lock = threading.Lock()
         self.process = process_identity()
-        answerer.open(budget, None if ledger is None else ledger.run())
+        answerer.open(budget, ledger)
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
         """Answer a batch of checked queries. What this caller was answered before, it is answered again, at no cost.
 
         Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part.
-
-        >>> from quorate.answerers import Votes
-        >>> from quorate.ensemble.estimators import EstimatorTeachers
-        >>> from quorate.mechanisms import SoftMajority
-        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-        >>> votes = Votes(ensemble, SoftMajority(teachers=500, epsilon=0.5))
-        >>> session = Session(votes, Budget(epsilon=1.0, delta=0.0))
-        >>> session.ask(np.arange(3.0)[:, None]).refused
-        array([False, False,  True])
         """
         (reply,) = self.ask_all([Request(X, caller)])
         if isinstance(reply, Replies):
@@ -115,23 +115,16 @@ class Session:
         raise reply
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
-        """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place.
-
-        >>> from quorate.answerers import Votes
-        >>> from quorate.ensemble.estimators import EstimatorTeachers
-        >>> from quorate.mechanisms import SoftMajority
-        >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2))
-        >>> votes = Votes(ensemble, SoftMajority(teachers=500, epsilon=0.5))
-        >>> session = Session(votes, Budget(epsilon=1.0, delta=0.0))
-        >>> replies = session.ask_all([Request(np.zeros((1, 1)), id="1", body=body) for body in (b"a", b"a", b"b")])
-        >>> replies[0].labels, replies[1].labels, replies[2]
-        (array([1]), array([1]), IdReused('this id was used for another request: ...'))
-        """
-        asked = [Asked(request.caller, query_digests(request.X), request.id, request.body) for request in requests]
+        """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
+        asked = [self._asked(request) for request in requests]
         firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
         check_process("this model", self.process)
         with self._lock:
+            if self._moved:
+                raise BudgetSpent(
+                    "this model has moved into a folder, and its budget with it: ask the one that is there"
+                )
             try:
                 results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
                 spent, ended = self._answer(requests, asked, results)
@@ -140,17 +133,19 @@ class Session:
                     self.budget.return_unused()
         return [replies_of(results[first], spent, ended) for first in firsts]
 
-    def move(self, make: Callable[[Budget], Ledger]) -> Ledger:
-        """Move into a ledger that `make` makes for the budget: from then on nothing is answered here."""
-        assert self.budget is not None
+    def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
+        """Return a session that goes on from the ledger that `make` makes for the budget. This one answers no more.
+
+        `make` is given None where there is no budget, and its ledger's account is then not charged.
+        """
         with self._lock:
             ledger = make(self.budget)
-            state = self.answerer.end()
-            if state is not None:
-                ledger.keep_run(state)
+            self._moved = True
+            self.answerer.move(ledger)
             if isinstance(self._memory, KeptAnswers) and self._memory.answers():
                 ledger.keep(self._memory.answers(), {}, [])
-            return ledger
+        budget = None if self.budget is None else ledger.budget()
+        return Session(copy.copy(self.answerer), budget, ledger=ledger)
 
     def on_idle(self) -> None:
         """Return what is out on lease where others wait for it: for a server with nothing to do."""
@@ -164,6 +159,10 @@ class Session:
                 self.budget.return_unused(all=True)
             if self.ledger is not None:
                 self.ledger.close()
+
+    def _asked(self, request: Request) -> Asked:
+        """Return a request as the memory knows it."""
+        return Asked(request.caller, query_digests(request.X), request.id, request.body)
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
@@ -197,11 +196,12 @@ class Session:
                 self._memory.keep(fresh, known, [])
                 fresh = {}
             try:
-                payable = self.answerer.affordable(min(len(new) - start, _BLOCK))
+                payable = self.answerer.affordable(min(len(new) - start, self.block))
                 answers = self.answerer.draw(take_rows(X, slice(start, start + payable)))
             except (BudgetSpent, RunEnded) as error:
                 return fresh, spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
-            fresh = dict(zip(new[start:], answers.labels.tolist(), strict=False))
+            drawn = zip(new[start:], answers.labels.tolist(), strict=False)
+            fresh = {query: label for query, label in drawn if label != REFUSED}
             spent = spent + (answers.spent or Cost(0.0))
-            start += len(fresh)  # what was refused is asked again: answers may cost less than was set aside for them
+            start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
         return fresh, spent, None

@@ -9,7 +9,7 @@ import numpy as np
 
 from quorate import PrivateClassifier
 from quorate.ledger import move
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models import save
 from quorate.privacy.budget import RENYI_QUANTA
 

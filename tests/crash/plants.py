@@ -15,8 +15,8 @@ def put_in(plant):
 
 def _answers_first(delay=0.0):
     """Send answers, and write them down at the same time, or later."""
+    from quorate.exchange import outcome_of
     from quorate.ledger import Ledger
-    from quorate.memory import outcome_of
 
     real = Ledger.keep
 
@@ -42,7 +42,7 @@ def _draws_first():
         threading.Thread(target=charge, args=(self, more)).start()
 
     def charge(self, more):
-        from quorate.ledger.owner import owner_name
+        from quorate.ledger.budget import owner_name
 
         time.sleep(_LATE)
         with self._ledger.change() as change:
@@ -55,7 +55,7 @@ def _draws_first():
 def _not_synced():
     """Leave it to the operating system, or to the database, when the log reaches the disk."""
     from quorate.ledger.postgres import PostgresStore
-    from quorate.ledger.sqlite import SQLiteStore
+    from quorate.ledger.store import SQLiteStore
 
     def planted(connected, statement):
         def connected_without_sync(self):
@@ -73,10 +73,10 @@ def _strangers():
     """Not a bug: be on a host of one's own, where others cannot see whether a process lives, and wait for nobody."""
     import os
 
-    from quorate.ledger import owner
+    from quorate.ledger import budget
 
-    owner._SILENT = 0.05
-    owner._space = lambda: f"host {os.getpid()}"
+    budget._SILENT = 0.05
+    budget._space = lambda: f"host {os.getpid()}"
 
 
 _PLANTS = {

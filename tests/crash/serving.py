@@ -26,7 +26,7 @@ def serve(folder, *, listening, ready, lease=20, pace=0.0, keys=False):
     import uvicorn
 
     from quorate.service import Settings, make_app
-    from quorate.service.logs import log_config
+    from quorate.service.telemetry import log_config
     from quorate.service.worker import open_models
 
     class Server(uvicorn.Server):

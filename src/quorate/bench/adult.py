@@ -1,8 +1,7 @@
 """UCI Adult: as twelve columns of numbers to learn from, and as the codes of 7 or 15 columns to release.
 
-The twelve follow rules that are written down and not fitted. People earn more until their mid-forties, with schooling,
-with hours worked, from capital, as managers and professionals rather than in service and manual work; households are
-counted by their married earners.
+The twelve columns follow fixed rules: age up to the mid-forties, schooling, hours, capital, managers and professionals
+rather than service and manual work, married earners.
 """
 
 import csv
@@ -23,18 +22,7 @@ _LOWER = ("Other-service", "Handlers-cleaners", "Farming-fishing", "Machine-op-i
 
 
 def read_adult(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return twelve columns of the records in this file, and whether each earns more than 50,000.
-
-    >>> import tempfile
-    >>> header = "age,education-num,marital-status,occupation,sex,capital-gain,capital-loss,hours-per-week,income>50K"
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "rows.csv.gz"
-    ...     row = "39, 13, Divorced, ?, Male, 0, 0, 40, >50K."
-    ...     _ = path.write_bytes(gzip.compress(f"{header}{chr(10)}{row}".encode()))
-    ...     rows, rich = read_adult(path)
-    >>> rows.shape, rich
-    ((1, 12), array([1]))
-    """
+    """Return twelve columns of the records in this file, and whether each earns more than 50,000."""
     with gzip.open(path, "rt", newline="") as file:
         table = list(csv.DictReader(file, skipinitialspace=True))
 

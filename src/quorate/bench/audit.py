@@ -25,8 +25,8 @@ def audit_figures(quick: bool) -> Iterator[Figure]:
 
 def _tight_figures(quick: bool) -> Iterator[Figure]:
     """Measure how much of its claim a game shows to be needed; `exact` is what the same game needs by enumeration."""
-    from quorate.audit import audit
-    from quorate.audit.targets import make_target
+    from quorate.auditing import audit
+    from quorate.auditing.targets import make_target
 
     for name in ("noisy_count", "soft_majority", "noisy_max", "quorum", "stability"):
         runs = quick and name in {"quorum", "stability"}  # of these one play is a run of many queries
@@ -37,7 +37,7 @@ def _tight_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _planted_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.audit.planted import PLANTED
+    from quorate.auditing.planted import PLANTED
 
     plays, repeats = (1_000_000, 1) if quick else (1_000_000, 20)
     caught, flagged, tried = 0, 0, 0
@@ -52,9 +52,9 @@ def _planted_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _peer_figures() -> Iterator[Figure]:
-    from quorate.audit.planted.choices import WeightsOfWholeEpsilon
-    from quorate.audit.planted.peers import epsilon_of_choice, epsilon_of_distance
-    from quorate.audit.planted.thresholds import GapForDistance
+    from quorate.auditing.planted.choices import WeightsOfWholeEpsilon
+    from quorate.auditing.planted.peers import epsilon_of_choice, epsilon_of_distance
+    from quorate.auditing.planted.thresholds import GapForDistance
     from quorate.mechanisms import SoftMajority, StabilityTest
 
     for name, choice in (("soft_majority", SoftMajority), ("weights_of_whole_epsilon", WeightsOfWholeEpsilon)):
@@ -64,7 +64,7 @@ def _peer_figures() -> Iterator[Figure]:
 
 
 def _tracing_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.audit.tracing import exact_means, noisy_means, released_means, trace
+    from quorate.auditing.tracing import exact_means, noisy_means, released_means, trace
 
     repeats = 2 if quick else 20
     yield "audit.tracing.exact.hits_at_1_percent", trace(exact_means, repeats=repeats).hits(false_alarms=0.01), "share"
@@ -76,7 +76,7 @@ def _tracing_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _membership_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.audit.membership import attack_membership, make_targets
+    from quorate.auditing.membership import attack_membership, make_targets
 
     models, count = (24, 40) if quick else (160, 100)
     for name, train in (("forest", _forest), ("tree", _tree), ("private", _private), ("student", _student)):
@@ -106,8 +106,8 @@ def _private(X: Any, y: Any) -> Any:
     from quorate.predictors import PrivateClassifier
 
     settings = {"teachers": 200, "aggregator": "noisy_max", "queries": 100, "classes": [0, 1]}
-    made = PrivateClassifier(**_CLAIM, **settings).fit(X, y)  # type: ignore[arg-type]
-    return lambda queries: made.predict(queries).labels
+    classifier = PrivateClassifier(**_CLAIM, **settings).fit(X, y)  # type: ignore[arg-type]
+    return lambda queries: classifier.predict(queries).labels
 
 
 def _student(X: Any, y: Any) -> Any:
@@ -120,16 +120,16 @@ def _student(X: Any, y: Any) -> Any:
 
 def _timing_figures(quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of `predict`, without the pace of a server; then with a delay."""
-    from quorate.audit.timing import Delayed, attack_timing
+    from quorate.auditing.timing import Delayed, attack_timing
     from quorate.predictors import PrivateClassifier
 
     generator, arm = np.random.default_rng(0), 500 if quick else 3000
     X = generator.normal(size=(6000, 5))
     asked = {"queries": 20 * arm, "no_quorums": 10 * arm}
-    made = PrivateClassifier(epsilon=1e6, teachers=200, aggregator="quorum", classes=[0, 1], **asked)  # type: ignore[arg-type]
-    made.fit(X, (X[:, 0] > 0).astype(int))
-    slow = Delayed(made.predict, when=lambda query: abs(query[0, 0]) < 1, seconds=2e-4)
-    for name, ask in (("predict", made.predict), ("delayed", slow)):
+    classifier = PrivateClassifier(epsilon=1e6, teachers=200, aggregator="quorum", classes=[0, 1], **asked)  # type: ignore[arg-type]
+    classifier.fit(X, (X[:, 0] > 0).astype(int))
+    slow = Delayed(classifier.predict, when=lambda query: abs(query[0, 0]) < 1, seconds=2e-4)
+    for name, ask in (("predict", classifier.predict), ("delayed", slow)):
         clear, close = generator.normal(size=(2, arm, 1, 5))
         clear[..., 0] = 8 * np.sign(clear[..., 0])
         close *= 1e-3

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.bench.figures import Figure, data_folder
 from quorate.mechanisms import NO_QUORUM, ConfidentMax
-from quorate.planner import Plan, plan
+from quorate.planner import PrivatePlan, plan
 from quorate.simulation import simulate
 
 __all__ = ["Comparison", "auto_figures", "compare", "comparisons"]
@@ -36,15 +36,11 @@ class Comparison:
 
     @property
     def gap(self) -> float:
-        """What the choice loses against the best single aggregator.
-
-        >>> Comparison("adult", 250, 1.0, 300, "quorum", {"noisy_max": 0.75, "quorum": 0.5}).gap
-        0.25
-        """
+        """What the choice loses against the best single aggregator."""
         return max(self.right.values()) - self.right[self.chosen]
 
 
-def _payable(made: Plan, labels: Counts) -> int:
+def _payable(made: PrivatePlan, labels: Counts) -> int:
     """Return how many of these queries the budget of the plan pays for, asked one after the other."""
     mechanism = made.mechanism
     if not isinstance(mechanism, ConfidentMax):
@@ -54,7 +50,7 @@ def _payable(made: Plan, labels: Counts) -> int:
     return int((before + query + answer <= made.open_budget().capacity().renyi).sum())
 
 
-def _right(made: Plan, rows: Counts, seed: int) -> float:
+def _right(made: PrivatePlan, rows: Counts, seed: int) -> float:
     labels = simulate(made.mechanism, rows, seed=seed).labels
     labels = labels[: _payable(made, labels)]
     right = float((labels == rows[: len(labels)].argmax(axis=1)).sum())
@@ -75,12 +71,7 @@ def compare(
 ) -> Comparison:
     """Plan by some of the rows, automatically and by name, and let each plan answer queries drawn from the others.
 
-    All answer the same queries, as many times over as `repeats`. A random label counts as right one time in so many
-    classes.
-
-    >>> votes = np.tile([[95, 5], [10, 90]], (600, 1))
-    >>> compare("made up", votes, epsilon=2.0, queries=20, repeats=1, named=("sharp_majority",)).gap
-    0.0
+    All answer the same queries, `repeats` times over. A random label counts as right once in `classes` times.
     """
     generator = np.random.default_rng(_SEED)
     order = generator.permutation(len(votes))
@@ -106,11 +97,7 @@ def compare(
 
 
 def comparisons(name: str, path: Path, quick: bool, on_no_quorum: str = "abstain") -> Iterator[Comparison]:
-    """Yield the comparisons on one file of votes, as they are and scaled up to more teachers.
-
-    >>> next(comparisons("absent", Path("absent.npy"), True), None) is None
-    True
-    """
+    """Yield the comparisons on one file of votes, as they are and scaled up to more teachers."""
     if not path.exists():
         return
     votes = np.load(path, allow_pickle=False).astype(np.int64)

@@ -25,7 +25,7 @@ _GROWING = ("thresholds", "stumps", "intervals")
 
 
 def _select(concept: Concept, rows: int) -> tuple[float, float, int]:
-    """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of so many points."""
+    """Return the seconds, the CPU seconds and the peak memory of one exact choice by the labels of this many points."""
     from quorate.mechanisms.exponential import ExponentialChoice
 
     generator = np.random.default_rng()
@@ -59,11 +59,7 @@ def selection_figures(quick: bool) -> Iterator[Figure]:
 
 
 def semi_private_figures(quick: bool) -> Iterator[Figure]:
-    """Measure the exact loss of a published hypothesis over all small data sets, as a share of epsilon.
-
-    >>> {name: round(value, 2) for name, value, _ in semi_private_figures(True)}
-    {'semi_private.exact_share_of_epsilon': 0.72}
-    """
+    """Measure the exact loss of a published hypothesis over all small data sets, as a share of epsilon."""
     from quorate.mechanisms.exponential import ExponentialChoice
 
     cover = Thresholds(both_directions=True).dichotomies([0.5, 1.5])
@@ -134,9 +130,9 @@ def theory_figures(quick: bool) -> Iterator[Figure]:
         ("halfspaces", "semi-private", Halfspaces(2), (1000, 8000), 3 if quick else 8),
     ]
     for name, method, concept, sizes, repeats in sweeps:
-        made = excess_sweep(method, concept, sizes, repeats=repeats)
-        yield f"theory.excess_exponent.{name}.{method.replace('-', '_')}", made.exponent, "power of n"
-        yield f"theory.excess_at_most_records.{name}.{method.replace('-', '_')}", made.errors[-1], "error"
+        sweep = excess_sweep(method, concept, sizes, repeats=repeats)
+        yield f"theory.excess_exponent.{name}.{method.replace('-', '_')}", sweep.exponent, "power of n"
+        yield f"theory.excess_at_most_records.{name}.{method.replace('-', '_')}", sweep.errors[-1], "error"
     runs = [plateau_errors(Thresholds(), records=200_000, gamma=0.2) for _ in range(1 if quick else 5)]
     for method in ("subsample", "agnostic"):
         yield f"theory.noise20.{method}_over_gamma", float(np.mean([run[method] for run in runs])) / 0.2, "ratio"

@@ -122,11 +122,7 @@ def _stumps(quick: bool) -> Iterator[Figure]:
 
 
 def exponent_crossing(sizes: list[int], values: list[float], level: float) -> float:
-    """Return where values that fall like a power of the sizes reach a level.
-
-    >>> round(exponent_crossing([10, 100], [1.0, 0.1], 0.5), 6)
-    20.0
-    """
+    """Return where values that fall like a power of the sizes reach a level."""
     power = exponent(sizes, values)
     middle = float(np.mean(np.log(values)) - power * np.mean(np.log(sizes)))
     return float(np.exp((np.log(level) - middle) / power))

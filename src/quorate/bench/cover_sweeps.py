@@ -42,9 +42,6 @@ def line_errors(
 
     For a cut between two public values the answer is one number and the truth falls from one end to the other, so the
     largest error of all cuts is found at the ends. An interval errs by the difference of its ends' errors.
-
-    >>> line_errors(Thresholds(), records=1000, points=50, world=0).of_engine < 0.2
-    True
     """
     generator = np.random.default_rng(world)
     public, private = (generator.standard_cauchy(size=size) for size in (points, records))
@@ -96,11 +93,7 @@ def _released(cover: Cover, private: Any, public: Any, engine: str) -> tuple[Rel
 def plane_errors(
     concept: Boxes | Halfspaces, *, records: int, points: int, world: int, asked: int = 2000, engine: str = "auto"
 ) -> Errors:
-    """Return the engine's largest error on the cover's queries, and the cover's on queries that it has not seen.
-
-    >>> plane_errors(Boxes(2), records=1000, points=5, world=0, asked=50).of_engine < 0.5
-    True
-    """
+    """Return the engine's largest error on the cover's queries, and the cover's on queries that it has not seen."""
     generator = np.random.default_rng(world)
     turn = np.array([[1.0, 0.5], [0.0, 1.0]])
     public, private = (generator.standard_t(3, size=(size, 2)) @ turn for size in (points, records))
@@ -147,12 +140,7 @@ def _asked(concept: Concept, private: Floats, asked: int, generator: np.random.G
 
 
 def most_public_points(concept: Concept) -> int:
-    """Return the largest number of public points whose cells fit, by halving: at sizes beyond it a cover is refused.
-
-    >>> from quorate.concepts import Boxes
-    >>> most_public_points(Boxes(3))
-    271
-    """
+    """Return the largest number of public points whose cells fit, by halving: at sizes beyond it a cover is refused."""
     from quorate.release.cover.base import LARGEST, check_cells
     from quorate.release.cover.halfspaces import check_points
 
@@ -184,11 +172,7 @@ class Stage:
 
     @property
     def gain(self) -> float:
-        """How many times smaller the error with both is than with the better one alone.
-
-        >>> Stage(points=10, public=0.3, private=0.1, both=0.05).gain
-        2.0
-        """
+        """How many times smaller the error with both is than with the better one alone."""
         return min(self.public, self.private) / self.both
 
 
@@ -197,13 +181,9 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
 
     Every binary feature has a mean of its own, drawn at random, and nothing ties them together: the distributions of
     the lower bound. Public records then help only where there are nearly enough of them to do without private ones.
-
-    >>> stages = crossover(features=5, records=500, points=(10, 1000), seeds=1)
-    >>> stages[0].public > stages[1].public
-    True
     """
     cover = make_cover(Stumps(features=features, binary=True), [])
-    found: dict[int, list[tuple[float, float, float]]] = {size: [] for size in points}
+    errors: dict[int, list[tuple[float, float, float]]] = {size: [] for size in points}
     for world in range(seeds):
         generator = np.random.default_rng(world)
         means = generator.uniform(size=features)
@@ -214,8 +194,8 @@ def crossover(*, features: int, records: int, points: tuple[int, ...], seeds: in
             public = (generator.uniform(size=(size, features)) < means).astype(np.float64)
             rows = cover.count(public)
             both = min(_stump_error(name, cover, counts, rows, means) for name in _BOTH)
-            found[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, both))
-    medians = {size: np.median(np.array(runs), axis=0).tolist() for size, runs in found.items()}
+            errors[size].append((float(np.abs(public.mean(axis=0) - means).max()), alone, both))
+    medians = {size: np.median(np.array(runs), axis=0).tolist() for size, runs in errors.items()}
     return [Stage(size, *medians[size]) for size in points]
 
 

@@ -29,13 +29,7 @@ _BLOCK = 50  # images worked on together: more would not fit a processor's cache
 
 
 def upright(images: Images) -> Images:
-    """Return images whose ink is centred and, by a shear, does not lean.
-
-    >>> leaning = np.zeros((1, 28, 28), dtype=np.float32)
-    >>> leaning[0, np.arange(6, 20), np.arange(2, 16)] = 1.0
-    >>> int(upright(leaning).sum(axis=1)[0].argmax()) in (13, 14)
-    True
-    """
+    """Return images whose ink is centred and, by a shear, does not lean."""
     lines, middle, out = np.arange(_SIDE, dtype=np.float32), (_SIDE - 1) / 2, np.empty_like(images)
     for start in range(0, len(images), _BLOCK):
         part = images[start : start + _BLOCK]
@@ -62,24 +56,13 @@ def _between(images: Images, y: Images, x: Images) -> Images:
 
 
 class DigitFeatures:
-    """Features learned from public images; `transform` gives those of any other image.
-
-    >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
-    >>> features = DigitFeatures(stride=8, patches=4)
-    >>> features.fit_transform(images).shape == (80, features.transform(images[:3]).shape[1])
-    True
-    """
+    """Features learned from public images; `transform` gives those of any other image."""
 
     def __init__(self, *, stride: int = 1, patches: int = 96) -> None:
         self.stride, self.patches = stride, patches
 
     def fit_transform(self, images: Images) -> NDArray[np.float64]:
-        """Learn patches, components and the graph from images that are public, and return their features.
-
-        >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
-        >>> len(DigitFeatures(stride=8, patches=4).fit_transform(images))
-        80
-        """
+        """Learn patches, components and the graph from images that are public, and return their features."""
         self._learn_patches(images)
         pooled = self._pooled(images)
         self._mean = pooled.mean(axis=0)
@@ -93,13 +76,7 @@ class DigitFeatures:
         return self._joined(rows, *self._neighbours.kneighbors())  # of each point, itself left out
 
     def transform(self, images: Images) -> NDArray[np.float64]:
-        """Return the features of other images: spectral coordinates, then principal components at half their weight.
-
-        >>> images = np.random.default_rng(0).random((80, 28, 28)).astype(np.float32)
-        >>> features = DigitFeatures(stride=8, patches=4)
-        >>> features.fit_transform(images[:60]).shape[1] == features.transform(images[60:]).shape[1]
-        True
-        """
+        """Return the features of other images: spectral coordinates, then principal components at half their weight."""
         rows = self._projected(self._pooled(images))
         return self._joined(rows, *self._neighbours.kneighbors(rows[:, :_GRAPH]))
 

@@ -24,7 +24,7 @@ from quorate.concepts import Thresholds
 from quorate.errors import Infeasible
 from quorate.everlasting import EverlastingClassifier
 from quorate.everlasting.directions import MeanDirection
-from quorate.everlasting.published import published_records
+from quorate.planner.literature import published_records
 
 __all__ = ["everlasting_figures"]
 
@@ -46,8 +46,8 @@ def _threshold_figures(quick: bool) -> Iterator[Figure]:
     `quick` there are two phases, too few to grow: the smaller run has phases of one size.
     """
     phases = 2 if quick else 30
-    large: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 3500, "chunk": 15, "growth": 1.1, "most_seats": 600_000}
-    small: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 5200, "chunk": 6, "growth": 1.3, "most_seats": 800_000}
+    large: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 3500, "chunk": 15, "growth": 1.1, "max_phase_size": 600_000}
+    small: dict[str, Any] = {"epsilon": 1.0, "no_quorums": 5200, "chunk": 6, "growth": 1.3, "max_phase_size": 800_000}
     if quick:
         small = {"epsilon": 1.0, "no_quorums": 2700, "chunk": 3}
     course = line_course(records=300_000, phases=phases, **large)
@@ -149,15 +149,17 @@ def _real_figures(quick: bool) -> Iterator[Figure]:
             for figure in ("answered_percent", "accuracy_percent"):
                 yield from ((f"everlasting.{name}.{figure}.{when}", None, "percent") for when in ("first", "last"))
         elif name.startswith("digits"):
-            made = EverlastingClassifier(MeanDirection(), epsilon=4.0, chunk=1, no_quorums=200, **shared)  # type: ignore[arg-type]
-            yield from _stream_figures(name, made, _zeros_and_ones(digits), records=6000, phases=2 if quick else 10)
+            classifier = EverlastingClassifier(MeanDirection(), epsilon=4.0, chunk=1, no_quorums=200, **shared)  # type: ignore[arg-type]
+            yield from _stream_figures(
+                name, classifier, _zeros_and_ones(digits), records=6000, phases=2 if quick else 10
+            )
         else:
             parts = [read_adult(adult / part) for part in ("train.csv.gz", "test.csv.gz")]
             X, y = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
             X = (X - X.mean(axis=0)) / (X.std(axis=0) + 1e-9)
             centroids = NearestCentroid()
-            made = EverlastingClassifier(centroids, epsilon=8.0, chunk=24, no_quorums=3000, **shared)  # type: ignore[arg-type]
-            yield from _stream_figures(name, made, (X, y), records=24_000, phases=2 if quick else 10)
+            classifier = EverlastingClassifier(centroids, epsilon=8.0, chunk=24, no_quorums=3000, **shared)  # type: ignore[arg-type]
+            yield from _stream_figures(name, classifier, (X, y), records=24_000, phases=2 if quick else 10)
 
 
 def _zeros_and_ones(path: Any) -> tuple[Any, Any]:
@@ -177,7 +179,7 @@ def _poison_figures(quick: bool) -> Iterator[Figure]:
     """
     phases, size = (2, 50_000) if quick else (10, 100_000)
     for name, refresh, share in (("queries", "queries", 20), ("pool", "pool", 20), ("none", "pool", 0)):
-        made = EverlastingClassifier(
+        classifier = EverlastingClassifier(
             Thresholds(),
             epsilon=4.0,
             delta=1e-6,
@@ -187,16 +189,16 @@ def _poison_figures(quick: bool) -> Iterator[Figure]:
             classes=[0, 1],
         )
         X = line_points(size)
-        made.fit(X, line_truth(X))
+        classifier.fit(X, line_truth(X))
         largest = 0.0
         for _ in range(phases):
             asked = line_points(size)
             asked[: size // share if share else 0] = 0.53
-            made.predict(np.random.default_rng().permutation(asked))
+            classifier.predict(np.random.default_rng().permutation(asked))
             if refresh == "pool":
-                made.feed(line_points(size))
-            made.predict(line_points(1))
-            largest = max(largest, line_drift(made))
+                classifier.feed(line_points(size))
+            classifier.predict(line_points(1))
+            largest = max(largest, line_drift(classifier))
         yield f"everlasting.poisoned.{name}.drift", largest, "mass"
 
 

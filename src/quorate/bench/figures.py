@@ -12,13 +12,7 @@ Bar = tuple[str, float]  # ("<=" or ">=", value)
 
 
 def data_folder() -> Path:
-    """Return where benchmark data lies: $QUORATE_DATA, or the folder shared/data beside this checkout.
-
-    >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", QUORATE_DATA="/srv/data"):
-    ...     print(data_folder())
-    /srv/data
-    """
+    """Return where benchmark data lies: $QUORATE_DATA, or the folder shared/data beside this checkout."""
     beside = Path(__file__).parents[4] / "shared" / "data"
     return Path(os.environ.get("QUORATE_DATA", beside))
 

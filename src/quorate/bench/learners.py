@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 
 from quorate.bench.figures import Figure
+from quorate.learners.batched import BatchedLogistic
 from quorate.learners.deal import Deal
-from quorate.learners.inputs import Matrix
 from quorate.learners.linear import LinearTeachers
-from quorate.learners.logistic import BatchedLogistic
+from quorate.learners.teachers import Matrix
 
 __all__ = ["CountingFigures", "FittingFigures", "counting_figures", "fitting_figures", "learner_figures"]
 
@@ -30,11 +30,7 @@ _SHAPES = ((104, 384), (128, 512), (256, 128), (1024, 256))  # teachers by queri
 
 @dataclass(frozen=True)
 class FittingFigures:
-    """Logistic teachers fitted as a batch, against scikit-learn's fitted one after the other.
-
-    >>> FittingFigures(batch_seconds=0.5, loop_seconds=20.0, agreement=0.999).times_faster
-    40.0
-    """
+    """Logistic teachers fitted as a batch, against scikit-learn's fitted one after the other."""
 
     batch_seconds: float  # CPU time for all teachers
     loop_seconds: float  # CPU time for all teachers, scaled up from those that were fitted
@@ -42,21 +38,13 @@ class FittingFigures:
 
     @property
     def times_faster(self) -> float:
-        """How many times faster the batch is.
-
-        >>> FittingFigures(batch_seconds=1.0, loop_seconds=30.0, agreement=1.0).times_faster
-        30.0
-        """
+        """How many times faster the batch is."""
         return self.loop_seconds / self.batch_seconds
 
 
 @dataclass(frozen=True)
 class CountingFigures:
-    """Ballots of linear teachers counted, against the matrix product alone.
-
-    >>> CountingFigures(count_seconds=2.0, product_seconds=1.5, peak_bytes=10**8).speed_share
-    0.75
-    """
+    """Ballots of linear teachers counted, against the matrix product alone."""
 
     count_seconds: float
     product_seconds: float  # of the fastest among several block shapes
@@ -64,11 +52,7 @@ class CountingFigures:
 
     @property
     def speed_share(self) -> float:
-        """The speed of counting as a share of the speed of the bare product.
-
-        >>> CountingFigures(count_seconds=2.0, product_seconds=1.0, peak_bytes=1).speed_share
-        0.5
-        """
+        """The speed of counting as a share of the speed of the bare product."""
         return self.product_seconds / self.count_seconds
 
 
@@ -81,11 +65,7 @@ def fitting_figures(
     queries: int = 1000,
     repeats: int = 3,
 ) -> FittingFigures:
-    """Return the figures of that many binary teachers; scikit-learn fits the first `loop` of them.
-
-    >>> fitting_figures(teachers=20, rows=10, features=3, loop=5, queries=50, repeats=1).agreement > 0.9
-    True
-    """
+    """Return the figures of that many binary teachers; scikit-learn fits the first `loop` of them."""
     from sklearn.linear_model import LogisticRegression
 
     random = np.random.default_rng(0)
@@ -112,11 +92,7 @@ def counting_figures(
     slices: int = 1,
     repeats: int = 3,
 ) -> CountingFigures:
-    """Return the figures of counting that many queries against that many teachers.
-
-    >>> counting_figures(teachers=300, queries=600, features=5, repeats=1).peak_bytes < 2**24
-    True
-    """
+    """Return the figures of counting that many queries against that many teachers."""
     random = np.random.default_rng(0)
     asked, scores = random.normal(size=(queries, features)), 1 if classes == 2 else classes
     fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)

@@ -16,22 +16,14 @@ _LENGTH = b"content-length: "
 
 
 def json_request(model: str, X: np.ndarray, id: str) -> bytes:
-    """Return a whole HTTP request for these rows, in JSON.
-
-    >>> json_request("m", np.zeros((1, 2)), "7").split(b" ")[:2]
-    [b'POST', b'/v2/models/m/infer']
-    """
+    """Return a whole HTTP request for these rows, in JSON."""
     tensor = {"name": "features", "shape": list(X.shape), "datatype": "FP64", "data": X.ravel().tolist()}
     body = json.dumps({"id": id, "inputs": [tensor]}).encode()
     return _request(model, body, b"")
 
 
 def binary_request(model: str, X: np.ndarray, id: str) -> bytes:
-    """Return a whole HTTP request for these rows, as binary tensors.
-
-    >>> b"Inference-Header-Content-Length" in binary_request("m", np.zeros((1, 2)), "7")
-    True
-    """
+    """Return a whole HTTP request for these rows, as binary tensors."""
     content = np.ascontiguousarray(X, dtype="<f8").tobytes()
     about = {"binary_data_size": len(content)}
     tensor = {"name": "features", "shape": list(X.shape), "datatype": "FP64", "parameters": about}
@@ -40,11 +32,7 @@ def binary_request(model: str, X: np.ndarray, id: str) -> bytes:
 
 
 def table_request(model: str, columns: dict[str, list[str]]) -> bytes:
-    """Return a whole HTTP request for the rows of a table, all of them texts.
-
-    >>> table_request("m", {"town": ["north"]}).split(b" ")[:2]
-    [b'POST', b'/v2/models/m/infer']
-    """
+    """Return a whole HTTP request for the rows of a table, all of them texts."""
     tensors = [
         {"name": name, "shape": [len(texts)], "datatype": "BYTES", "data": texts} for name, texts in columns.items()
     ]
@@ -99,7 +87,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Send all requests over so many connections; return the seconds in all, of each, and the status of each."""
+    """Send all requests over this many connections; return the seconds in all, of each, and the status of each."""
     left = iter(enumerate(requests))
     seconds, status = np.full(len(requests), np.nan), np.zeros(len(requests), dtype=int)
 

@@ -40,18 +40,18 @@ def _quorum_figures(quick: bool) -> Iterator[Figure]:
     slowest = 0.0
     for allowed in (5, 20, 100, 1000):
         start = time.perf_counter()
-        made = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, no_quorums=allowed)
+        quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, no_quorums=allowed)
         slowest = max(slowest, time.perf_counter() - start)
-        yield f"quorum.distance.c{allowed}", made.distance(), "ballots"
-        yield f"quorum.votes_needed.c{allowed}", votes_needed(made), "votes"
-    made = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=8000, no_quorums=20)
-    yield "quorum.distance.epsilon2.c20", made.distance(), "ballots"
+        yield f"quorum.distance.c{allowed}", quorum.distance(), "ballots"
+        yield f"quorum.votes_needed.c{allowed}", votes_needed(quorum), "votes"
+    quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=8000, no_quorums=20)
+    yield "quorum.distance.epsilon2.c20", quorum.distance(), "ballots"
     yield "quorum.calibrate_seconds.slowest", slowest, "s"
     rows = 200_000 if quick else 1_000_000
     votes = np.zeros((rows, 2), dtype=np.int64)
     votes[:, 1] = np.random.default_rng().integers(0, 2, size=rows) * 8000
     votes[:, 0] = 8000 - votes[:, 1]
-    times = [_seconds(lambda: made.open().answers(votes)) for _ in range(7)]
+    times = [_seconds(lambda: quorum.open().answers(votes)) for _ in range(7)]
     bare = [_seconds(lambda: votes.argmax(axis=1)) for _ in range(7)]
     yield "quorum.answers_per_second", rows / median(times), "1/s"
     yield "quorum.time_over_bare_argmax", median(times) / median(bare), "ratio"
@@ -75,8 +75,8 @@ def _threshold_figures(quick: bool) -> Iterator[Figure]:
 
 def _maximum_figures(quick: bool) -> Iterator[Figure]:
     for queries in (1000, 100_000):
-        made = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=10, queries=queries)
-        yield f"noisy_max.distance.queries{queries}", made.distance(), "ballots"
+        noisy_max = NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, classes=10, queries=queries)
+        yield f"noisy_max.distance.queries{queries}", noisy_max.distance(), "ballots"
     for queries in (1000, 100_000):
         sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=8000, queries=queries)
         yield f"sharp_majority.distance.queries{queries}", sharp.distance(), "ballots"
@@ -96,14 +96,16 @@ def _pate_figures(quick: bool) -> Iterator[Figure]:
         ("adult", 2, 300, 200.0, 1500),
     ):
         path = data_folder() / "pate2018" / f"{name}_250_teachers.npy"
-        made = ConfidentMax(
+        confident = ConfidentMax(
             teachers=250, classes=classes, threshold=threshold, test_scale=test_scale, winner_scale=40.0
         )
         epsilon = None
         if path.exists():
             counts, queries_at = np.unique(np.load(path)[:queries].max(axis=1), return_counts=True)
-            answered = sum(made.answer_probability(int(u)) * int(n) for u, n in zip(counts, queries_at, strict=True))
-            epsilon = made.epsilon(delta=1e-5, queries=queries, answered=answered)
+            answered = sum(
+                confident.answer_probability(int(u)) * int(n) for u, n in zip(counts, queries_at, strict=True)
+            )
+            epsilon = confident.epsilon(delta=1e-5, queries=queries, answered=answered)
         yield f"confident_max.epsilon.{name}", epsilon, "epsilon"
 
 

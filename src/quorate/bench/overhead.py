@@ -29,13 +29,7 @@ def _predict(trees: list[Any], batch: Any) -> None:
 
 
 def overhead_figures(quick: bool) -> Iterator[Figure]:
-    """Measure 250 decision trees that vote on two classes, asked in batches of 1000, with and without privacy.
-
-    Each figure is a median over several rounds; both times of a ratio are taken in the same round.
-
-    >>> "overhead.quorum.microseconds_a_query" in dict.fromkeys(name for name, _, _ in overhead_figures(True))
-    True
-    """
+    """Measure 250 decision trees on two classes, in batches of 1000, with and without privacy: medians of rounds."""
     from sklearn.tree import DecisionTreeClassifier
 
     from quorate.predictors import PrivateClassifier

@@ -1,22 +1,21 @@
 """Other libraries on the same records and the same queries: their largest error and their time.
 
-They are not dependencies. Each runs as a small program of its own, with a time limit, in the Python that $QUORATE_PEERS
-names (this one unless it is set; several, for libraries that do not go together, with the path separator between them),
-and only where it is installed there. They protect against one record added or removed, which is the weaker promise, and
-use no public records. They run once, with their own settings where nothing else is said.
+They are not dependencies. Each runs as a small program with a time limit, in the Python that $QUORATE_PEERS names (this
+one unless it is set; several, with the path separator between them), and only where it is installed there. They protect
+against one record added or removed, the weaker promise, and use no public records. They run once, with their own
+settings unless stated.
 
-Answers are read off the model that a peer has fitted, not off records that it draws: mbi 1.1.0, which smartnoise-synth
-1.0.8 and OpenDP 0.16.0 ask for, deals out rounded records so that columns which should be independent given a third
-move together (mended in mbi 2.0.0), and an error of 0.03 became one of 0.09.
+Answers are read from the model that a peer has fitted, not from records that it draws: mbi 1.1.0, required by
+smartnoise-synth 1.0.8 and OpenDP 0.16.0, deals out rounded records so that columns which should be independent given a
+third move together (fixed in mbi 2.0.0), and an error of 0.03 became 0.09.
 
 - smartnoise-synth's MST measures every column and a tree of pairs. What a tree cannot hold stays wrong at any epsilon:
   the tree that its rule picks from Adult's exact counts, with exact pairs, has a largest error of 0.0278 on the 7
   columns and 0.0270 on the 15. (On small tables at epsilon 100 the peer is within 0.000003 of such a tree.)
-- smartnoise-synth's AIM fits its model anew in each of 16 rounds a column and does not end within the limit; it gets
-  2 rounds a column here.
-- OpenDP's AIM is run from version 0.16 on: before, it weighed each marginal against the noise of the choice and not
-  against that of the measurement, measured single columns only here, and had a largest error of 0.11.
-- On Adult's 15 columns the tree alone is tried: AIM takes longer than the limit there.
+- smartnoise-synth's AIM refits its model in 16 rounds a column and exceeds the limit; here it gets 2 rounds a column.
+- OpenDP's AIM is run from version 0.16: before, it weighed marginals against the noise of the choice and not of the
+  measurement, measured only single columns here, and had a largest error of 0.11.
+- On Adult's 15 columns only the tree is tried: AIM exceeds the limit there.
 """
 
 import os
@@ -109,7 +108,7 @@ cliques = [tuple(names[column] for column in clique) for clique in given["clique
 table = context.query(rho=rho).contingency_table(
     # One bin for each code. With keys instead, each column would have one category more, for missing values.
     cuts={name: list(range(int(size) - 1)) for name, size in zip(names, given["sizes"])},
-    algorithm=dp.mbi.AIM(queries=len(cliques[0]), estimator=estimate),  # all marginals of up to so many columns
+    algorithm=dp.mbi.AIM(queries=len(cliques[0]), estimator=estimate),  # all marginals of up to this many columns
 ).release()
 np.savez(sys.argv[2], answers=np.concatenate([np.asarray(table.project(clique)).ravel() for clique in cliques]))
 """

@@ -40,8 +40,8 @@ def _run(
     released = chosen.run(queries, private, public=public, budget=budget)
     seconds = time.perf_counter() - start
     truth = queries.answers(private) / private.records
-    found = released.answers if released.answers is not None else np.zeros(queries.count)
-    return float(np.abs(found - truth).max()), seconds, released
+    answers = released.answers if released.answers is not None else np.zeros(queries.count)
+    return float(np.abs(answers - truth).max()), seconds, released
 
 
 def adult_figures(quick: bool) -> Iterator[Figure]:

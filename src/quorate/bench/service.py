@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.audit.timing import area_under_curve
+from quorate.auditing.timing import area_under_curve
 from quorate.bench.figures import Figure
 from quorate.bench.load import binary_request, json_request, table_request
 
@@ -82,8 +82,8 @@ def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
 def _caller_figures(folders: Sequence[Path], quick: bool) -> Iterator[Figure]:
     """Tell by the time of a refusal, which costs nothing, whether another caller has asked about the same town."""
     for kind, pace, servers in (("served", _PACE, 12), ("served", 0.0, 4), ("remembering", 0.0, 1)):
-        found = probe_callers(folders, kind, pace=pace, servers=1 if quick else servers)
-        for rows, (asked, not_asked) in found.items():
+        timing = probe_callers(folders, kind, pace=pace, servers=1 if quick else servers)
+        for rows, (asked, not_asked) in timing.items():
             name = f"service.callers.{kind}.{'paced' if pace else 'not_paced'}.rows{rows}.auc_from_half"
             yield name, abs(area_under_curve(asked, not_asked) - 0.5), "share"
 
@@ -126,8 +126,8 @@ def _table_model(folder: Path) -> Path:
 
     schema = Schema({"town": Category(_TOWNS), "age": Number()})
     X = np.random.default_rng(0).normal(size=(2000, len(_TOWNS) + 1))
-    made = PrivateClassifier(epsilon=1e6, teachers=100, aggregator="noisy_max", queries=10_000, classes=[0, 1])
-    return save(made.fit(X, (X[:, 0] > 0).astype(int)), folder, extra={SCHEMA_FILE: schema.to_json().encode()})
+    classifier = PrivateClassifier(epsilon=1e6, teachers=100, aggregator="noisy_max", queries=10_000, classes=[0, 1])
+    return save(classifier.fit(X, (X[:, 0] > 0).astype(int)), folder, extra={SCHEMA_FILE: schema.to_json().encode()})
 
 
 def _model(folder: Path, *, queries: int) -> Path:
@@ -138,10 +138,10 @@ def _model(folder: Path, *, queries: int) -> Path:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(30 * _TEACHERS, _FEATURES))
     y = (X[:, 0] > 0).astype(int)
-    made = PrivateClassifier(
+    classifier = PrivateClassifier(
         epsilon=1e6, teachers=_TEACHERS, aggregator="quorum", queries=queries, no_quorums=queries // 2, classes=[0, 1]
     )
-    return save(made.fit(X, y), folder)
+    return save(classifier.fit(X, y), folder)
 
 
 def _queries(rows: int, *, clear: bool = True) -> np.ndarray:
@@ -260,7 +260,7 @@ def main(kind: str, port: str, pace: str, *folders: str) -> None:
 
 
 def _twin(kind: str, folder: Path, *, lease: int) -> Any:
-    from quorate.audit.planted.lookups import RemembersTexts
+    from quorate.auditing.planted.lookups import RemembersTexts
     from quorate.models import load, schema_of
     from quorate.service.model import Model
 

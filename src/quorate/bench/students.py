@@ -30,13 +30,7 @@ _DIGIT_JUDGES = 1000
 
 
 def student_figures(quick: bool) -> Iterator[Figure]:
-    """Yield the figures: None where there is no data.
-
-    >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", QUORATE_DATA="nowhere"):
-    ...     [value for _, value, _ in student_figures(quick=True)]
-    [None, None, None, None, None, None]
-    """
+    """Yield the figures: None where there is no data."""
     data = data_folder()
     yield from _adult_figures(data / "adult", quick)
     yield from _mnist_figures(data / "mnist" / "mnist.npz", quick)
@@ -85,7 +79,7 @@ def _any_columns_accuracy(folder: Path) -> float:
     private, rest = private.drop_columns([_INCOME]), rest.drop_columns([_INCOME])
     public, judges = _halves(rest.num_rows, rest.num_rows // 2)
     schema = Schema.from_public(rest.take(public), leave_out=["fnlwgt"])
-    made = StudentClassifier(
+    student = StudentClassifier(
         LogisticRegression(C=10.0),
         LogisticRegression(C=0.1, max_iter=2000),
         epsilon=1.0,
@@ -94,8 +88,8 @@ def _any_columns_accuracy(folder: Path) -> float:
         queries=2500,
         classes=[False, True],
     )
-    made.fit(schema.encode(private), y, public=schema.encode(rest.take(public), role="public"))
-    return 100 * float(made.score(schema.encode(rest.take(judges), role="public"), labels[judges]))
+    student.fit(schema.encode(private), y, public=schema.encode(rest.take(public), role="public"))
+    return 100 * float(student.score(schema.encode(rest.take(judges), role="public"), labels[judges]))
 
 
 def _adult_accuracy(X: Any, y: Any, rest: Any, labels: Any, epsilon: float) -> float:
@@ -104,7 +98,7 @@ def _adult_accuracy(X: Any, y: Any, rest: Any, labels: Any, epsilon: float) -> f
     from quorate.students import StudentClassifier
 
     public, judges = _halves(len(rest), len(rest) // 2)
-    made = StudentClassifier(
+    student = StudentClassifier(
         LogisticRegression(C=10.0),
         LogisticRegression(C=0.1, max_iter=1000),
         epsilon=epsilon,
@@ -115,11 +109,11 @@ def _adult_accuracy(X: Any, y: Any, rest: Any, labels: Any, epsilon: float) -> f
         classes=[0, 1],
         points="margin",
     )
-    return 100 * float(made.fit(X, y, public=rest[public]).score(rest[judges], labels[judges]))
+    return 100 * float(student.fit(X, y, public=rest[public]).score(rest[judges], labels[judges]))
 
 
 def _mnist_figures(path: Path, quick: bool) -> Iterator[Figure]:
-    found: dict[float, list[float]] = {1.0: [], 2.0: []}
+    accuracies_by_epsilon: dict[float, list[float]] = {1.0: [], 2.0: []}
     if path.exists():
         with np.load(path) as file:
             arrays = {name: file[name] for name in ("x_train", "y_train", "x_test", "y_test")}
@@ -131,10 +125,10 @@ def _mnist_figures(path: Path, quick: bool) -> Iterator[Figure]:
             features = DigitFeatures(stride=2, patches=48) if quick else DigitFeatures()
             asked = features.fit_transform(rest[public[:points]])
             X, judged = features.transform(private), features.transform(rest[judges])
-            for epsilon in list(found) * (1 if quick else 2):
+            for epsilon in list(accuracies_by_epsilon) * (1 if quick else 2):
                 student = _digit_student(epsilon).fit(X, arrays["y_train"][:images], public=asked)
-                found[epsilon].append(100 * float(student.score(judged, arrays["y_test"][judges])))
-    for epsilon, accuracies in found.items():
+                accuracies_by_epsilon[epsilon].append(100 * float(student.score(judged, arrays["y_test"][judges])))
+    for epsilon, accuracies in accuracies_by_epsilon.items():
         value = median(accuracies) if accuracies else None
         yield f"student.mnist.accuracy_percent.epsilon{epsilon:g}", value, "%"
 

@@ -32,11 +32,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The worst mean excess error of a method at each number of records.
-
-    >>> round(Sweep("stable", (100, 400), (0.2, 0.1)).exponent, 6)
-    -0.5
-    """
+    """The worst mean excess error of a method at each number of records."""
 
     method: str
     records: tuple[int, ...]
@@ -44,20 +40,12 @@ class Sweep:
 
     @property
     def exponent(self) -> float:
-        """The slope of the error against the records, both as logarithms.
-
-        >>> Sweep("stable", (10, 100), (0.5, 0.05)).exponent
-        -1.0
-        """
+        """The slope of the error against the records, both as logarithms."""
         return exponent(self.records, self.errors)
 
 
 def exponent(sizes: Any, values: Any) -> float:
-    """Return the power of `sizes` that fits the values best.
-
-    >>> round(exponent([1, 10, 100], [2.0, 20.0, 200.0]), 6)
-    1.0
-    """
+    """Return the power of `sizes` that fits the values best."""
     return round(float(np.polyfit(np.log(sizes), np.log(values), 1)[0]), 6)
 
 
@@ -88,20 +76,20 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:
-    from quorate.predictors.slots import fill_slots
     from quorate.predictors.stable_choice import StableChoice
+    from quorate.predictors.unit_rows import fill_unit_rows
 
     choice = StableChoice.calibrate(concept, units=len(y), gamma=0.1, subset=_subset(concept, len(y)))
-    return _wrong(choice.draw(fill_slots(X, y)), concept)
+    return _wrong(choice.draw(fill_unit_rows(X, y)), concept)
 
 
 def _pure(concept: Concept, X: Numbers, y: Any) -> float:
     from quorate.predictors import PureClassifier
-    from quorate.predictors.slots import fill_slots
+    from quorate.predictors.unit_rows import fill_unit_rows
 
     subset: Any = _subset(concept, len(y)) or "auto"
-    made = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
-    wrong, turned = _wrong(made.choice.draw(fill_slots(X, y)), concept), float(made.turned)
+    scheme = PureClassifier(concept, epsilon=1.0, subset=subset, classes=[0, 1]).fit(X, y).scheme_
+    wrong, turned = _wrong(scheme.choice.draw(fill_unit_rows(X, y)), concept), float(scheme.turned)
     return wrong * (1 - turned) + (1 - wrong) * turned
 
 
@@ -110,8 +98,8 @@ def _semi_private(concept: Concept, X: Numbers, y: Any) -> float:
 
     number = _subset(concept, len(y)) or 2 * math.isqrt(len(y))  # of the order of 1 / error
     public, _ = _points(concept, number, np.random.default_rng())
-    made = SemiPrivateClassifier(concept, epsilon=1.0, classes=[0, 1]).fit(X, y, public=public)
-    return _wrong(made.hypothesis_, concept)
+    classifier = SemiPrivateClassifier(concept, epsilon=1.0, classes=[0, 1]).fit(X, y, public=public)
+    return _wrong(classifier.hypothesis_, concept)
 
 
 METHODS: dict[str, Callable[[Concept, Numbers, Any], float]] = {
@@ -139,9 +127,6 @@ def excess_sweep(method: str, concept: Concept, sizes: tuple[int, ...], *, repea
     """Return the worst mean excess error of a method at each number of records.
 
     Every answer has epsilon 1, or for "stable" gamma 0.1; "agnostic" shares epsilon 1 among 40 queries.
-
-    >>> excess_sweep("semi-private", Thresholds(), (100, 1000), repeats=2).records
-    (100, 1000)
     """
     errors = []
     for records in sizes:
@@ -158,10 +143,6 @@ def plateau_records(
 
     From left to right: zeros; ones of mass gamma; zeros of mass gamma; ones. A cut at either end of the middle is wrong
     on one of its halves, and a cut in between is worse than both. `places` may say where the records stand.
-
-    >>> X, y = plateau_records(1000, gamma=0.2, features=1)
-    >>> round(float(y[(X[:, 0] > -0.4) & (X[:, 0] < 0.0)].mean()), 6)
-    1.0
     """
     X = np.random.default_rng().uniform(-1, 1, size=(rows, features))
     if places is not None:
@@ -185,9 +166,6 @@ def plateau_errors(
 
     Half of the plain teachers take one best hypothesis and half the other, so that the whole middle, 2 gamma, finds no
     quorum or a coin's answer. Relabelling settles on one of the two first.
-
-    >>> sorted(plateau_errors(Thresholds(), records=8000, gamma=0.2, queries=20, teachers=100))
-    ['agnostic', 'subsample']
     """
     from quorate.predictors import AgnosticClassifier, PrivateClassifier
     from quorate.predictors.concept_teachers import ErmClassifier
@@ -197,28 +175,25 @@ def plateau_errors(
     asked, told = plateau_records(queries, gamma=gamma, features=concept.features, places=places)
     shared: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "queries": queries, "teachers": teachers}
     shared |= {"classes": [0, 1], "aggregator": "quorum", "no_quorums": queries}
-    made: dict[str, Any] = {
+    classifiers: dict[str, Any] = {
         "subsample": PrivateClassifier(ErmClassifier(concept), **shared),
         "agnostic": AgnosticClassifier(concept, **shared),
     }
     return {
         name: float(np.mean(np.asarray(one.fit(X, y).predict(asked).tolist(), dtype=object) != told))
-        for name, one in made.items()
+        for name, one in classifiers.items()
     }
 
 
 def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
-    """Return how many queries can be answered with so many records of thresholds where one label in five is wrong.
+    """Return how many queries this many records of thresholds can answer where one label in five is wrong.
 
     A power of two: the largest for which nine in ten are expected to get the label of most teachers. Plain teachers
     disagree by a fifth; those on relabelled chunks by a fiftieth, and pay for relabelling. "published" is the stability
     test on plain teachers with its published constants. A teacher has 20 units or more; epsilon is 1, delta 1e-6.
-
-    >>> answered_queries(records=20_000, most=64)["published"]
-    0
     """
     from quorate.planner import plan
-    from quorate.planner.published import stability_teachers
+    from quorate.planner.literature import stability_teachers
     from quorate.predictors.relabelled_sample import plan_sample
 
     sample = plan_sample(Thresholds(), units=records, epsilon=1.0, delta=1e-6)

@@ -14,32 +14,18 @@ __all__ = ["key_figures", "ledger_figures", "opened_ledger"]
 
 @contextmanager
 def opened_ledger(model: Path) -> "Iterator[Ledger]":
-    """Open the ledger of a model, and close it afterwards. A ledger that is not sound is refused.
-
-    >>> with opened_ledger(Path("no such folder")):
-    ...     pass
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-    """
+    """Open the ledger of a model, and close it afterwards. A ledger that is not sound is refused."""
     from quorate.models.folder import open_private
 
-    found = open_private(model).ledger()
+    ledger = open_private(model).ledger()
     try:
-        yield found
+        yield ledger
     finally:
-        found.close()
+        ledger.close()
 
 
 def ledger_figures(view: "LedgerView") -> dict[str, Any]:
-    """Return what a ledger says, as JSON takes it.
-
-    >>> from types import SimpleNamespace
-    >>> view = SimpleNamespace(place="ledger.sqlite", entries=1, head="ab", epsilon=1.0, delta=0.0, order=float("inf"),
-    ...     spent_epsilon=0.25, left=0.75, leases=(), keys=())
-    >>> ledger_figures(view)["left"], ledger_figures(view)["order"]
-    (0.75, None)
-    """
+    """Return what a ledger says, as JSON takes it."""
     return {
         "place": view.place,
         "entries": view.entries,
@@ -55,7 +41,7 @@ def ledger_figures(view: "LedgerView") -> dict[str, Any]:
 
 
 def _phase_figures(phase: Any) -> dict[str, Any]:
-    """Return the phase of an everlasting model, with its count of no-quorums: whoever has the folder is the owner."""
+    """Return the phase of an everlasting model, with its count of no-quorums: the holder of the folder is the owner."""
     if phase is None:
         return {}
     names = ("number", "seats", "taken", "met", "closed", "lost")
@@ -64,14 +50,7 @@ def _phase_figures(phase: Any) -> dict[str, Any]:
 
 
 def key_figures(key: "Key") -> dict[str, Any]:
-    """Return what may be shown of a key: never its secret, nor the hash of it.
-
-    >>> from types import SimpleNamespace
-    >>> key = SimpleNamespace(id="a1", name="alice", scopes=("ask",), quota=None, per_minute=None, used=3, created=0.0,
-    ...     revoked=False, hash="5ec4e7")
-    >>> sorted(key_figures(key))
-    ['created', 'id', 'name', 'per_minute', 'quota', 'revoked', 'scopes', 'used']
-    """
+    """Return what may be shown of a key: never its secret, nor the hash of it."""
     return {
         "id": key.id,
         "name": key.name,

@@ -36,12 +36,7 @@ app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when i
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code.
-
-    >>> main(["--version"])
-    0.1.0
-    0
-    """
+    """Run one command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["fit"]:
         from quorate.cli.commands.fit import new_spelling
@@ -60,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except QuorateError as error:
         print(f"quorate: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -73,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _said(error: CycloptsError) -> object:
-    """Return the error as it is printed. An unknown option is unknown to its command: another may take it."""
+    """Return the error as printed. An unknown option is unknown to its command; another command may take it."""
     if not isinstance(error, UnknownOptionError):
         return CycloptsPanel(error)
     command = " ".join(["quorate", *(error.command_chain or ())])

@@ -25,14 +25,9 @@ def run_audit(
     as_json: bool = False,
     repeat: int = 0,
 ) -> int:
-    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed.
-
-    >>> run_audit(["noisy_count"], plays=2000, as_json=True)
-    {"verdicts": [{"name": "noisy_count", "target": "NoisyCount", ...
-    0
-    """
-    from quorate.audit import audit
-    from quorate.audit.targets import REPLAYS, TARGETS, make_target, run_replay
+    """Audit the targets of these names, or all, and return 1 where a claim is violated or a planted bug is missed."""
+    from quorate.auditing import audit
+    from quorate.auditing.targets import REPLAYS, TARGETS, make_target, run_replay
 
     plays = check_count("plays", plays, least=10)
     if not 0 < confidence < 1:
@@ -40,9 +35,9 @@ def run_audit(
     check_report(report)
     console = Console(stderr=True, quiet=as_json)
     games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
-    made = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
+    targets = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
     verdicts, replays = {}, {}
-    for name, target in made.items():
+    for name, target in targets.items():
         with console.status(f"attacking {name.replace('_', ' ')}"):
             verdicts[name] = audit(target, plays=plays, confidence=confidence, seed=repeat)
     for name in [name for name in REPLAYS if not names or name in names]:
@@ -61,7 +56,7 @@ def run_audit(
 
 def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:
     """Attack every planted bug and its sound twin, with a million plays: fewer do not show the small mistakes."""
-    from quorate.audit.planted import PLANTED
+    from quorate.auditing.planted import PLANTED
 
     bugs = []
     for bug in PLANTED:

@@ -1,12 +1,13 @@
 """From a table of private records to a folder that answers queries: `quorate fit subsample`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import Budget, ReportedOutput, Tables, Teachers
+from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers
 from quorate.cli.named import make_learner
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
@@ -15,7 +16,7 @@ from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["chosen_schema", "read_tables", "run_fit"]
+__all__ = ["chosen_schema", "read_tables", "run_fit", "run_fit_student_first"]
 
 
 def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
@@ -68,6 +69,36 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
     return 0
 
 
+def run_fit_student_first(tables: Tables, budget: Budget, teachers: StudentFirst, output: Output) -> int:
+    """Fit the teachers who correct a published student, write the model, and print what it promises."""
+    check_new_folder(output.out)
+    from quorate.models import PublishedFolder, load, open_folder, save
+    from quorate.predictors import StudentFirstClassifier
+
+    folder = open_folder(teachers.student)
+    if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
+        raise InvalidInput(f"--student takes the folder of a published classifier; {folder.path} holds a {folder.kind}")
+    known = folder.schema()
+    if known is not None and tables.schema is None and tables.public is None:
+        tables = replace(tables, schema=folder.path / SCHEMA_FILE)
+    with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
+        records, _, columns, declared = read_tables(tables, step)
+        if known is not None and list(known.columns.items()) != list(columns.columns.items()):
+            raise InvalidInput("the student was trained on columns that are encoded otherwise; leave --schema out")
+        encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
+        step()
+        settings = vars(budget) | vars(teachers) | {"student": load(folder)}
+        learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
+        classifier = StudentFirstClassifier(estimator=learner, classes=declared, n_jobs=jobs, **settings)
+        classifier.fit(encoded, labels, groups=units, one_scale=columns.one_scale)
+        step()
+        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+    shown = _shown(classifier, columns, output.out)
+    bill = shown | {"student": str(folder.path), "dissents": teachers.dissents, "no_quorums": teachers.no_quorums}
+    show_bill(f"The model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
 def chosen_schema(
     records: Any,
     public: Any,
@@ -79,13 +110,7 @@ def chosen_schema(
     leave_out: Sequence[str] = (),
     missing_texts: Sequence[str] = (),
 ) -> Schema:
-    """Return the schema that is written, or learned from the public table, or else made of the header alone.
-
-    >>> import pyarrow as pa
-    >>> records = pa.table({"age": [30, 50], "ill": ["no", "yes"]})
-    >>> chosen_schema(records, None, None, label="ill", classes=["no", "yes"]).feature_names
-    ['age']
-    """
+    """Return the schema that is written, or learned from the public table, or else made of the header alone."""
     gaps = (*MISSING_TEXTS, *missing_texts)
     if schema is None:
         known, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
@@ -115,6 +140,11 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
+    shown = _shown(classifier, plan, folder)
+    return shown | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
+
+
+def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
     assert plan.label is not None
     return {
         "folder": str(folder),
@@ -126,10 +156,8 @@ def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[s
         "classes": classifier.classes_.tolist(),
         "features": classifier.n_features_in_,
         "teachers": classifier.teachers_,
-        "aggregator": classifier.plan_.aggregator,
         "queries_planned": classifier.queries,
         "epsilon_spent": classifier.spent_epsilon(),
-        "plan": classifier.plan_.as_dict(),
     }
 
 

@@ -1,7 +1,8 @@
 """From private records to a hypothesis or to answers, by a class of hypotheses: `quorate fit pure` and others.
 
-"semi-private" writes a folder with a hypothesis that may be published; `quorate predict` asks it. The other methods
-hold private records or a budget in memory, which no file keeps: they answer a table of queries in the same command.
+"semi-private" writes a folder with a hypothesis that may be published. The other methods write a private folder with
+the model and its budget. With --ask they answer a table of queries in the same command, and keep no model: then nothing
+in the folder is private but what the claim covers.
 """
 
 import csv
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.commands.fit_options import Hypotheses, Output, ReportedOutput, Tables
+from quorate.cli.commands.fit_options import Hypotheses, Output, PlannedHypotheses, ReportedOutput, Tables
 from quorate.cli.fit import read_tables
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
@@ -27,6 +28,7 @@ __all__ = ["ANSWERS_FILE", "CLAIM_FILE", "run_fit_concept"]
 
 ANSWERS_FILE = "answers.csv"
 CLAIM_FILE = "claim.json"
+_QUERIES = 100  # planned for, where nothing says how many
 
 _CLASSIFIERS: dict[str, Any] = {
     "agnostic": AgnosticClassifier,
@@ -58,8 +60,9 @@ def run_fit_concept(
         records, known, columns, declared = read_tables(tables, step)
         encoded, units = columns.encode(records), columns.units(records)
         queries = None if ask is None else columns.encode(read_table(ask, role="query"), role="query")
-        if method in ("agnostic", "pure"):  # they plan for so many
-            settings["queries"] = 1 if queries is None else max(1, len(queries))
+        if isinstance(hypotheses, PlannedHypotheses):
+            asked = _QUERIES if queries is None else max(1, len(queries))
+            settings["queries"] = asked if hypotheses.queries is None else hypotheses.queries
         made = _CLASSIFIERS[method](
             make_concept(hypotheses.concept, encoded.shape[1]),
             rows_per_person=hypotheses.rows_per_person if units is not None else 1,
@@ -72,8 +75,16 @@ def run_fit_concept(
         step()
         answers = [] if queries is None else _answers(made, queries)
     bill = {"folder": str(output.out), "method": method, "concept": hypotheses.concept}
+    if "queries" in settings and ask is None:
+        bill["queries_planned"] = settings["queries"]
     bill |= _bill(made, method, columns, answers)
-    _write(made, columns, answers, bill, output.out, method=method)
+    if method == "semi-private" or ask is None:
+        save(made, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+    else:
+        output.out.mkdir(parents=True, exist_ok=True)
+        (output.out / CLAIM_FILE).write_text(json.dumps(bill, indent=1), encoding="utf-8")
+    if answers:
+        _write_answers(answers, output.out)
     if report is not None:
         _write_report(made, bill, answers, report)
     show_bill(f"{method} in {output.out}", bill, as_json=output.json)
@@ -115,19 +126,12 @@ def _bill(made: Any, method: str, columns: Schema, answers: Any) -> dict[str, An
     return bill
 
 
-def _write(made: Any, columns: Schema, answers: Any, bill: dict[str, Any], out: Path, *, method: str) -> None:
-    """Write what may leave: a hypothesis, or its claim; and the answers."""
-    if method == "semi-private":
-        save(made, out, extra={SCHEMA_FILE: columns.to_json().encode()})
-    else:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / CLAIM_FILE).write_text(json.dumps(bill, indent=1), encoding="utf-8")
-    if answers:
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["answer", "outcome"])
-        writer.writerows(["" if label is None else label, outcome] for label, outcome in answers)
-        (out / ANSWERS_FILE).write_text(file.getvalue(), encoding="utf-8")
+def _write_answers(answers: Any, out: Path) -> None:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["answer", "outcome"])
+    writer.writerows(["" if label is None else label, outcome] for label, outcome in answers)
+    (out / ANSWERS_FILE).write_text(file.getvalue(), encoding="utf-8")
 
 
 def _write_report(made: Any, bill: dict[str, Any], answers: Any, path: Path) -> None:

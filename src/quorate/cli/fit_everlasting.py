@@ -48,7 +48,7 @@ def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, ou
             estimator,
             **vars(budget),
             growth=phases.growth,
-            most_seats=phases.most_seats,
+            max_phase_size=phases.max_phase_size,
             relabel=phases.relabel,
             refresh=phases.refresh,
             classes=declared,
@@ -83,8 +83,7 @@ def _sample(known: Any, points: Any, columns: Schema) -> tuple[Any, Any] | None:
 
 def _plan(estimator: Any, sample: Any, budget: PhasesBudget, phases: Phases, *, records: int) -> Any:
     """Return a plan, or None where nothing is left to plan, or nothing public to plan by."""
-    from quorate.everlasting import plan_everlasting
-    from quorate.everlasting.planning import CHUNKS
+    from quorate.planner.everlasting import CHUNKS, plan_everlasting
 
     if phases.chunk != "auto" and phases.no_quorums != "auto":
         return None
@@ -112,7 +111,7 @@ def _bill(made: Any, columns: Schema, plan: Any, chosen: dict[str, Any], out: Pa
         "teachers": made.teachers_,
         "chunk": chosen["chunk"],
         "no_quorums_a_phase": made.terms_.cutoff.most,
-        "seats_of_the_first_phase": made._seats.left,
+        "seats_of_the_first_phase": made.progress_["seats"],
         "relabel": made.relabel,
         "refresh": made.refresh,
         "epsilon": training.epsilon,

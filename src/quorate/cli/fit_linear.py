@@ -7,6 +7,7 @@ from quorate.cli.fit import read_tables
 from quorate.cli.output import check_new_folder, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
+from quorate.tables.columns import feature_names
 
 __all__ = ["run_fit_linear"]
 
@@ -39,7 +40,7 @@ def _declared(schema: Schema) -> Any:
 
     declared: list[Any] = []
     for name, kind in schema.columns.items():
-        flags = [Ramps(feature, (0.0, 1.0)) for feature in kind.feature_names(name)]
+        flags = [Ramps(feature, (0.0, 1.0)) for feature in feature_names(kind, name)]
         if isinstance(kind, Category):
             declared += flags
         elif isinstance(kind, Number) and kind.low is not None:

@@ -45,8 +45,8 @@ def _add(
     """
     from quorate.cli.account import opened_ledger
 
-    with opened_ledger(model) as found:
-        token = found.add_key(name, scopes=tuple(dict.fromkeys(scope)), quota=quota, per_minute=per_minute)
+    with opened_ledger(model) as ledger:
+        token = ledger.add_key(name, scopes=tuple(dict.fromkeys(scope)), quota=quota, per_minute=per_minute)
     if json:
         print(jsons.dumps({"id": _id_of(token), "name": name, "scopes": list(scope), "key": token}))
         return 0
@@ -72,8 +72,8 @@ def _list(model: Path, *, json: bool = False) -> int:
     """
     from quorate.cli.account import key_figures, opened_ledger
 
-    with opened_ledger(model) as found:
-        known = [key_figures(key) for key in found.view().keys]
+    with opened_ledger(model) as ledger:
+        known = [key_figures(key) for key in ledger.view().keys]
     if json:
         print(jsons.dumps(known))
     elif not known:
@@ -100,9 +100,9 @@ def _revoke(model: Path, id: str, *, json: bool = False) -> int:
     """
     from quorate.cli.account import key_figures, opened_ledger
 
-    with opened_ledger(model) as found:
-        found.revoke_key(id)
-        (key,) = (key_figures(key) for key in found.view().keys if key.id == id)
+    with opened_ledger(model) as ledger:
+        ledger.revoke_key(id)
+        (key,) = (key_figures(key) for key in ledger.view().keys if key.id == id)
     if json:
         print(jsons.dumps(key))
     else:

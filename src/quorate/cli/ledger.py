@@ -31,8 +31,8 @@ def _show(model: Path, *, json: bool = False) -> int:
     from quorate.cli.account import ledger_figures, opened_ledger
     from quorate.cli.output import show_bill
 
-    with opened_ledger(model) as found:
-        figures = ledger_figures(found.view())
+    with opened_ledger(model) as opened:
+        figures = ledger_figures(opened.view())
     if not json:
         leases = figures["leases"]
         keys = [key for key in figures["keys"] if not key["revoked"]]
@@ -59,15 +59,15 @@ def _verify(model: Path, *, export: Path | None = None, json: bool = False) -> i
     json
         Print one JSON object.
     """
-    made = _verified(model, export)
+    verification = _verified(model, export)
     if json:
-        print(jsons.dumps(made))
-    elif made["sound"]:
-        print(f"sound: {made['entries']:,} entries, head {made['head']}")
+        print(jsons.dumps(verification))
+    elif verification["sound"]:
+        print(f"sound: {verification['entries']:,} entries, head {verification['head']}")
     else:
-        for problem in made["problems"]:
+        for problem in verification["problems"]:
             print(f"quorate: {problem}", file=sys.stderr)
-    return 0 if made["sound"] else 1
+    return 0 if verification["sound"] else 1
 
 
 @ledger.command(name="export")
@@ -91,13 +91,13 @@ def _export(model: Path, *, out: Path | None = None) -> int:
 
     if out is not None:
         check_new_file(out)
-    with opened_ledger(model) as found:
+    with opened_ledger(model) as opened:
         if out is None:
-            _write_entries(found, sys.stdout)
+            _write_entries(opened, sys.stdout)
             return 0
         try:
             with out.open("w", encoding="utf-8") as file:
-                count = _write_entries(found, file)
+                count = _write_entries(opened, file)
         except OSError as error:
             raise InvalidInput(f"{out} could not be written: {error.strerror}") from None
     print(f"quorate: {count:,} entries written to {out}", file=sys.stderr)
@@ -184,23 +184,28 @@ def _verified(model: Path, export: Path | None) -> dict[str, Any]:
     from quorate.ledger import check_export
 
     try:
-        with opened_ledger(model) as found:
-            made = found.verify()
+        with opened_ledger(model) as opened:
+            verification = opened.verify()
             if export is not None:
                 with export.open(encoding="utf-8", errors="replace") as lines:
-                    check_export(found, lines)
+                    check_export(opened, lines)
     except OSError as error:
         raise InvalidInput(f"{export} cannot be read: {error.strerror}") from None
     except LedgerRefused as error:
         return {"sound": False, "entries": None, "head": None, "problems": [str(error)]}
-    return {"sound": not made.problems, "entries": made.entries, "head": made.head, "problems": list(made.problems)}
+    return {
+        "sound": not verification.problems,
+        "entries": verification.entries,
+        "head": verification.head,
+        "problems": list(verification.problems),
+    }
 
 
-def _write_entries(found: "Ledger", file: TextIO) -> int:
+def _write_entries(opened: "Ledger", file: TextIO) -> int:
     from quorate.ledger import export_entries
 
     count = 0
-    for line in export_entries(found):
+    for line in export_entries(opened):
         file.write(jsons.dumps(line) + "\n")
         count += 1
     return count

@@ -11,16 +11,9 @@ __all__ = ["make_concept", "make_learner"]
 
 
 def make_concept(name: ConceptName, features: int) -> Concept:
-    """Return the class of hypotheses of this name over so many columns of numbers.
+    """Return the class of hypotheses of this name over this many columns of numbers.
 
     Conjunctions are over columns of 0 and 1, such as those that a schema makes of categories.
-
-    >>> make_concept("stumps", 3)
-    Stumps(features=3, binary=False)
-    >>> make_concept("intervals", 2)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: intervals are on a line, and the table has 2 columns of numbers; leave out all but one
     """
     if name in ("thresholds", "intervals") and features != 1:
         raise InvalidInput(
@@ -38,11 +31,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
 
 
 def make_learner(name: LearnerName) -> Any:
-    """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array.
-
-    >>> make_learner("ridge")
-    RidgeClassifier()
-    """
+    """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array."""
     from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.naive_bayes import GaussianNB

@@ -12,35 +12,30 @@ _SHOWN = 3  # sentences of a violated cell; all of them are in --json
 
 
 def run_neighbours(cells: str = "*", *, quick: bool = False, list_cells: bool = False, as_json: bool = False) -> int:
-    """Run the cells that match the pattern, or list them, and return 1 where one is violated.
-
-    >>> run_neighbours("classifier/float64/stump/row", as_json=True)
-    {"cells": [{"cell": "classifier/float64/stump/row", "status": "sound", "said": []}]}
-    0
-    """
-    from quorate.audit.matrix import matrix_cells, run_cell
+    """Run the cells that match the pattern, or list them, and return 1 where one is violated."""
+    from quorate.auditing.matrix import matrix_cells, run_cell
 
     chosen = matrix_cells(cells, quick=quick)
     if list_cells:
         print(json.dumps({"cells": [str(cell) for cell in chosen]}) if as_json else "\n".join(map(str, chosen)))
         return 0
-    console, found = Console(stderr=True, quiet=as_json), []
+    console, outcomes = Console(stderr=True, quiet=as_json), []
     with console.status("") as status:
         for number, cell in enumerate(chosen):
             status.update(f"replacing a unit, cell {number + 1} of {len(chosen)}: {cell}")
-            found.append(run_cell(cell))
+            outcomes.append(run_cell(cell))
     if as_json:
-        told = [{"cell": str(one.cell), "status": one.status, "said": list(one.said)} for one in found]
+        told = [{"cell": str(one.cell), "status": one.status, "said": list(one.said)} for one in outcomes]
         print(json.dumps({"cells": told}))
     else:
-        _show(Console(), found)
-    return int(not all(one.passed for one in found))
+        _show(Console(), outcomes)
+    return int(not all(one.passed for one in outcomes))
 
 
-def _show(console: Console, found: list[Any]) -> None:
+def _show(console: Console, outcomes: list[Any]) -> None:
     """Print what is violated, what was refused or skipped and why, and how many cells there were of each kind."""
     plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
-    for one in found:
+    for one in outcomes:
         if not one.passed:
             console.print(f"VIOLATED {one.cell}", **plain)
             for text in one.said[:_SHOWN]:
@@ -48,8 +43,8 @@ def _show(console: Console, found: list[Any]) -> None:
             if len(one.said) > _SHOWN:
                 console.print(f"  and {len(one.said) - _SHOWN} more", **plain)
     for status, what in (("refused", "refused alike for both"), ("skipped", "skipped")):
-        for reason, number in Counter(one.said[0] for one in found if one.status == status).most_common():
+        for reason, number in Counter(one.said[0] for one in outcomes if one.status == status).most_common():
             console.print(f"{number} {'cell' if number == 1 else 'cells'} {what}: {reason}", **plain)
-    kinds = Counter(one.status for one in found)
+    kinds = Counter(one.status for one in outcomes)
     counted = ", ".join(f"{kinds[status]} {status}" for status in ("sound", "refused", "skipped", "violated"))
-    console.print(f"Neighbour matrix: {len(found)} cells; {counted}.", **plain)
+    console.print(f"Neighbour matrix: {len(outcomes)} cells; {counted}.", **plain)

@@ -22,22 +22,14 @@ PLAN_OPTIONS = {
 RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",
     "with --plan": "plan table workload public columns epsilon delta alpha records report json",
-    "with --online": "online table workload public columns groups epsilon delta alpha ledger ask json",
+    "with --online": "online table workload public columns groups epsilon delta alpha ledger out ask json",
     "without --plan or --online": "table workload public columns groups epsilon delta engine out ask synthetic report "
     "json",
 }
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:
-    """Refuse a value other than the default for an option that is not among those used.
-
-    >>> def command(*, records: int = 1, features: int = 1): ...
-    >>> refuse_idle(command, {"records": 5, "features": 1}, "records", "without --concept")
-    >>> refuse_idle(command, {"records": 5, "features": 2}, "records", "without --concept")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: --features does nothing without --concept: leave it out
-    """
+    """Refuse a value other than the default for an option that is not among those used."""
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in used.split() and given[name] != parameter.default:
             raise InvalidInput(f"--{name.replace('_', '-')} does nothing {when}: leave it out")

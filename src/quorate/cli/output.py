@@ -21,11 +21,7 @@ _SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the
 
 
 def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
-    """Print figures: one JSON object on standard output, or a table on standard error for people.
-
-    >>> show_bill("The bill", {"answered": 3}, as_json=True)
-    {"answered": 3}
-    """
+    """Print figures: one JSON object on standard output, or a table on standard error for people."""
     if as_json:
         print(json.dumps(bill))
         return
@@ -39,11 +35,7 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
 
 @contextmanager
 def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show a bar on a terminal; what is yielded is called when the next of the named steps begins.
-
-    >>> with steps(["reading", "fitting"], quiet=True) as step:
-    ...     step()
-    """
+    """Show a bar on a terminal; what is yielded is called when the next of the named steps begins."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
@@ -67,13 +59,7 @@ def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> No
 
 
 def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse a file that could not be written, or that is read, before anything is done for it.
-
-    >>> check_new_file(Path("no such folder/answers.csv"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder/answers.csv cannot be written: there is no folder no such folder
-    """
+    """Refuse a file that could not be written, or that is read, before anything is done for it."""
     try:
         if path.is_dir():
             raise InvalidInput(f"{path} cannot be written: it is a folder")

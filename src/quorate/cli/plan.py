@@ -1,31 +1,25 @@
-"""What is achievable, in tables: the plan, its alternatives, published bounds, and what would have to change."""
+"""What is achievable, in tables: a plan with its alternatives and published bounds, or methods on a class."""
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Column, Table
 
+from quorate.cli.named import make_concept
+from quorate.cli.options import ConceptName
 from quorate.errors import InvalidInput
-from quorate.planner import Plan, plan
-from quorate.planner.result import least_agreement
+from quorate.planner import ConceptPlan, PrivatePlan, plan, plan_concept
+from quorate.planner.mechanisms.task import least_agreement
 
-__all__ = ["read_votes", "run_plan"]
+__all__ = ["read_votes", "run_plan", "run_plan_concept"]
 
 
 def read_votes(path: Path) -> NDArray[np.int64]:
-    r"""Return the counts in a .npy or .csv file, one row a public point and one column a class.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "votes.csv").write_text("90,10\n20,80\n")
-    ...     read_votes(Path(folder, "votes.csv"))
-    array([[90, 10],
-           [20, 80]])
-    """
+    """Return the counts in a .npy or .csv file, one row a public point and one column a class."""
     if path.suffix not in (".npy", ".csv"):
         raise InvalidInput(f"votes must be a .npy or a .csv file of whole numbers, not {path.name!r}")
     try:
@@ -36,42 +30,9 @@ def read_votes(path: Path) -> NDArray[np.int64]:
         raise InvalidInput(f"votes could not be read from {path.name!r}: {error}") from None
 
 
-def run_plan(
-    *,
-    epsilon: float,
-    delta: float = 1e-6,
-    queries: int = 1000,
-    records: int | None = None,
-    teachers: int | None = None,
-    classes: int | None = None,
-    disagreement: float | None = None,
-    votes: Path | None = None,
-    aggregator: str = "auto",
-    no_quorums: int | None = None,
-    answer_rate: float = 0.5,
-    on_no_quorum: Literal["abstain", "random"] = "abstain",
-    as_json: bool = False,
-) -> int:
-    """Plan, print, and return 1 where the plan is not feasible.
-
-    >>> run_plan(epsilon=1.0, delta=0.0, queries=10, teachers=500, as_json=True)
-    {"aggregator": "sharp_majority", "teachers": 500, ...
-    0
-    """
-    made = plan(
-        epsilon=epsilon,
-        delta=delta,
-        queries=queries,
-        records=records,
-        teachers=teachers,
-        classes=classes,
-        disagreement=disagreement,
-        votes=None if votes is None else read_votes(votes),
-        aggregator=aggregator,
-        no_quorums=no_quorums,
-        answer_rate=answer_rate,
-        on_no_quorum=on_no_quorum,
-    )
+def run_plan(*, votes: Path | None = None, as_json: bool = False, **options: Any) -> int:
+    """Plan, print, and return 1 where the plan is not feasible. The other `options` are those of `quorate.plan`."""
+    made = plan(votes=None if votes is None else read_votes(votes), **options)
     if as_json:
         print(json.dumps(made.as_dict()))
     else:
@@ -79,7 +40,7 @@ def run_plan(
     return 0 if made.feasible else 1
 
 
-def _show(console: Console, made: Plan) -> None:
+def _show(console: Console, made: PrivatePlan) -> None:
     console.print(made.summary().split(" This falls short")[0] + "\n")
     console.print(_comparison(made))
     for sentence in made.assumptions:
@@ -103,7 +64,7 @@ def _show(console: Console, made: Plan) -> None:
     console.print(table)
 
 
-def _comparison(made: Plan) -> Table:
+def _comparison(made: PrivatePlan) -> Table:
     columns = ("answered", "agreeing", "answered and right", "no-quorums", "noise")
     table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected", caption="* chosen")
     rows = [(made.aggregator, made.answered, made.agreement, made.right, made.no_quorums, made.noise)]
@@ -118,3 +79,38 @@ def _comparison(made: Plan) -> Table:
             ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in noise.items()),
         )
     return table
+
+
+def run_plan_concept(
+    concept: ConceptName, *, features: int, records: int | None, as_json: bool = False, **options: Any
+) -> int:
+    """Plan, print, and return 1 where no method is sure to keep alpha. Other `options` are `plan_concept`'s."""
+    if records is None:
+        raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
+    made = plan_concept(concept=make_concept(concept, features), records=records, **options)
+    if as_json:
+        print(json.dumps(made.as_dict()))
+    else:
+        _show_methods(Console(), made)
+    return 0 if made.feasible else 1
+
+
+def _show_methods(console: Console, made: ConceptPlan) -> None:
+    table = Table(
+        Column("method", no_wrap=True),
+        "excess error at most",
+        f"records for {made.alpha:g}",
+        "guarantee",
+        title=f"{made.records:,} records, VC dimension {made.vc_dimension}",
+        caption="* best here. The bounds hold for every law of the records: real data do better",
+    )
+    for place, method in enumerate(made.methods):
+        table.add_row(
+            f"[bold]{method.name}[/bold] *" if place == 0 else method.name,
+            f"{method.error:.3g}",
+            "no number" if method.needed is None else f"{method.needed:,}",
+            method.guarantee,
+        )
+    console.print(table)
+    for sentence in made.assumptions:
+        console.print(f"Assumed: {sentence}.")

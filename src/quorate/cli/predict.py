@@ -44,11 +44,6 @@ def run_predict(
 
     Everything that can be wrong with the queries is said before the ledger is opened. Answers that were paid for are
     written even if the budget ends among them; asked again by the same caller, they are free.
-
-    >>> run_predict(Path("m"), Path("q.csv"), out=None, on_no_quorum="abstain", caller="", as_json=False)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: m is not a model: it has no manifest.json
     """
     if out is not None:
         check_new_file(out, inputs=[queries])
@@ -56,8 +51,8 @@ def run_predict(
     opened = open_folder(folder)
     if report is not None and opened.kind != "classifier":
         raise InvalidInput(f"there is no report of a model of kind {opened.kind}; its folder or its server has a page")
-    if opened.kind == "query release":
-        return _ask_release(opened, queries, out=out, as_json=as_json)
+    if opened.kind in ("query release", "online release"):
+        return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
         return _ask_published(opened, queries, out=out, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
@@ -83,9 +78,9 @@ def run_predict(
     return _verdict(bill, on_no_quorum)
 
 
-def _ask_release(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
-    """Ask a release the queries of a table, in its column "query". Nothing is charged."""
-    from quorate.cli.release import ask_published
+def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
+    """Ask a release the queries of a table, in its column "query". What was published is not charged."""
+    from quorate.cli.release import ask_online, ask_published
 
     table = read_table(queries, role="query")
     if "query" not in table.column_names:
@@ -93,6 +88,8 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, as_json: bo
             "a release is asked by a table with a column 'query', each as --ask of quorate release takes"
         )
     asked = [str(query) for query in table["query"].to_pylist()]
+    if folder.kind == "online release":
+        return ask_online(folder, asked, out=out, caller=caller, as_json=as_json)
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 
@@ -114,10 +111,8 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: 
 def _ask_everlasting(
     folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
 ) -> int:
-    """Ask a model that goes on for ever: what is refused is refused until the next phase."""
-    from quorate.cli.predict_everlasting import ask_everlasting
-
-    answers, bill = ask_everlasting(folder, encoded, on_no_quorum=on_no_quorum)
+    """Ask an everlasting model: what is refused is refused until the next phase."""
+    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum)
     if out is not None:
         _write(out, _written(answers))
     elif as_json:
@@ -129,6 +124,36 @@ def _ask_everlasting(
         print(f"quorate: {bill['refused']} queries were refused: the phase is closed, and the next one begins when its "
               "seats are taken", file=sys.stderr)  # fmt: skip
     return int(bool(bill["refused"] or (on_no_quorum == "raise" and bill["no_quorum"])))
+
+
+def _everlasting_answers(
+    folder: Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
+) -> tuple[list[Answer], dict[str, Any]]:
+    """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free."""
+    if on_no_quorum == "random":
+        raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
+    classifier = load(folder)
+    try:
+        predictions = classifier.predict(encoded)
+        progress = classifier.progress_
+    finally:
+        classifier.session_.close()
+    bill = {
+        "queries": predictions.size,
+        "answered": int(predictions.answered.sum()),
+        "no_quorum": int(predictions.no_quorum.sum()),
+        "refused": predictions.refused,
+        "phase": progress["phase"],
+        "seats_taken": progress["seats_taken"],
+        "seats": progress["seats"],
+    }
+    return _outcomes(predictions), bill
+
+
+def _outcomes(predictions: Any) -> list[Answer]:
+    """Return each label with what became of its query."""
+    outcomes = np.where(predictions.answered, "answered", np.where(predictions.no_quorum, "no_quorum", "refused"))
+    return list(zip(predictions.labels.tolist(), outcomes.tolist(), strict=True))
 
 
 def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
@@ -162,9 +187,10 @@ def _asked(
     # What "raise" means here is the exit code: answers that were paid for are not thrown away.
     classifier.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
     asked = _Asked(spending=[(0, classifier.spent_epsilon())])
-    if len(encoded) > classifier.queries:
+    planned = getattr(classifier, "queries", len(encoded))
+    if len(encoded) > planned:
         print(
-            f"quorate: {len(encoded):,} queries are asked and the model is planned for {classifier.queries:,}: "
+            f"quorate: {len(encoded):,} queries are asked and the model is planned for {planned:,}: "
             "the last ones may be refused",
             file=sys.stderr,
         )
@@ -173,15 +199,14 @@ def _asked(
         step()
         batch = encoded[start : start + size]
         try:
-            made = classifier.predict(batch, caller=caller)
+            predictions = classifier.predict(batch, caller=caller)
         except BudgetSpent as error:  # a later batch may still repeat what was answered before
             if not told:
                 print(f"quorate: {error}", file=sys.stderr)
             told = True
             asked.answers += [(None, "refused")] * len(batch)
         else:
-            outcomes = np.where(made.answered, "answered", np.where(made.no_quorum, "no_quorum", "refused"))
-            asked.answers += zip(made.labels.tolist(), outcomes.tolist(), strict=True)
+            asked.answers += _outcomes(predictions)
         done = len(asked.answers)
         answered = sum(outcome == "answered" for _, outcome in asked.answers[start:])
         asked.spending.append((done, classifier.spent_epsilon()))
@@ -190,7 +215,7 @@ def _asked(
 
 
 def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str, Any], path: Path) -> None:
-    """Write a page of what was released: for whoever may see the answers."""
+    """Write a page of what was released, for readers who may see the answers."""
     labels = Counter(str(label) for label, outcome in asked.answers if outcome == "answered")
     data = ReportData(
         title="A private model, asked",
@@ -233,14 +258,13 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def _bill(classifier: "PrivateClassifier", answers: list[Answer]) -> dict[str, Any]:
+def _bill(classifier: Any, answers: list[Answer]) -> dict[str, Any]:
     budget = classifier.budget_
     outcomes = Counter(outcome for _, outcome in answers)
-    return {
-        "queries": len(answers),
-        "answered": outcomes["answered"],
-        "no_quorum": outcomes["no_quorum"],
-        "refused": outcomes["refused"],
+    counted = {"queries": len(answers), **{name: outcomes[name] for name in ("answered", "no_quorum", "refused")}}
+    if budget is None:  # each answer is stable by itself, and none is charged
+        return counted | {"stability": classifier.stability_, "delta_spent": classifier.spent_delta()}
+    return counted | {
         "epsilon_allowed": classifier.epsilon_,
         "epsilon_spent": classifier.spent_epsilon(),
         "delta": classifier.delta_,

@@ -1,6 +1,6 @@
 """From a table of private records to a folder of answers that may be published: `quorate release`.
 
-The folder can be asked again, by anyone and for nothing. With --online the queries are asked one at a time instead, and
+Anyone may ask the folder again, at no privacy cost. With --online the queries are asked one at a time instead, and
 only those are paid for that public data and earlier answers miss.
 """
 
@@ -11,26 +11,60 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
 from quorate.checks import check_count
 from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps
-from quorate.cli.release_subject import Subject
+from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.models import Folder, load, open_folder
-from quorate.release import Columns, OnlineRelease, QueryRelease, ReleasePlan, plan_release
+from quorate.models import Folder, load, open_folder, save
+from quorate.planner.release import ReleasePlan, plan_release
+from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.domain import make_domain
 from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
+from quorate.tables.lenient import read_columns, read_numbers
 
-__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "ask_published", "run_release"]
+__all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "Subject", "ask_online", "ask_published", "run_release"]
 
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 SYNTHETIC_FILE = "synthetic.csv"
 _SHOWN = 20  # answers printed for people
+
+
+class Subject:
+    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
+
+    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
+        self.about, self.names = about, names
+
+    @classmethod
+    def parse(cls, text: str) -> "Subject":
+        """Return the subject that one word says."""
+        kind, _, rest = text.partition(":")
+        if kind not in ("boxes", "halfspaces"):
+            try:
+                return cls(Workload.parse(text))
+            except InvalidInput as error:
+                raise InvalidInput(f"{error}; or boxes:COLUMN,... or halfspaces:COLUMN,COLUMN") from None
+        names = tuple(name.strip() for name in rest.split(",") if name.strip())
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
+        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
+
+    def records(self, table: pa.Table) -> Any:
+        """Return a table as the release takes it: unchanged, or its columns as points, with NaN for non-numbers."""
+        if not self.names:
+            return table
+        return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
+
+    def public(self, table: pa.Table | None) -> Any:
+        """Return public records; those of a class must be numbers, and an error may say which is not."""
+        return None if table is None else self.records(table)
 
 
 def run_release(
@@ -54,18 +88,13 @@ def run_release(
     report: Path | None,
     as_json: bool,
 ) -> int:
-    """Release, plan, or ask a release that was published before, and print what it promises.
-
-    >>> absent = ("public", "columns", "groups", "workload", "out", "synthetic", "ledger", "records", "report")
-    >>> settings = dict.fromkeys(absent) | {"epsilon": 1.0, "delta": 1e-6, "engine": "auto", "alpha": 0.05}
-    >>> run_release(Path("x.csv"), **settings, ask=(), online=False, plan=False, as_json=True)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: x.csv: there is no such table, and no such release
-    """
+    """Release, plan, or ask a release that was published before, and print what it promises."""
     asked = _asked(ask)
     if table is not None and table.is_dir():
-        return ask_published(open_folder(table), asked, out=out, synthetic=synthetic, as_json=as_json)
+        folder = open_folder(table)
+        if folder.kind == "online release":
+            return ask_online(folder, asked, out=out, as_json=as_json)
+        return ask_published(folder, asked, out=out, synthetic=synthetic, as_json=as_json)
     if workload is None:
         if table is not None and not table.exists():
             raise InvalidInput(f"{table}: there is no such table, and no such release")
@@ -85,7 +114,7 @@ def run_release(
     if online:
         return _online(
             subject, table, public, declared, queries, groups=groups,
-            epsilon=epsilon, delta=delta, alpha=alpha, ledger=ledger, as_json=as_json,
+            epsilon=epsilon, delta=delta, alpha=alpha, ledger=ledger, out=out, as_json=as_json,
         )  # fmt: skip
     if out is None:
         raise InvalidInput("--out FOLDER says where to write the release")
@@ -203,13 +232,7 @@ def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
 def ask_published(
     folder: Folder, asked: Sequence[str], *, out: Path | None, synthetic: int | None, as_json: bool
 ) -> int:
-    """Answer from a folder that was published before. Nothing is spent.
-
-    >>> ask_published(Folder(Path("m"), {"kind": "student"}, b""), [], out=None, synthetic=None, as_json=True)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: m holds a model of another kind, 'student'; 'query release' was asked for
-    """
+    """Answer from a folder that was published before. Nothing is spent."""
     release = load(folder, kind="query release")
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])
@@ -300,47 +323,82 @@ def _online(
     delta: float,
     alpha: float,
     ledger: Path | None,
+    out: Path | None,
     as_json: bool,
 ) -> int:
-    """Ask queries one at a time; exit code 1 where the budget could not pay for all of them."""
-    if not queries:
+    """Ask queries one at a time, and keep the model in a folder or its budget in a ledger."""
+    if not queries and out is None:
         raise InvalidInput("--online answers the queries of the same command: --ask QUERY or --ask FILE.txt")
     if public is None:
         raise InvalidInput("--online starts from public records: --public TABLE")
-    if ledger is None:
+    if (ledger is None) == (out is None):
         raise InvalidInput(
-            "--online keeps its budget in a folder, so that a later command goes on with it: --ledger FOLDER"
+            "--online keeps its budget in a folder, so that a later command goes on with it: --out FOLDER keeps the "
+            "model too, and --ledger FOLDER the budget alone, for a command that reads the records again"
         )
+    if out is not None:
+        check_new_folder(out)
     known = _public(subject, public, groups)
     release = OnlineRelease(subject.about, epsilon=epsilon, delta=delta, alpha=alpha, columns=columns, ledger=ledger)
     make_domain(subject.about, known, columns).find(queries)  # what cannot be asked is refused before it is paid
     private, people = _private(subject, table, groups)
     release.fit(private, known, groups=people)
+    if out is not None:
+        save(release, out)
+    return _told(release, queries, {} if out is None else {"folder": str(out)}, as_json=as_json)
+
+
+def ask_online(folder: Folder, asked: Sequence[str], *, out: Path | None, caller: str = "", as_json: bool) -> int:
+    """Ask an online release in a folder, which pays from its budget; exit code 1 where that could not pay for all."""
+    if out is not None:
+        check_new_file(out, inputs=[folder.path / "manifest.json"])
+    release = load(folder, kind="online release")
     try:
-        told = release.ask(queries)
+        queries = parse_queries(asked, release.subject)
+        release.domain_.find(queries)
+    except InvalidInput:
+        release.close()
+        raise
+    return _told(release, queries, {}, out=out, caller=caller, as_json=as_json)
+
+
+def _told(
+    release: OnlineRelease,
+    queries: Sequence[Any],
+    more: dict[str, Any],
+    *,
+    out: Path | None = None,
+    caller: str = "",
+    as_json: bool,
+) -> int:
+    """Ask, let go of the ledger, and print the answers and the bill."""
+    try:
+        told = release.ask(queries, caller=caller)
     except BudgetSpent:
         told = []
     finally:
         release.close()
-    refused = sum(answer.refused for answer in told) if told else len(queries)
     answers: list[dict[str, Any]] = [
         {"query": answer.query, "answer": answer.answer, "error": answer.error, "paid": answer.paid}
         for answer in told
         if not answer.refused
     ]
-    bill = {
+    refused = len(queries) - len(answers)
+    bill = more | {
         "claim": release.claim_,
         "privacy_unit": release.unit_,
-        "epsilon": float(epsilon),
-        "delta": float(delta),
-        "alpha": float(alpha),
+        "epsilon": release.budget_.epsilon,
+        "delta": release.budget_.delta,
+        "alpha": release.alpha_,
         "opening_epsilon": release.opening_epsilon_,
         "asked": len(queries),
         "paid": sum(answer["paid"] for answer in answers),
         "refused": refused,
         "answers": answers,
     }
-    if not as_json:
+    if out is not None:
+        out.write_text(_csv(answers, ("query", "answer", "error", "paid")), encoding="utf-8")
+    elif not as_json:
         _show(answers)
     show_bill("online release", bill, as_json=as_json)
     return 1 if refused else 0

@@ -22,22 +22,14 @@ Corner = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Box(Hypothesis):
-    """Label 1 where every coordinate lies between its lower and its upper end, both included.
-
-    >>> Box((0.0, 0.0), (1.0, 2.0)).predict([[1.0, 2.0], [1.5, 1.0]])
-    array([1, 0])
-    """
+    """Label 1 where every coordinate lies between its lower and its upper end, both included."""
 
     lower: Corner
     upper: Corner
 
     @property
     def features(self) -> int:  # type: ignore[override]
-        """The number of coordinates.
-
-        >>> Box((0.0,), (1.0,)).features
-        1
-        """
+        """The number of coordinates."""
         return len(self.lower)
 
     def _predict(self, points: Points) -> Any:
@@ -59,14 +51,11 @@ class Boxes(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """Twice the number of dimensions: the outermost points on each side enclose all others.
-
-        >>> Boxes(2).vc_dimension
-        4
-        """
+        """Twice the number of dimensions: the outermost points on each side enclose all others."""
         return 2 * self.features
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies."""
         if sauer(rows, self.vc_dimension) > LISTED:
             raise Infeasible(
                 f"{rows} points may have more than {LISTED} boxes in {self.features} dimensions; pass fewer points"

@@ -19,11 +19,7 @@ LISTED = 2**26  # candidates that are listed one by one, at most
 
 
 def sauer(points: int, dimension: int) -> int:
-    """Return how many dichotomies a class of this VC dimension has on this many points, at most (Sauer 1972).
-
-    >>> sauer(4, 2), sauer(2, 5)
-    (11, 4)
-    """
+    """Return how many dichotomies a class of this VC dimension has on this many points, at most (Sauer 1972)."""
     return sum(math.comb(points, size) for size in range(min(points, dimension) + 1))
 
 
@@ -60,21 +56,11 @@ class Dichotomies(ABC):
         return (self._candidate(index) for index in range(len(self)))
 
     def tally(self, X: Any, y: Any) -> Tally:
-        """Count the candidates by their mistakes on labelled points.
-
-        >>> from quorate.concepts import Intervals
-        >>> Intervals().dichotomies([1.0, 2.0]).tally([1.0, 2.0, 2.0], [0, 1, 1]).counts
-        array([1, 1, 1, 1])
-        """
+        """Count the candidates by their mistakes on labelled points."""
         return self._tally(*self._rows(X, y))
 
     def mistakes(self, X: Any, y: Any) -> Labels:
-        """Return the number of mistakes of every candidate, in their order.
-
-        >>> from quorate.concepts import Thresholds
-        >>> Thresholds().dichotomies([1.0, 2.0]).mistakes([1.0, 2.0], [0, 1])
-        array([1, 0, 1])
-        """
+        """Return the number of mistakes of every candidate, in their order."""
         if len(self) > LISTED:
             raise Infeasible(f"more than {LISTED} candidates are not listed; use tally, which counts them")
         return np.asarray(self._mistakes(*self._rows(X, y)), dtype=np.int64)
@@ -111,22 +97,13 @@ class Concept(ABC):
 
     @property
     def dual_vc_dimension(self) -> int | None:
-        """The VC dimension of the points as functions of the hypotheses, or None where it is not known.
-
-        >>> from quorate.concepts import Intervals
-        >>> Intervals().dual_vc_dimension
-        2
-        """
+        """The VC dimension of the points as functions of the hypotheses, or None where it is not known."""
         return None
 
     def growth(self, points: int) -> int:
         """Return how many dichotomies this many points have at most: exact for the class or Sauer's bound.
 
         It holds for all rows that can be used; the others are left out, and have no dichotomies.
-
-        >>> from quorate.concepts import Thresholds
-        >>> Thresholds(both_directions=True).growth(10)
-        20
         """
         points = check_count("points", points, least=0)
         return min(self._growth(points), sauer(points, self.vc_dimension))
@@ -135,10 +112,6 @@ class Concept(ABC):
         """Return which rows of `X` are points of the class: of finite values, and of declared ones if it declares any.
 
         All other rows are left out wherever the class meets them: they define no candidates and make no mistakes.
-
-        >>> from quorate.concepts import Conjunctions
-        >>> Conjunctions([2, 3]).usable([[1.0, 2.0], [1.0, 7.0], [float("nan"), 0.0]])
-        array([ True, False, False])
         """
         points = check_points(X, features=self.features)
         usable = which_finite(points)
@@ -155,7 +128,7 @@ class Concept(ABC):
         3
         """
         points = check_points(X, features=self.features)
-        self._check_size(len(points))
+        self.check_size(len(points))
         usable = self.usable(points)
         made = self._dichotomies(points if usable.all() else points[usable])
         made._usable = self.usable  # what is no point of the class is nobody's mistake either
@@ -179,9 +152,23 @@ class Concept(ABC):
         """Return which of these rows of finite values are points of the class: each by itself, and without an error."""
         return np.ones(len(points), dtype=np.bool_)
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
         """Refuse a number of rows that has too many dichotomies. It is public, unlike which of them can be used."""
         check_count("rows", rows, least=0)
+
+    def largest_set(self, rows: int) -> int:
+        """Return the largest number of rows, up to `rows`, whose dichotomies the class can go through."""
+        low, high = 0, rows + 1
+        while high - low > 1:
+            middle = (low + high) // 2 if low else rows
+            try:
+                self.check_size(middle)
+            except Infeasible:
+                high = middle
+                low = max(low, 1)
+            else:
+                low = middle
+        return low
 
     def _growth(self, points: int) -> int:
         """Return a bound of the class's own on the number of dichotomies."""

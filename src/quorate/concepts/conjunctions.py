@@ -23,11 +23,7 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Conjunction(Hypothesis):
-    """Label 1 where each named column has the named value.
-
-    >>> Conjunction(features=3, literals=((0, 1), (2, 0))).predict([[1, 5, 0], [1, 5, 1], [0, 5, 0]])
-    array([1, 0, 0])
-    """
+    """Label 1 where each named column has the named value."""
 
     features: int
     literals: tuple[tuple[int, int], ...]
@@ -69,9 +65,6 @@ class Conjunctions(Concept):
 
         Of a shattered set of three points or more, each point is kept out by a column of its own, in which all others
         agree (Natschlaeger and Schmitt 1996 for Boolean columns).
-
-        >>> Conjunctions([2, 2, 5]).vc_dimension, Conjunctions([3]).vc_dimension
-        (3, 2)
         """
         telling = sum(count > 1 for count in self.categories)
         return max(2, telling) if telling else 1

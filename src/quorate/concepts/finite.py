@@ -23,9 +23,6 @@ class Member(Hypothesis):
 
     A row on which the rule raises, or gives anything but 0 and 1, has the label 0: the row may be private, and an error
     would speak of it.
-
-    >>> Member(features=1, index=0, rule=lambda X: X[:, 0] > 2).predict([1.0, 3.0])
-    array([0, 1])
     """
 
     features: int
@@ -68,11 +65,7 @@ class Finite(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """An upper bound: the logarithm of the number of members, in base 2, rounded down.
-
-        >>> Finite([lambda X, cut=cut: X[:, 0] > cut for cut in range(5)], features=1).vc_dimension
-        2
-        """
+        """An upper bound: the logarithm of the number of members, in base 2, rounded down."""
         return len(self.members).bit_length() - 1
 
     def _growth(self, points: int) -> int:

@@ -31,10 +31,6 @@ class Halfspace(Hypothesis):
 
     The first level is a hyperplane through points of the set that it was made for, and the next ones part the points on
     it: on any finite set of points this is what a halfspace does after the slightest turn. All comparisons are exact.
-
-    >>> diagonal = ((Fraction(1), Fraction(-1)), Fraction(0))
-    >>> Halfspace(features=2, levels=(diagonal,), otherwise=1).predict([[2.0, 1.0], [1.0, 2.0], [0.1, 0.1]])
-    array([1, 0, 1])
     """
 
     features: int
@@ -100,27 +96,20 @@ class Halfspaces(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """One more than the number of dimensions (Radon).
-
-        >>> Halfspaces(2).vc_dimension
-        3
-        """
+        """One more than the number of dimensions (Radon)."""
         return self.features + 1
 
     @property
     def dual_vc_dimension(self) -> int:
-        """The number of dimensions: more hyperplanes than that leave a cell empty.
-
-        >>> Halfspaces(3).dual_vc_dimension
-        3
-        """
+        """The number of dimensions: more hyperplanes than that leave a cell empty."""
         return self.features
 
     def _growth(self, points: int) -> int:
         """Cover's count (1965), reached by points in general position."""
         return max(1, 2 * sum(math.comb(points - 1, size) for size in range(self.features + 1))) if points else 1
 
-    def _check_size(self, rows: int) -> None:
+    def check_size(self, rows: int) -> None:
+        """Refuse a number of rows that has too many dichotomies."""
         check_partitions(rows, self.features)
 
     def _dichotomies(self, points: Points) -> Dichotomies:

@@ -21,9 +21,6 @@ def cofactors(vectors: Any, *, absolute: bool = False) -> Any:
     """Return the normals of the hyperplanes that d - 1 vectors span in d dimensions, for floats or whole numbers.
 
     With `absolute` nothing is subtracted: the result bounds how far rounding can carry the normal.
-
-    >>> cofactors(np.array([[[1, 0, 0], [0, 1, 0]]]))
-    array([[0, 0, 1]])
     """
     dimension = vectors.shape[2]
     signs = [1 if absolute or column % 2 == 0 else -1 for column in range(dimension)]
@@ -43,10 +40,6 @@ class ExactPoints:
 
     Small whole coordinates are computed with as 64-bit integers. Others are floats with a bound on what rounding can
     do; where the bound leaves the sign open, it is settled in integers of any length.
-
-    >>> points = ExactPoints(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [0.1, 0.3]]))
-    >>> points.signs(np.array([[0, 1]]))
-    array([[ 0,  0,  0, -1]], dtype=int8)
     """
 
     def __init__(self, points: Points) -> None:
@@ -69,28 +62,17 @@ class ExactPoints:
         return len(self.points)
 
     def part(self, places: Any, columns: list[int]) -> "ExactPoints":
-        """Return some of the points, and some of their coordinates.
-
-        >>> len(ExactPoints(np.eye(3)).part([0, 2], [0, 1]))
-        2
-        """
+        """Return some of the points, and some of their coordinates."""
         return ExactPoints(np.ascontiguousarray(self.points[places][:, columns]))
 
     def normals(self, planes: Whole) -> Any:
-        """Return the normals of the hyperplanes through these points, in whole numbers of any length.
-
-        >>> ExactPoints(np.array([[0.0, 0.0], [0.5, 0.0]])).normals(np.array([[0, 1]]))
-        array([[0, -1]], dtype=object)
-        """
+        """Return the normals of the hyperplanes through these points, in whole numbers of any length."""
         return cofactors(self.whole[planes[:, 1:]] - self.whole[planes[:, :1]])
 
     def signs(self, planes: Whole) -> Signs:
         """Return for each hyperplane, given by the places of d points, the side of every point: 1, -1, or 0 on it.
 
         All are 0 where the d points do not span a hyperplane.
-
-        >>> ExactPoints(np.array([[0.0], [1.0], [2.0]])).signs(np.array([[1]]))
-        array([[-1,  0,  1]], dtype=int8)
         """
         step = max(1, _AT_ONCE // max(1, len(self)))
         parts = [self._signs(planes[start : start + step]) for start in range(0, len(planes), step)]
@@ -151,11 +133,7 @@ class ExactPoints:
             signs[which[part], targets[part]] = (values > 0).astype(np.int8) - (values < 0).astype(np.int8)
 
     def spanning_columns(self) -> list[int]:
-        """Return coordinates that tell the points apart and keep what is straight straight: one for each dimension.
-
-        >>> ExactPoints(np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 5.0]])).spanning_columns()
-        [1]
-        """
+        """Return coordinates that tell the points apart and keep what is straight straight: one for each dimension."""
         rows = [[Fraction(value) for value in row] for row in (self.whole - self.whole[:1]).tolist()]
         columns: list[int] = []
         for column in range(self.dimension):

@@ -15,19 +15,12 @@ class Hypothesis(ABC):
     """What a class of concepts is made of; `predict` gives each point its label.
 
     A hypothesis of your own says how many `features` it reads and defines `_predict(points)`.
-
-    >>> issubclass(Constant, Hypothesis)
-    True
     """
 
     features: int
 
     def predict(self, X: Any) -> Labels:
-        """Return the label, 0 or 1, of each row.
-
-        >>> Constant(features=2, label=1).predict([[0.0, 1.0], [2.0, 3.0]])
-        array([1, 1])
-        """
+        """Return the label, 0 or 1, of each row."""
         return np.asarray(self._predict(check_queries(X, features=self.features)), dtype=np.int64)
 
     @abstractmethod
@@ -37,11 +30,7 @@ class Hypothesis(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Constant(Hypothesis):
-    """One label for all.
-
-    >>> Constant(features=1, label=0).predict([1.0, 2.0])
-    array([0, 0])
-    """
+    """One label for all."""
 
     features: int
     label: int

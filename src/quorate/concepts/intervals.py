@@ -18,11 +18,7 @@ __all__ = ["Interval", "Intervals"]
 
 @dataclass(frozen=True)
 class Interval(Hypothesis):
-    """Label 1 from `lower`, included, to `upper`, excluded.
-
-    >>> Interval(1.0, 3.0).predict([0.0, 1.0, 2.0, 3.0])
-    array([0, 1, 1, 0])
-    """
+    """Label 1 from `lower`, included, to `upper`, excluded."""
 
     lower: float
     upper: float
@@ -44,20 +40,12 @@ class Intervals(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """2: of three points the outer two cannot be had without the middle one.
-
-        >>> Intervals().vc_dimension
-        2
-        """
+        """2: of three points the outer two cannot be had without the middle one."""
         return 2
 
     @property
     def dual_vc_dimension(self) -> int:
-        """2: three intervals have at most seven cells, and eight would be needed for 3.
-
-        >>> Intervals().dual_vc_dimension
-        2
-        """
+        """2: three intervals have at most seven cells, and eight would be needed for 3."""
         return 2
 
     def _dichotomies(self, points: Points) -> Dichotomies:

@@ -12,33 +12,19 @@ Whole = NDArray[np.int64]
 
 
 def cuts_between(low: Values, high: Values) -> Values:
-    """Return for low < high a number halfway, above `low` and at most `high`: `x >= cut` tells the two apart.
-
-    >>> cuts_between(np.array([1.0, 1.0]), np.array([2.0, np.nextafter(1.0, 2.0)])) > 1.0
-    array([ True,  True])
-    """
+    """Return for low < high a number halfway, above `low` and at most `high`: `x >= cut` tells the two apart."""
     middle = low / 2 + high / 2
     return np.where((middle > low) & (middle <= high), middle, high)
 
 
 def cut_points(values: Values) -> Values:
-    """Return one cut between each two neighbours among the distinct values, in rising order.
-
-    >>> cut_points(np.array([3.0, 1.0, 1.0, 2.0]))
-    array([1.5, 2.5])
-    """
+    """Return one cut between each two neighbours among the distinct values, in rising order."""
     distinct = np.unique(values)
     return cuts_between(distinct[:-1], distinct[1:])
 
 
 def lead_below(cuts: Values, values: Values, labels: Whole, *, side: Literal["left", "right"] = "left") -> Whole:
-    """Return for each cut how many more ones than zeros lie below it, or at and below it where `side` is right.
-
-    >>> lead_below(np.array([1.5, 2.5]), np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1]))
-    array([-1,  0])
-    >>> lead_below(np.array([1.0]), np.array([1.0, 2.0, 3.0]), np.array([1, 0, 0]), side="right")
-    array([1])
-    """
+    """Return for each cut how many more ones than zeros lie below it, or at and below it where `side` is right."""
     order = np.argsort(values)
     lead = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(2 * labels[order] - 1, out=lead[1:])
@@ -46,9 +32,5 @@ def lead_below(cuts: Values, values: Values, labels: Whole, *, side: Literal["le
 
 
 def mistakes_upward(cuts: Values, values: Values, labels: Whole) -> Any:
-    """Return for each cut the mistakes of saying 1 at and above it and 0 below.
-
-    >>> mistakes_upward(np.array([1.5, 2.5]), np.array([1.0, 2.0, 3.0]), np.array([0, 1, 1]))
-    array([0, 1])
-    """
+    """Return for each cut the mistakes of saying 1 at and above it and 0 below."""
     return np.count_nonzero(labels == 0) + lead_below(cuts, values, labels)

@@ -28,21 +28,14 @@ Whole = NDArray[np.int64]
 
 
 class Partitions(NamedTuple):
-    """One row of bits for each parting, 0 on the side of the first point; and d points that span a hyperplane of it.
-
-    >>> Partitions(bits=np.zeros((1, 1), np.uint8), planes=np.full((1, 2), -1)).planes
-    array([[-1, -1]])
-    """
+    """One row of bits for each parting, 0 on the side of the first point; and d points that span a hyperplane of it."""
 
     bits: Bits
     planes: Whole  # -1 where all points lie on one side
 
 
 def check_partitions(points: int, dimension: int) -> None:
-    """Refuse a number of points that has too many hyperplanes to go through.
-
-    >>> check_partitions(500, 2)
-    """
+    """Refuse a number of points that has too many hyperplanes to go through."""
     each = points + 3 * (1 << dimension) * ((points + 7) // 8)
     found = math.comb(points, dimension) * each
     if found > _MEMORY:
@@ -53,11 +46,7 @@ def check_partitions(points: int, dimension: int) -> None:
 
 
 def find_partitions(points: ExactPoints) -> Partitions:
-    """Return every parting of these points, which are all different, once.
-
-    >>> find_partitions(ExactPoints(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))).bits.shape
-    (7, 1)
-    """
+    """Return every parting of these points, which are all different, once."""
     count, dimension = len(points), points.dimension
     whole = np.zeros((1, (count + 7) // 8), dtype=np.uint8), np.full((1, dimension), -1)
     if count == 0:
@@ -101,11 +90,7 @@ def _crowded(points: ExactPoints, planes: Whole, signs: Signs) -> Iterator[tuple
 
 
 def columns_within(points: ExactPoints, plane: Whole) -> list[int]:
-    """Return the coordinates that tell points of a hyperplane apart: all but one that its normal has.
-
-    >>> columns_within(ExactPoints(np.array([[0.0, 0.0], [0.0, 1.0]])), np.array([0, 1]))
-    [1]
-    """
+    """Return the coordinates that tell points of a hyperplane apart: all but one that its normal has."""
     normal = points.normals(plane[np.newaxis])[0]
     dropped = next(column for column, value in enumerate(normal) if value != 0)
     return [column for column in range(points.dimension) if column != dropped]
@@ -123,9 +108,6 @@ def first_rows(bits: Bits) -> Whole:
     """Return the place of the first of each kind of row.
 
     Rows are sorted by a mark of 64 bits, which is checked: should two kinds share one, rows are compared themselves.
-
-    >>> first_rows(np.array([[1, 2], [3, 4], [1, 2]], dtype=np.uint8))
-    array([0, 1])
     """
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : bits.shape[1]] = bits

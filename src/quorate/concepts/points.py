@@ -36,15 +36,7 @@ Mask = NDArray[np.bool_]
 
 
 def check_points(X: Any, *, features: int, name: str = "X") -> Points:
-    """Return `X` as a matrix of 64-bit floats with this many columns; one column may be given as a plain list.
-
-    >>> check_points([1, 2], features=1)
-    array([[1.], [2.]])
-    >>> check_points([[1, 2]], features=3)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: X must be a matrix of numbers with 3 columns, not int64 of shape (1, 2)
-    """
+    """Return `X` as a matrix of 64-bit floats with this many columns; one column may be given as a plain list."""
     given = np.asarray(X)
     shaped = given[:, np.newaxis] if given.ndim == 1 and features == 1 else given
     if given.size == 0 and given.ndim == 1:
@@ -58,11 +50,7 @@ def check_points(X: Any, *, features: int, name: str = "X") -> Points:
 
 
 def check_queries(X: Any, *, features: int) -> Points:
-    """Return points to be labelled, or refuse them where a value is missing or infinite.
-
-    >>> check_queries([0.5], features=1)
-    array([[0.5]])
-    """
+    """Return points to be labelled, or refuse them where a value is missing or infinite."""
     queries = check_points(X, features=features)
     if not np.isfinite(queries).all():
         raise InvalidInput("X must be finite numbers: fill in or leave out missing and infinite values first")
@@ -70,20 +58,12 @@ def check_queries(X: Any, *, features: int) -> Points:
 
 
 def which_finite(points: Points) -> Mask:
-    """Return which rows have finite values only.
-
-    >>> which_finite(np.array([[1.0], [np.nan], [np.inf]]))
-    array([ True, False, False])
-    """
+    """Return which rows have finite values only."""
     return np.asarray(np.isfinite(points).all(axis=1))
 
 
 def check_labels(y: Any, *, rows: int) -> Labels:
-    """Return `y` as one whole number for each row; which numbers they are is not looked at.
-
-    >>> check_labels([True, False], rows=2)
-    array([1, 0])
-    """
+    """Return `y` as one whole number for each row; which numbers they are is not looked at."""
     labels = np.asarray(y)
     if labels.shape != (rows,) or (labels.dtype.kind not in "iub" and labels.size > 0):
         raise InvalidInput(
@@ -93,22 +73,14 @@ def check_labels(y: Any, *, rows: int) -> Labels:
 
 
 def which_labelled(labels: Labels) -> Mask:
-    """Return which labels are 0 or 1.
-
-    >>> which_labelled(np.array([1, 0, 7]))
-    array([ True,  True, False])
-    """
+    """Return which labels are 0 or 1."""
     return np.asarray((labels == 0) | (labels == 1))
 
 
 def usable_rows(
     X: Any, y: Any, *, features: int, usable: Callable[[Points], Mask] = which_finite
 ) -> tuple[Points, Labels]:
-    """Return the rows that are usable points and have a label, and their labels.
-
-    >>> usable_rows([1.0, float("nan"), 3.0, 4.0], [1, 1, 0, 7], features=1)
-    (array([[1.], [3.]]), array([1, 0]))
-    """
+    """Return the rows that are usable points and have a label, and their labels."""
     points = check_points(X, features=features)
     labels = check_labels(y, rows=len(points))
     used = usable(points) & which_labelled(labels)
@@ -119,9 +91,6 @@ def say_by_row(ask: Callable[[Points], Any], points: Points, *, rows: int | None
     """Return of which rows `ask` says 1, each by itself: not of one on which it raises, or says anything but 0 and 1.
 
     It is asked in calls of a fixed shape, so that no row changes how another is summed (`quorate.calls`).
-
-    >>> say_by_row(lambda rows: [1 / x for x in rows[:, 0].tolist()], np.array([[1.0], [0.0], [1.0]]))
-    array([ True, False,  True])
     """
     with one_thread(), silence():
         said: Mask = Calls(points, rows).ballots(_Asked(ask), majority=0, classes=2) == 1

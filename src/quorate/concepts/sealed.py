@@ -24,41 +24,22 @@ _HERE = "quorate.concepts."  # the classes of this package; a class that inherit
 
 
 def sealed(concept: Concept) -> Concept:
-    """Return a class that never fails on private rows: this one, if it is of this package, or one around it.
-
-    >>> from quorate.concepts import Thresholds
-    >>> sealed(Thresholds())
-    Thresholds(both_directions=False)
-    """
+    """Return a class that never fails on private rows: this one, if it is of this package, or one around it."""
     return concept if _known(concept) else _Sealed(concept)
 
 
 def sealed_candidates(candidates: Dichotomies) -> Dichotomies:
-    """Return candidates that never fail on private rows: for those that public points define.
-
-    >>> from quorate.concepts import Thresholds
-    >>> len(sealed_candidates(Thresholds().dichotomies([1.0, 2.0])))
-    3
-    """
+    """Return candidates that never fail on private rows: for those that public points define."""
     return candidates if _known(candidates) else _Candidates(candidates, candidates.features)
 
 
 def opened(hypothesis: Hypothesis) -> Hypothesis:
-    """Return a chosen hypothesis as its class made it: for one that is published, and met by public points alone.
-
-    >>> opened(Constant(features=1, label=0))
-    Constant(features=1, label=0)
-    """
+    """Return a chosen hypothesis as its class made it: for one that is published, and met by public points alone."""
     return hypothesis.inside if isinstance(hypothesis, _Labels) else hypothesis
 
 
 def works_alone(concept: Concept, points: Points) -> Mask:
-    """Return on which rows the class does not fail: each is looked at by itself.
-
-    >>> from quorate.concepts import Thresholds
-    >>> works_alone(Thresholds(), np.array([[1.0], [2.0]]))
-    array([ True,  True])
-    """
+    """Return on which rows the class does not fail: each is looked at by itself."""
     if _known(concept):
         return np.ones(len(points), dtype=np.bool_)
     keys = [row.tobytes() for row in points]
@@ -95,15 +76,15 @@ class _Sealed(Concept):
     def growth(self, points: int) -> int:
         return self._concept.growth(points)
 
-    def _check_size(self, rows: int) -> None:
-        self._concept._check_size(rows)
+    def check_size(self, rows: int) -> None:
+        self._concept.check_size(rows)
 
     def _usable(self, points: Points) -> Mask:
         return say_by_row(self._concept.usable, points)
 
     def dichotomies(self, X: Any) -> Dichotomies:
         points = check_points(X, features=self.features)
-        self._check_size(len(points))
+        self.check_size(len(points))
         return self._dichotomies(points)
 
     def _dichotomies(self, points: Points) -> Dichotomies:

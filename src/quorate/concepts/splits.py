@@ -38,10 +38,6 @@ class DistinctSplits:
     A split is known by the sum of random words of the rows on the side without the first row. Equal sums are only
     a suspicion: each is confirmed on the rows themselves, and if two different splits share a sum, new words are
     drawn. So the result is exact, and does not depend on the words.
-
-    >>> cuts, _ = DistinctSplits(np.array([[1.0, 2.0, 3.0], [-5.0, -6.0, -6.0]])).new()
-    >>> cuts  # the second column tells the first row from the others, as 1.5 does in the first
-    [array([1.5, 2.5]), array([], dtype=float64)]
     """
 
     def __init__(self, columns: Points) -> None:
@@ -59,11 +55,7 @@ class DistinctSplits:
         self._starts = np.cumsum([0, *(cuts.size for cuts in self._cuts)])
 
     def new(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int32]]]:
-        """Return for each feature the cuts whose split is new, and the places in its order that they come after.
-
-        >>> DistinctSplits(np.array([[1.0, 1.0], [3.0, 4.0]])).new()
-        ([array([], dtype=float64), array([3.5])], [array([], dtype=int32), array([0], dtype=int32)])
-        """
+        """Return for each feature the cuts whose split is new, and the places in its order that they come after."""
         parts = [slice(start, end) for start, end in itertools.pairwise(self._starts)]
         while True:
             marks, runs = self._marks(), list[_Run]()

@@ -18,11 +18,7 @@ __all__ = ["Stump", "Stumps"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stump(Hypothesis):
-    """Label 1 where one feature is at or above the cut and 0 below, or the other way round where it is not `upward`.
-
-    >>> Stump(features=2, feature=1, cut=0.5).predict([[0.0, 1.0], [1.0, 0.0]])
-    array([1, 0])
-    """
+    """Label 1 where one feature is at or above the cut and 0 below, or the other way round where it is not `upward`."""
 
     features: int
     feature: int
@@ -57,9 +53,6 @@ class Stumps(Concept):
         One feature cuts out at most two subsets of each size of a point set, one from above and one from below, and a
         shattered set has binomial(d, d // 2) subsets of its middle size. For binary features an upper bound: at most
         the logarithm of the number of stumps.
-
-        >>> Stumps(features=1).vc_dimension, Stumps(features=100).vc_dimension, Stumps(100, binary=True).vc_dimension
-        (2, 9, 7)
         """
         dimension = 1
         while math.comb(dimension + 1, (dimension + 1) // 2) <= 2 * self.features:
@@ -68,11 +61,7 @@ class Stumps(Concept):
 
     @property
     def dual_vc_dimension(self) -> int:
-        """The number of features: cuts on different axes cross, and two on one axis leave a cell empty.
-
-        >>> Stumps(features=3).dual_vc_dimension
-        3
-        """
+        """The number of features: cuts on different axes cross, and two on one axis leave a cell empty."""
         return self.features
 
     def _growth(self, points: int) -> int:

@@ -21,24 +21,12 @@ class Tally(ABC):
     `counts[m]` says how many candidates make m mistakes, and `pick(m, rank)` is the one of this rank among them, so
     that a rank drawn uniformly is a uniform choice. It is as private as the labels it was made from: it has no text
     and no copy, and only a mechanism should read it.
-
-    >>> from quorate.concepts import Thresholds
-    >>> tally = Thresholds().dichotomies([1.0, 2.0, 3.0]).tally([1.0, 2.0, 3.0], [0, 1, 1])
-    >>> tally
-    <sealed tally>
-    >>> tally.counts, tally.pick(0, 0)
-    (array([1, 2, 1, 0]), Threshold(cut=1.5, upward=True))
     """
 
     counts: Counts
 
     def pick(self, mistakes: int, rank: int) -> Hypothesis:
-        """Return the candidate of this rank, from 0, among those that make this many mistakes.
-
-        >>> from quorate.concepts import Thresholds
-        >>> Thresholds().dichotomies([1.0, 2.0]).tally([1.0, 2.0], [0, 1]).pick(0, 0).cut
-        1.5
-        """
+        """Return the candidate of this rank, from 0, among those that make this many mistakes."""
         if not (0 <= mistakes < self.counts.size and 0 <= rank < self.counts[mistakes]):
             raise InvalidInput("pick takes a number of mistakes that occurs and a rank below its count")
         return self._pick(int(mistakes), int(rank))
@@ -55,12 +43,7 @@ class Tally(ABC):
 
 
 class ListedTally(Tally):
-    """A tally from the mistakes of every candidate, one by one.
-
-    >>> tally = ListedTally(np.array([2, 0, 2]), "abc".__getitem__, rows=2)
-    >>> tally.counts, tally.pick(2, 1)
-    (array([1, 0, 2]), 'c')
-    """
+    """A tally from the mistakes of every candidate, one by one."""
 
     def __init__(
         self, mistakes: NDArray[np.integer[Any]], candidate: Callable[[int], Hypothesis], *, rows: int

@@ -16,13 +16,7 @@ __all__ = ["Threshold", "Thresholds"]
 
 @dataclass(frozen=True)
 class Threshold(Hypothesis):
-    """Label 1 at and above the cut and 0 below, or the other way round where it is not `upward`.
-
-    >>> Threshold(2.0).predict([1.0, 2.0, 3.0])
-    array([0, 1, 1])
-    >>> Threshold(2.0, upward=False).predict([1.0, 2.0, 3.0])
-    array([1, 0, 0])
-    """
+    """Label 1 at and above the cut and 0 below, or the other way round where it is not `upward`."""
 
     cut: float
     upward: bool = True
@@ -45,20 +39,12 @@ class Thresholds(Concept):
 
     @property
     def vc_dimension(self) -> int:
-        """1, or 2 in both directions.
-
-        >>> Thresholds().vc_dimension
-        1
-        """
+        """1, or 2 in both directions."""
         return 2 if self.both_directions else 1
 
     @property
     def dual_vc_dimension(self) -> int:
-        """1: two thresholds cut a line into three cells, and four would be needed for 2.
-
-        >>> Thresholds(both_directions=True).dual_vc_dimension
-        1
-        """
+        """1: two thresholds cut a line into three cells, and four would be needed for 2."""
         return 1
 
     def _growth(self, points: int) -> int:

@@ -1,4 +1,4 @@
-"""The main job on a generated clinic: `quorate demo`. Nobody in it exists, so true outcomes are known.
+"""The main job on a generated clinic: `quorate demo`. Its people are invented, so true outcomes are known.
 
     clinic       visits of people who do not exist
     pilot        what a small public study tells about a plan

@@ -19,16 +19,10 @@ _SLIP = 0.03  # share of the outcomes that no vital sign explains: staffing, wis
 
 
 def clinic_table(records: int) -> pa.Table:
-    """Return this many generated visits, about five for every three people. Different every time; nobody is in it.
+    """Return this many generated visits, about five for every three people. Different every time; none of them is real.
 
     The outcome follows from an acute illness that shows in the vital signs and the laboratory, from age and from
     earlier admissions; a part of it follows from nothing in the table.
-
-    >>> table = clinic_table(1000)
-    >>> table.num_rows, table.column_names[:3], table.column_names[-1]
-    (1000, ['person', 'age', 'sex'], 'outcome')
-    >>> table["outcome"].unique().to_pylist() in (["admitted", "home"], ["home", "admitted"])
-    True
     """
     records = check_count("records", records)
     chance = np.random.default_rng()

@@ -14,7 +14,7 @@ from quorate.demo.clinic import OUTCOMES, clinic_table
 from quorate.demo.pilot import Pilot, run_pilot
 from quorate.errors import BudgetSpent, Infeasible
 from quorate.models import load, save
-from quorate.planner import Plan, plan
+from quorate.planner import PrivatePlan, plan
 from quorate.predictors import PrivateClassifier
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
@@ -56,11 +56,6 @@ def run_job(
     """Do the whole job, and return what a report of it may show.
 
     `say` is told in words what happens; `step` what is being done now, and for a long step its `share` done.
-
-    >>> run_job(records=0, queries=100, epsilon=1.0, delta=1e-6, say=print, step=lambda name, share=None: None)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: records must be a whole number of at least 1, not 0
     """
     step("making up people")
     study = clinic_table(_PILOT)
@@ -102,7 +97,7 @@ def run_job(
     )
 
 
-def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> Plan:
+def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> PrivatePlan:
     made = plan(**target, aggregator=_AGGREGATOR)
     if not made.feasible:
         raise Infeasible(made.summary())
@@ -195,7 +190,7 @@ def _score(model: Any, X: NDArray[np.float64], y: NDArray[Any]) -> str:
     return f"{model.score(X, y):.2%}"
 
 
-def _accuracy(pilot: Pilot, made: Plan, target: dict[str, Any]) -> Accuracy | None:
+def _accuracy(pilot: Pilot, made: PrivatePlan, target: dict[str, Any]) -> Accuracy | None:
     """Return accuracy against epsilon, simulated: the pilot's vote shares, counted by a mechanism for each."""
     points = []
     for times in _TRIED:
@@ -210,7 +205,7 @@ def _accuracy(pilot: Pilot, made: Plan, target: dict[str, Any]) -> Accuracy | No
     return Accuracy(points=tuple(points), source="simulated from the public study") if points else None
 
 
-def _alternatives(made: Plan, target: dict[str, Any]) -> list[dict[str, Any]]:
+def _alternatives(made: PrivatePlan, target: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the other aggregators would be expected to give, with as many teachers."""
     auto = plan(**target, teachers=made.teachers).as_dict()
     return [other for other in (auto, *auto["candidates"]) if other["aggregator"] != made.aggregator]

@@ -4,8 +4,7 @@ A record enters here and leaves as part of one ballot. `Ballots` cannot be print
 gets to see the counts.
 """
 
-from quorate.ensemble.ballots import Ballots
-from quorate.ensemble.ensemble import Ensemble
+from quorate.ensemble.ensemble import Ballots, Ensemble
 from quorate.ensemble.units import deal_units, unit_numbers
 
 __all__ = ["Ballots", "Ensemble", "deal_units", "unit_numbers"]

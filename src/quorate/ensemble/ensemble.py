@@ -1,32 +1,65 @@
-"""The ensemble: what becomes of records before they meet noise."""
+"""The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count
-from quorate.ensemble.ballots import Ballots
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
-from quorate.ensemble.probe import probe
+from quorate.errors import InvalidInput
 from quorate.learners import Deal, Teachers, batched_equivalent
+from quorate.quiet import silence
 
-__all__ = ["Ensemble"]
+__all__ = ["Ballots", "Ensemble"]
+
+Released = TypeVar("Released")
+
+
+class Ballots:
+    """Vote counts of a batch of queries, to be put to a mechanism and to nothing else.
+
+    They have a length and no other public property: no value, no text, no JSON, no pickle, no copy, no array.
+    """
+
+    __slots__ = ("_seal",)
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        self._seal: Callable[[], NDArray[np.int64]] = lambda: counts  # not an attribute that a walk would print
+
+    def put_to(self, release: Callable[[NDArray[np.int64]], Released]) -> Released:
+        """Hand the counts to a mechanism's `answers`, and return what it released."""
+        return release(self._seal())
+
+    def __len__(self) -> int:
+        return len(self._seal())
+
+    def __repr__(self) -> str:
+        return "<sealed ballots>"
+
+    def __format__(self, specification: str) -> str:
+        return repr(self)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("ballots cannot be copied, pickled or stored: put them to a mechanism")
+
+    def __array__(self, *arguments: Any, **options: Any) -> NoReturn:
+        raise TypeError("ballots are sealed and are not an array: put them to a mechanism")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("ballots are sealed and cannot be read one by one: put them to a mechanism")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError("ballots are sealed and cannot be compared: put them to a mechanism")
 
 
 class Ensemble:
     """Teachers fitted on disjoint chunks, and their ballots.
 
     Replacing the rows of one unit changes one teacher at most, and so at most one ballot of each query.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
-    >>> deal = Deal.of([[0, 1], [2, 3]])
-    >>> ensemble = Ensemble.fit(X, codes, deal, estimator=LogisticRegression(), classes=2)
-    >>> ensemble
-    Ensemble(teachers=2, classes=2)
-    >>> ensemble.count([[-3.0], [3.0]])
-    <sealed ballots>
     """
 
     def __init__(self, teachers: Teachers | EstimatorTeachers) -> None:
@@ -53,54 +86,59 @@ class Ensemble:
         named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public` ones: what it refuses
         there, it says. (How many rows people have is not public; each row is a unit unless told.) `one_scale` says that
         columns are of about one size, which makes counting faster and must be public.
-
-        >>> from sklearn.tree import DecisionTreeClassifier
-        >>> X, codes = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([0, 1, 0, 1])
-        >>> Ensemble.fit(X, codes, Deal.of([[0, 1], [2, 3]]), estimator=DecisionTreeClassifier(), classes=2).teachers
-        2
         """
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
         if learner is not None:
             return cls(learner.fit(X, codes, deal, classes=classes, one_scale=one_scale))
         dealt = deal.rows.size if units is None else units
-        probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
+        _probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
         return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))
 
     @property
     def teachers(self) -> int:
-        """The number of teachers.
-
-        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).teachers
-        3
-        """
+        """The number of teachers."""
         return self._teachers.teachers
 
     @property
     def classes(self) -> int:
-        """The number of classes.
-
-        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).classes
-        2
-        """
+        """The number of classes."""
         return self._teachers.classes
 
     @property
     def fitted(self) -> Teachers | EstimatorTeachers:
-        """The fitted teachers, for the owner's model files. They are private.
-
-        >>> Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).fitted
-        EstimatorTeachers(teachers=3, classes=2)
-        """
+        """The fitted teachers, for the owner's model files. They are private."""
         return self._teachers
 
     def count(self, X: Any) -> Ballots:
-        """Count the ballots of every teacher on these queries.
-
-        >>> len(Ensemble(EstimatorTeachers([(None, 0)] * 3, classes=2)).count(np.zeros((5, 1))))
-        5
-        """
+        """Count the ballots of every teacher on these queries."""
         return Ballots(self._teachers.votes(X))
 
     def __repr__(self) -> str:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"
+
+
+def _probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None) -> None:
+    """Refuse an estimator that cannot be fitted on public rows, or on made-up ones where X is a matrix of numbers.
+
+    A teacher's own failure is never reported, since the message may speak of its rows; a setting that no rows could
+    satisfy must be, and shows here first. Only the shape and the type of `X` are looked at. A data frame without
+    `public` rows is not tried.
+    """
+    from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
+
+    if public is not None:
+        made_up = public
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
+        made_up = np.random.default_rng(0).normal(size=(max(rows, 2 * classes), X.shape[1])).astype(X.dtype)
+    else:
+        return
+    codes = np.arange(len(made_up)) % classes
+    with silence():
+        try:
+            clone(estimator).fit(made_up, codes).predict(made_up[:1])
+        except Exception as error:
+            kind = f"{type(error).__name__}: {error}"
+            raise InvalidInput(
+                f"the estimator does not take rows like these (tried on rows that are not private) - {kind}"
+            ) from error

@@ -35,12 +35,12 @@ def _own(estimator: Any, seed: int) -> Any:
     """Return a clone that says nothing and whose randomness, where it was left open, is its own."""
     from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
 
-    made = clone(estimator)
-    settings = made.get_params()
+    copy = clone(estimator)
+    settings = copy.get_params()
     own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
     quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value}
     alone = {name: 1 for name in settings if _is(name, "n_jobs")}  # threads would add up in the order they finish
-    return made.set_params(**own, **quiet, **alone)
+    return copy.set_params(**own, **quiet, **alone)
 
 
 def _is(name: str, setting: str) -> bool:
@@ -64,12 +64,12 @@ def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: in
     elsewhere = os.getpid() != parent
     if elsewhere:
         warnings.simplefilter("ignore")  # for as long as this worker lives; the parent has silenced itself
-    found = []
+    fitted = []
     with np.errstate(all="ignore"), global_randomness() as seed:
         for chunk in chunks:
             seed(chunk[2])
-            found.append(_fit_one(estimator, chunk, classes))
-    return found
+            fitted.append(_fit_one(estimator, chunk, classes))
+    return fitted
 
 
 def fit_estimators(
@@ -87,14 +87,6 @@ def fit_estimators(
     A teacher whose rows show one class votes for it, and one without rows for class 0; so does one whose own rows
     cannot be fitted, with the class that most of them show. Only where more than half of all teachers fail is their
     owner told so.
-
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> X, codes = np.array([[0.0], [1.0], [0.2], [0.8], [5.0]]), np.array([0, 1, 0, 1, 1])
-    >>> deal = Deal.of([[0, 1], [2, 3], [4], []])
-    >>> teachers = fit_estimators(KNeighborsClassifier(n_neighbors=1), X, codes, deal, classes=2)
-    >>> teachers.votes(np.array([[0.1], [0.9]]))
-    array([[3, 1],
-           [1, 3]])
     """
     if backend == "ray":
         _register_ray()
@@ -140,9 +132,6 @@ class EstimatorTeachers:
 
     A ballot is a function of one teacher and one query, to the last bit: whatever else is in the batch, however large
     it is and wherever the query stands.
-
-    >>> EstimatorTeachers([(None, 0), (None, 1)], classes=2)
-    EstimatorTeachers(teachers=2, classes=2)
     """
 
     def __init__(self, fitted: Sequence[Fitted], *, classes: int) -> None:
@@ -153,11 +142,7 @@ class EstimatorTeachers:
         self._secret = int.from_bytes(os.urandom(4), "big")
 
     def votes(self, X: Any) -> Integers:
-        """Return how many teachers vote for each class: one row a query, one column a class.
-
-        >>> EstimatorTeachers([(None, 0), (None, 1), (None, 1)], classes=2).votes(np.zeros((1, 3)))
-        array([[1, 2]])
-        """
+        """Return how many teachers vote for each class: one row a query, one column a class."""
         counts = np.zeros((len(X), self.classes), dtype=np.int64)
         for start in range(0, len(X), _BLOCK):
             rows = slice(start, min(len(X), start + _BLOCK))
@@ -165,11 +150,7 @@ class EstimatorTeachers:
         return counts
 
     def ballots(self, X: Any) -> Integers:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> EstimatorTeachers([(None, 0), (None, 1), (None, 1)], classes=2).ballots(np.zeros((1, 3)))
-        array([[0, 1, 1]])
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         result = np.empty((len(X), self.teachers), dtype=np.int64)
         for column, ballots in enumerate(self._each(X)):
             result[:, column] = ballots

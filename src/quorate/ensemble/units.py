@@ -23,11 +23,6 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
 
     Without `groups` every row is a unit of its own.
-
-    >>> unit_numbers(3)
-    (array([0, 1, 2]), 3)
-    >>> unit_numbers(4, ["b", "a", "b", "c"])
-    (array([0, 1, 0, 2]), 3)
     """
     rows = check_count("rows", rows)
     if groups is None:
@@ -86,10 +81,6 @@ def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0)
     """Deal units to teachers evenly by a secret permutation, and return the deal and the rows that are held out.
 
     The first `held_out` units of the permutation go to nobody; one row of each of them, its first, is returned.
-
-    >>> deal, rows = deal_units(np.array([0, 1, 0, 2]), 3, teachers=2, held_out=1)
-    >>> deal.teachers, rows.size
-    (2, 1)
     """
     teachers, held_out = check_count("teachers", teachers), check_count("held_out", held_out, least=0)
     if teachers + held_out > count:

@@ -1,38 +1,35 @@
 """Everlasting prediction: phases of answers, each taught by the one before; records and queries are both protected.
 
-classifier   EverlastingClassifier, which goes from phase to phase
-settings     what it is told, checked; shown: what everybody may know of it
+classifier   EverlastingClassifier: calibrates, deals the units, teaches phase 1
+settings     what it is told, checked; public_state: what everybody may know of it
+session      the one session, with arrivals as its answerer
+arrivals     the state: the phase that is open, its seats, and how it teaches the next one
+phase_folder the state on disk: what is kept, and how a restart goes on; seats_file: its points
 terms        the public numbers: mechanisms, and what each kind of unit pays
 phase        teachers, one Quorum run, one cutoff
 seats        points by arrival number, with released labels
 teaching     teachers from a labelled set; `cuts` are thresholds and stumps in a batch
 boosting     LabelBoost between phases
-planning     what to expect, and how large a chunk; `outlook` is its arithmetic
-session      what a folder keeps, and how a restart goes on; folder: who holds it
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from quorate.everlasting.classifier import EverlastingClassifier
-from quorate.everlasting.outlook import EverlastingPlan
-from quorate.everlasting.planning import plan_everlasting
 from quorate.everlasting.session import EverlastingSession, Feed
 from quorate.everlasting.terms import Guarantee, Terms
 
 __all__ = [
     "EverlastingClassifier",
-    "EverlastingPlan",
     "EverlastingSession",
     "Feed",
     "Guarantee",
     "Terms",
-    "plan_everlasting",
 ]
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name):  # the old place of what `quorate.models` does for all kinds, for one release
-        if name not in ("load", "reopen", "save"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("quorate.models"), name)
+    def __getattr__(name):
+        if name in ("EverlastingPlan", "plan_everlasting"):  # which stand above what they plan
+            return getattr(import_module("quorate.planner"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,11 +17,7 @@ Integers = NDArray[np.int64]
 
 
 def secret_sample(count: int, size: int) -> Integers:
-    """Return `size` of `count` positions without replacement, all subsets equally likely, from secret randomness.
-
-    >>> secret_sample(5, 5), secret_sample(100, 7).size
-    (array([0, 1, 2, 3, 4]), 7)
-    """
+    """Return `size` of `count` positions without replacement, all subsets equally likely, from secret randomness."""
     if size >= count:
         return np.arange(count)
     return deal_units(np.arange(count), count, teachers=1, held_out=size)[1]
@@ -30,15 +26,7 @@ def secret_sample(count: int, size: int) -> Integers:
 def boosted(
     concept: Concept, labelled: tuple[Floats, Integers], points: Any, *, boost: Boost, seats: int
 ) -> tuple[Floats, Integers]:
-    """Return a sample of `seats` of the points, labelled by a hypothesis that a sample of the labelled rows chooses.
-
-    >>> from quorate.concepts import Thresholds
-    >>> X = np.arange(4000.0)[:, np.newaxis]
-    >>> boost = Boost(kappa=1.0, records=1.0, labelled=0.5, points=0.1)
-    >>> new, labels = boosted(Thresholds(), (X, (X[:, 0] >= 2000).astype(np.int64)), X, boost=boost, seats=400)
-    >>> labels.size, bool(np.mean(labels == (new[:, 0] >= 2000)) > 0.9)
-    (400, True)
-    """
+    """Return a sample of `seats` of the points, labelled by a hypothesis that a sample of the labelled rows chooses."""
     X, y = labelled
     chosen = secret_sample(len(points), seats)  # proof: step 10
     some = secret_sample(len(y), max(1, round(boost.labelled * len(y))))  # proof: step 8

@@ -7,7 +7,6 @@ PROOF.md says why. That it can be done was shown by Naor, Nissim, Stemmer and Ya
 """
 
 import math
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -21,20 +20,15 @@ from quorate.checks import check_count
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput
-from quorate.everlasting.boosting import boosted, secret_sample
-from quorate.everlasting.phase import Phase
-from quorate.everlasting.seats import Seats, deal_seats
-from quorate.everlasting.settings import check_chunks, check_settings
-from quorate.everlasting.shown import Shown
-from quorate.everlasting.teaching import teach
+from quorate.everlasting.arrivals import Arrivals
+from quorate.everlasting.boosting import secret_sample
+from quorate.everlasting.public_state import PublicState
+from quorate.everlasting.session import EverlastingSession
+from quorate.everlasting.settings import DEPRECATED, check_chunks, check_settings, current_settings
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
-from quorate.learners import Deal
+from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
-from quorate.memory import REFUSED
-from quorate.predictors.inputs import check_records, class_codes, declared_classes
-from quorate.predictors.predictions import Predictions
-from quorate.process import check_process, process_identity
-from quorate.rows import take_rows
+from quorate.predictors.base import Predictions, check_records, class_codes, declared_classes
 
 __all__ = ["EverlastingClassifier"]
 
@@ -42,7 +36,7 @@ Integers = NDArray[np.int64]
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 
 
-class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
+class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
     """A classifier that answers for ever: queries teach the teachers of later queries, and are protected in turn.
 
     Parameters
@@ -58,11 +52,11 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         How many units, or later seats, a teacher has. Many small teachers are often best.
     no_quorums
         How many arrivals of a phase may find no quorum, the cutoff's headroom not counted; 2% of them unless given.
-    seats
-        How many arrivals a phase has, the first one; `growth` times the number of units unless given.
-    growth, most_seats
-        How many times more seats each phase has than the one before, and how many at most ("votes" only). Teachers stay
-        as many and get more, so that errors of later phases are smaller and the boundary comes to rest.
+    phase_size
+        How many arrivals the first phase takes; `growth` times the number of units unless given.
+    growth, max_phase_size
+        How many times more arrivals each phase takes than the one before, and how many at most ("votes" only). The
+        number of teachers stays, and each gets more rows: later phases err less, and the boundary comes to rest.
     relabel
         "votes": a point teaches with the label that was released for it, or not at all. "labelboost": all points teach
         with the labels of a hypothesis that the earlier labelled set chooses (Beimel, Nissim and Stemmer).
@@ -76,6 +70,8 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         For "labelboost": the parameter of the choice, and the share of the labelled set that makes it.
     n_jobs, backend
         For joblib, where teachers are not fitted as one array.
+    seats, most_seats
+        The old names of `phase_size` and `max_phase_size`, for one release.
 
     >>> from quorate.concepts import Thresholds
     >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
@@ -95,9 +91,9 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         query_delta: float | None = None,
         chunk: int = 10,
         no_quorums: int | Literal["auto"] = "auto",
-        seats: int | Literal["auto"] = "auto",
+        phase_size: int | Literal["auto"] = "auto",
         growth: float = 1.0,
-        most_seats: int | None = None,
+        max_phase_size: int | None = None,
         relabel: Literal["votes", "labelboost"] = "votes",
         refresh: Refresh = "queries",
         cutoff_epsilon: float | None = None,
@@ -106,6 +102,8 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         labelled: float = 0.05,
         n_jobs: int | None = None,
         backend: str | None = None,
+        seats: Any = DEPRECATED,
+        most_seats: Any = DEPRECATED,
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
@@ -114,9 +112,9 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         self.query_delta = query_delta
         self.chunk = chunk
         self.no_quorums = no_quorums
-        self.seats = seats
+        self.phase_size = phase_size
         self.growth = growth
-        self.most_seats = most_seats
+        self.max_phase_size = max_phase_size
         self.relabel = relabel
         self.refresh = refresh
         self.cutoff_epsilon = cutoff_epsilon
@@ -125,26 +123,23 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         self.labelled = labelled
         self.n_jobs = n_jobs
         self.backend = backend
+        self.seats = seats
+        self.most_seats = most_seats
 
     def fit(self, X: Any, y: Any, groups: Any = None, probe: Any = None) -> "EverlastingClassifier":
         """Calibrate, deal the units, teach the first teachers. Fitting again opens other budgets: both are paid.
 
         `probe` holds public points, which are asked when a phase opens: their answers are public, and show the drift.
-
-        >>> EverlastingClassifier(chunk=10, no_quorums=2, epsilon=4.0).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; ...
         """
-        check_settings(self)
-        for name in ("terms_", "session_", "account_", "_phase", "_seats"):
+        settings = current_settings(self.get_params(deep=False))
+        estimator = LogisticRegression() if self.estimator is None else self.estimator
+        check_settings(settings, estimator)
+        for name in ("terms_", "session_"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
-        self.settings_ = self.get_params(deep=False)  # what is set later changes nothing of this fit; proof: step 1
-        self.estimator_ = clone(self._estimator(), safe=False)
+        self.settings_, self.account_ = settings, None  # what is set later changes nothing of this fit; proof: step 1
+        self.estimator_ = clone(estimator, safe=False)
         X = self._records(X, reset=True)
-        self._probe = None if probe is None else self._records(probe, reset=False)
-        self._probed: tuple[Integers, Integers] | None = None  # what was answered in phase 1, and in this one
-        self._labelled_set: tuple[Any, Integers] | None = None  # of LabelBoost
+        public = None if probe is None else self._records(probe, reset=False)
         self.classes_, labels = declared_classes(self.classes, y)
         if isinstance(self.estimator_, Concept) and len(self.classes_) > 2:
             raise InvalidInput(f"a class of hypotheses tells two classes apart, not {len(self.classes_)}")
@@ -152,158 +147,72 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
-        self._lock, self._process = threading.Lock(), process_identity()
-        if self.relabel == "labelboost":
-            self._fit_boosted(X, codes, count)
+        if settings["relabel"] == "labelboost":
+            arrivals = self._boosted(X, codes, count, public)
         else:
-            self._fit_voting(X, codes, units, count)
+            arrivals = self._voting(X, codes, units, count, public)
+        self.terms_, self.teachers_ = arrivals.terms, arrivals.ensemble.teachers
+        self.session_ = EverlastingSession(arrivals)
         return self
 
-    def _fit_voting(self, X: Any, codes: Integers, units: Integers, count: int) -> None:
-        teachers = count // check_count("chunk", self.chunk)
+    def _voting(self, X: Any, codes: Integers, units: Integers, count: int, probe: Any) -> Arrivals:
+        settings = self.settings_
+        teachers = count // check_count("chunk", settings["chunk"])
         if teachers < 1:
-            raise Infeasible(f"{count} units are too few for a teacher of chunk={self.chunk}")
-        size = math.ceil(self.growth * count) if self.seats == "auto" else check_count("seats", self.seats)
+            raise Infeasible(f"{count} units are too few for a teacher of chunk={settings['chunk']}")
+        size = settings["phase_size"]
+        size = math.ceil(settings["growth"] * count) if size == "auto" else check_count("phase_size", size)
         if size < teachers:
-            raise Infeasible(f"seats={size} are too few for {teachers} teachers: each needs at least one")
-        check_chunks(self, teachers=teachers, size=size)
-        no_quorums = math.ceil(_RATE * size) if self.no_quorums == "auto" else self.no_quorums
-        terms = votes_terms(
-            teachers=teachers,
-            arrivals=size,
-            no_quorums=no_quorums,
-            refresh=self.refresh,
-            cutoff_epsilon=self.cutoff_epsilon,
-            **self._guarantees(),
-        )
+            raise Infeasible(f"phase_size={size} is too small for {teachers} teachers: each needs at least one seat")
+        check_chunks(settings, self.estimator_, teachers=teachers, size=size)
+        no_quorums = math.ceil(_RATE * size) if settings["no_quorums"] == "auto" else settings["no_quorums"]
+        terms = votes_terms(teachers=teachers, arrivals=size, no_quorums=no_quorums, **self._promised())
         deal, _ = deal_units(units, count, teachers=teachers)  # proof: step 2
-        self._open(terms, 1, X, codes, deal, units=count, size=size)
+        arrivals = self._arrivals(terms, probe)
+        arrivals.teach(1, X, codes, deal, units=count, size=size)
+        return arrivals
 
-    def _fit_boosted(self, X: Any, codes: Integers, count: int) -> None:
-        if not isinstance(self.estimator_, Concept):
+    def _boosted(self, X: Any, codes: Integers, count: int, probe: Any) -> Arrivals:
+        settings, concept = self.settings_, self.estimator_
+        if not isinstance(concept, Concept):
             raise InvalidInput("relabel='labelboost' chooses a hypothesis: estimator must be of quorate.concepts")
-        if self.unit_ != "row" or self.growth != 1 or self.seats != "auto":
-            raise InvalidInput("relabel='labelboost' takes rows as units, growth=1 and seats='auto'")
-        rate = _RATE if self.no_quorums == "auto" else check_count("no_quorums", self.no_quorums) / count
+        if self.unit_ != "row" or settings["growth"] != 1 or settings["phase_size"] != "auto":
+            raise InvalidInput("relabel='labelboost' takes rows as units, growth=1 and phase_size='auto'")
+        chunk, allowed = check_count("chunk", settings["chunk"]), settings["no_quorums"]
         terms, teachers, size = boost_terms(
             rows=count,
-            chunk=check_count("chunk", self.chunk),
-            no_quorum_rate=min(1.0, rate),
-            refresh=self.refresh,
-            kappa=self.kappa,
-            labelled=self.labelled,
-            cutoff_epsilon=self.cutoff_epsilon,
-            **self._guarantees(),
+            chunk=chunk,
+            no_quorum_rate=min(1.0, _RATE if allowed == "auto" else check_count("no_quorums", allowed) / count),
+            kappa=settings["kappa"],
+            labelled=settings["labelled"],
+            **self._promised(),
         )
         assert terms.boost is not None
-        sample = max(1, round(terms.boost.labelled * teachers * self.chunk))
-        self.estimator_._check_size(teachers * self.chunk + sample)  # at the end of a phase it would be too late
-        rows = secret_sample(count, teachers * self.chunk)  # proof: step 9
-        self._boost(terms, 1, X[rows], codes[rows], size=size)
+        sample = max(1, round(terms.boost.labelled * teachers * chunk))
+        concept.check_size(teachers * chunk + sample)  # at the end of a phase it would be too late
+        rows = secret_sample(count, teachers * chunk)  # proof: step 9
+        arrivals = self._arrivals(terms, probe)
+        arrivals.boost(1, X[rows], codes[rows], size=size)
+        return arrivals
 
-    def _guarantees(self) -> dict[str, Guarantee]:
-        epsilon = self.epsilon if self.query_epsilon is None else self.query_epsilon
-        delta = self.delta if self.query_delta is None else self.query_delta
-        return {"training": Guarantee(self.epsilon, self.delta), "queries": Guarantee(epsilon, delta)}
+    def _arrivals(self, terms: Terms, probe: Any) -> Arrivals:
+        classes = len(self.classes_)
+        return Arrivals(terms, self.estimator_, classes=classes, settings=self.settings_, probe=probe)
 
-    def _estimator(self) -> Any:
-        return LogisticRegression() if self.estimator is None else self.estimator
+    def _promised(self) -> dict[str, Any]:
+        """Return what holds for a training unit and for a query, and who teaches."""
+        settings = self.settings_
+        own = settings["epsilon"], settings["delta"]
+        other = settings["query_epsilon"], settings["query_delta"]
+        queries = Guarantee(*(mine if given is None else given for mine, given in zip(own, other, strict=True)))
+        shared = {name: settings[name] for name in ("refresh", "cutoff_epsilon")}
+        return {"training": Guarantee(*own), "queries": queries, **shared}
 
     def _records(self, X: Any, *, reset: bool) -> Any:
         points = check_records(self, X, estimator=self.estimator_, reset=reset)
         if isinstance(self.estimator_, Concept) and points.shape[1] != self.estimator_.features:
             raise InvalidInput(f"the concept reads {self.estimator_.features} features and X has {points.shape[1]}")
         return points
-
-    def _open(
-        self,
-        terms: Terms,
-        phase: int,
-        X: Any,
-        codes: Integers,
-        deal: Deal,
-        *,
-        units: int,
-        size: int,
-        labelled: Any = None,
-    ) -> None:
-        """Teach the teachers of a phase and draw its secret noises: one threshold, one limit."""
-        ensemble = teach(
-            self.estimator_,
-            X,
-            codes,
-            deal,
-            classes=len(self.classes_),
-            units=units,
-            first=phase == 1,
-            n_jobs=self.settings_["n_jobs"],
-            backend=self.settings_["backend"],
-        )
-        run = terms.quorum(phase).open(terms.budget(phase))  # proof: steps 5 and 6
-        self.terms_, self.teachers_ = terms, ensemble.teachers
-        self._begin(phase, size, Phase(ensemble, run, terms.cutoff.open()), labelled)
-
-    def _begin(self, number: int, size: int, phase: Phase, labelled: Any = None) -> None:
-        """Go on with a phase that has just opened: nobody sits yet, and the probe is asked."""
-        seats = Seats(size)  # who sat before goes here, and not earlier: whatever is interrupted before has not begun
-        self._phase, self._number, self._size, self._seats, self._labelled_set = phase, number, size, seats, labelled
-        if self._probe is not None:
-            answers = self._phase.ask(self._probe)  # proof: step 22
-            self._probed = (answers if self._probed is None else self._probed[0]), answers
-
-    def _boost(self, terms: Terms, phase: int, X: Any, codes: Integers, *, size: int) -> None:
-        """Open a phase of LabelBoost; its labelled set is kept, for a sample of it labels the next one."""
-        deal = deal_seats(codes, teachers=len(codes) // self.settings_["chunk"])
-        self._open(terms, phase, X, codes, deal, units=len(codes), size=size, labelled=(X, codes))
-
-    def _advance(self) -> None:
-        """Open the next phase where all seats are taken: a matter of how many arrived, and of nothing else."""
-        if self._seats.left:
-            return
-        points, labels = self._seats.since(0)
-        if self.terms_.boost is not None:
-            assert self._labelled_set is not None
-            rows = len(self._labelled_set[1])
-            new = boosted(self.estimator_, self._labelled_set, points, boost=self.terms_.boost, seats=rows)
-            self._boost(self.terms_, self._number + 1, *new, size=self._size)
-            return
-        deal = deal_seats(labels, teachers=self.teachers_)  # proof: step 3
-        self._open(self.terms_, self._number + 1, points, labels, deal, units=labels.size, size=self._next_size())
-
-    def _next_size(self) -> int:
-        """Return how many seats the next phase has."""
-        grown: int = math.ceil(self.settings_["growth"] * self._size)
-        most: int | None = self.settings_["most_seats"]
-        return grown if most is None else max(self._size, min(grown, most))
-
-    def _arrive(self, X: Any, *, seated: bool, asked: bool = True) -> Integers:
-        """Answer arrivals in order, through as many phases as they fill; each takes a seat if it is to teach."""
-        labels = np.full(len(X), NO_QUORUM, dtype=np.int64)
-        start = 0
-        while start < len(X):
-            self._advance()
-            stop = min(len(X), start + self._seats.left) if seated else len(X)
-            block = take_rows(X, slice(start, stop))
-            if asked:
-                labels[start:stop] = self._phase.ask(block)
-            if seated:
-                self._seats.take(block, labels[start:stop])
-            start = stop
-        return labels
-
-    def _come(self, X: Any, *, feeds: bool) -> Integers:
-        """Let queries arrive, or points that the owner gives."""
-        teach = feeds or self.terms_.pool is None
-        return self._arrive(X, seated=teach, asked=not feeds or self.terms_.boost is None)  # proof: steps 7 and 11
-
-    def _answered(self, X: Any, *, feeds: bool) -> Integers:
-        with self._lock:
-            session = self.__dict__.get("session_")
-            if session is None:
-                check_process("this classifier", self._process)  # a full phase would open, and pay, in each of the two
-                return self._come(X, feeds=feeds)
-        labels: Integers = session.ask(X, feeds=feeds)  # and never from memory alone, once there is a folder
-        return labels
 
     def checked(self, X: Any) -> Any:
         """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
@@ -315,14 +224,9 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
 
         Nothing that is returned tells how many no-quorums there were but for the queries of the batch: not what was
         spent, nor what is left.
-
-        >>> from quorate.concepts import Thresholds
-        >>> X = np.random.default_rng(0).normal(size=(20_000, 1))
-        >>> made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60)
-        >>> made.fit(X, (X[:, 0] > 0).astype(int)).predict([[3.0]]).tolist()
-        [1]
         """
-        labels = self._answered(self.checked(X), feeds=False)
+        X = self.checked(X)
+        labels = self.session_.arrive(X)
         return Predictions.of(np.maximum(labels, NO_QUORUM), classes=self.classes_, refused=labels == REFUSED)
 
     def feed(self, X: Any) -> "EverlastingClassifier":
@@ -339,7 +243,7 @@ class EverlastingClassifier(Shown, ClassifierMixin, BaseEstimator):
             raise InvalidInput(
                 "with refresh='queries' only queries teach; construct with refresh='pool' to feed points"
             )
-        self._answered(points, feeds=True)
+        self.session_.arrive(points, feeds=True)
         return self
 
     def stream(self, queries: Iterable[Any]) -> Iterator[Any]:

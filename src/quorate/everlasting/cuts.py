@@ -13,9 +13,7 @@ from quorate.concepts import Stumps, Thresholds
 from quorate.concepts.line import cuts_between
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
-from quorate.learners.blocks import padded_rows
-from quorate.learners.inputs import check_queries
-from quorate.learners.teachers import BackendName, check_arrays
+from quorate.learners.teachers import BackendName, check_arrays, check_queries, padded_rows
 
 __all__ = ["CutTeachers", "fit_cuts"]
 
@@ -26,14 +24,7 @@ _CELLS = 2**22  # values sorted together
 
 
 class CutTeachers(Teachers):
-    """Each teacher votes 1 where its feature is at or above its cut, and 0 below; or the other way round.
-
-    >>> teachers = CutTeachers([0, 0, 0], [1.0, 2.0, np.inf], [True, False, True], features=1)
-    >>> teachers.votes([[0.0], [1.5], [3.0]])
-    array([[2, 1],
-           [1, 2],
-           [2, 1]])
-    """
+    """Each teacher votes 1 where its feature is at or above its cut, and 0 below; or the other way round."""
 
     def __init__(self, feature: Any, cut: Any, upward: Any, *, features: int) -> None:
         self._feature = np.asarray(feature, dtype=np.int64)
@@ -48,11 +39,7 @@ class CutTeachers(Teachers):
         return np.sort(self._cut[own & self._upward]), np.sort(self._cut[own & ~self._upward])
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
-        """Return how many teachers vote for each class: a search in the sorted cuts of each feature.
-
-        >>> CutTeachers([0], [1.0], [True], features=1).votes([[1.0]])
-        array([[0, 1]])
-        """
+        """Return how many teachers vote for each class: a search in the sorted cuts of each feature."""
         queries = check_queries(X, features=self.features)
         ones = np.zeros(len(queries), dtype=np.int64)
         for feature, upward, downward in self._columns:
@@ -63,21 +50,13 @@ class CutTeachers(Teachers):
         return np.stack([self.teachers - ones, ones], axis=1)
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> CutTeachers([0, 0], [1.0, 2.0], [True, False], features=1).ballots([[1.5]])
-        array([[1, 1]], dtype=uint8)
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
         ones: NDArray[np.bool_] = (queries[:, self._feature] >= self._cut) == self._upward
         return ones.astype(np.uint8)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private.
-
-        >>> sorted(CutTeachers([0], [1.0], [True], features=1).arrays())
-        ['cut', 'feature', 'features', 'kind', 'upward']
-        """
+        """Return all there is to save, as plain arrays. They are private."""
         return {
             "kind": np.array("cut"),
             "features": np.array(self.features),
@@ -88,11 +67,7 @@ class CutTeachers(Teachers):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "CutTeachers":
-        """Return the teachers that `arrays` describe.
-
-        >>> CutTeachers.from_arrays(CutTeachers([0], [1.0], [True], features=1).arrays())
-        CutTeachers(teachers=1, classes=2, features=1)
-        """
+        """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="cut", axes={"features": 0, "feature": 1, "cut": 1, "upward": 1})
         return cls(arrays["feature"], arrays["cut"], arrays["upward"], features=int(arrays["features"]))
 
@@ -105,11 +80,6 @@ def fit_cuts(concept: Thresholds | Stumps, X: Floats, codes: Integers, deal: Dea
     rows for odd teachers and beyond all numbers for even ones: each is a risk minimiser, and together they do not pull
     the majority to the more frequent class. Without rows odd teachers vote for class 1 and even ones for class 0: a
     phase with many empty seats has no opinion, rather than a wrong one.
-
-    >>> X, codes = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([0, 1, -1, 1])
-    >>> fit_cuts(Thresholds(), X, codes, Deal.of([[0, 1], [2, 3], []])).votes([[0.0], [9.0]])
-    array([[3, 0],
-           [1, 2]])
     """
     both = isinstance(concept, Stumps) or concept.both_directions
     numbers = np.arange(deal.teachers)

@@ -19,9 +19,8 @@ from quorate.calls import one_thread
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
 from quorate.learners.backends import choose_backend
-from quorate.learners.grid import gridded_coefficients, gridded_queries
-from quorate.learners.inputs import LARGEST, check_queries
-from quorate.learners.teachers import BackendName, check_arrays
+from quorate.learners.linear import gridded_coefficients, gridded_queries
+from quorate.learners.teachers import LARGEST, BackendName, check_arrays, check_queries
 
 __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 
@@ -45,11 +44,7 @@ class MeanDirection(ClassifierMixin, BaseEstimator):
         self.centre = centre
 
     def fit(self, X: Any, y: Any) -> "MeanDirection":
-        """Add up the rows.
-
-        >>> MeanDirection(centre=[1.0]).fit([[3.0], [0.0]], [1, 0]).normal_
-        array([1.5])
-        """
+        """Add up the rows."""
         X = validate_data(self, X, dtype=np.float64)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if self.classes_.size > 2:
@@ -59,11 +54,7 @@ class MeanDirection(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the class of the side that each row lies on.
-
-        >>> MeanDirection().fit([[1.0], [-2.0]], [1, 0]).predict([[0.5]])
-        array([1])
-        """
+        """Return the class of the side that each row lies on."""
         check_is_fitted(self, "normal_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         above = (X - _centre(self, X.shape[1])) @ self.normal_ >= 0
@@ -82,10 +73,6 @@ class DirectionTeachers(Teachers):
 
     Lengths do not matter. Normals and queries are rounded to grids, on which products are summed exactly: a ballot is a
     function of its teacher and its query to the last bit (`learners/PROOF.md`, steps 1 to 3).
-
-    >>> DirectionTeachers([[1.0, 0.0], [0.0, -5.0], [0.0, 0.0]], centre=[0.0, 0.0]).votes([[2.0, 1.0], [-2.0, -1.0]])
-    array([[2, 1],
-           [2, 1]])
     """
 
     def __init__(self, normals: Any, *, centre: Any) -> None:
@@ -103,12 +90,7 @@ class DirectionTeachers(Teachers):
         self._zeros = int(np.count_nonzero(np.flatnonzero(~self._pointing) % 2 == 0))
 
     def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
-        """Return how many teachers vote for each class; blocks of queries are counted by several threads.
-
-        >>> DirectionTeachers([[1.0]], centre=[3.0]).votes([[4.0], [2.0]])
-        array([[0, 1],
-               [1, 0]])
-        """
+        """Return how many teachers vote for each class; blocks of queries are counted by several threads."""
         queries = self._seen(X)
         parts = [queries[start : start + _WIDE] for start in range(0, len(queries), _WIDE)]
         if len(parts) < 2:
@@ -133,31 +115,19 @@ class DirectionTeachers(Teachers):
         return below
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> DirectionTeachers([[1.0], [-1.0], [0.0], [0.0]], centre=[0.0]).ballots([[4.0]])
-        array([[1, 0, 0, 1]], dtype=uint8)
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         ballots = (self._seen(X) @ self._gridded.T >= 0).astype(np.uint8)
         absent = np.flatnonzero(~self._pointing)
         ballots[:, absent] = absent % 2
         return ballots
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private.
-
-        >>> sorted(DirectionTeachers([[1.0]], centre=[0.0]).arrays())
-        ['centre', 'kind', 'normals']
-        """
+        """Return all there is to save, as plain arrays. They are private."""
         return {"kind": np.array("direction"), "normals": self._normals, "centre": self._centre}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "DirectionTeachers":
-        """Return the teachers that `arrays` describe.
-
-        >>> DirectionTeachers.from_arrays(DirectionTeachers([[1.0]], centre=[0.0]).arrays())
-        DirectionTeachers(teachers=1, classes=2, features=1)
-        """
+        """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="direction", axes={"normals": 2, "centre": 1})
         return cls(arrays["normals"], centre=arrays["centre"])
 
@@ -167,12 +137,7 @@ def _threads() -> int:
 
 
 def fit_directions(estimator: MeanDirection, X: Any, codes: Integers, deal: Deal) -> DirectionTeachers:
-    """Fit one direction for each chunk of the deal, of its own rows; a row whose code is neither 0 nor 1 is left out.
-
-    >>> X, codes = np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, -1])
-    >>> fit_directions(MeanDirection(), X, codes, Deal.of([[0], [1], [2]])).votes([[1.0]])
-    array([[2, 1]])
-    """
+    """Fit one direction for each chunk, of its own rows; a row whose code is neither 0 nor 1 is left out."""
     rows = np.asarray(X, dtype=np.float64)[deal.rows]
     centre = _centre(estimator, rows.shape[1])
     used = ((codes[deal.rows] == 0) | (codes[deal.rows] == 1)) & (np.abs(rows) <= LARGEST).all(axis=1)

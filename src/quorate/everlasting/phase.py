@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import Ensemble
+from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms.base import Run
 from quorate.mechanisms.cutoff import CutoffRun
-from quorate.mechanisms.run import Run
-from quorate.memory import REFUSED
 from quorate.rows import take_rows
 from quorate.session import release_votes
 
@@ -22,17 +22,7 @@ _BLOCK = 2**16  # arrivals counted together
 
 
 class Phase:
-    """Answers arrivals in order until the cutoff closes it; what comes after is refused. Threads may share it.
-
-    >>> from quorate.ensemble.estimators import EstimatorTeachers
-    >>> from quorate.mechanisms import Quorum
-    >>> from quorate.mechanisms.cutoff import NoisyCutoff
-    >>> quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=1000, no_quorums=30)
-    >>> ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 1000, classes=2))
-    >>> phase = Phase(ensemble, quorum.open(), NoisyCutoff(epsilon=1.0, allowed=20, spread=10).open())
-    >>> phase.ask(np.zeros((3, 1)))
-    array([1, 1, 1])
-    """
+    """Answers arrivals in order until the cutoff closes it; what comes after is refused. Threads may share it."""
 
     def __init__(self, ensemble: Ensemble, run: Run, cutoff: CutoffRun) -> None:
         self._ensemble, self._run, self._cutoff = ensemble, run, cutoff

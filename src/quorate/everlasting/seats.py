@@ -20,15 +20,7 @@ Integers = NDArray[np.int64]
 
 
 class Seats:
-    """A fixed number of seats. It is private: it has no text and no copy.
-
-    >>> seats = Seats(3)
-    >>> seats.take(np.array([[1.0], [2.0]]), np.array([1, -1]))
-    >>> seats, seats.taken, seats.left
-    (<sealed seats>, 2, 1)
-    >>> seats.since(0)[1]
-    array([ 1, -1])
-    """
+    """A fixed number of seats. It is private: it has no text and no copy."""
 
     __slots__ = ("_labels", "_points", "_seats", "_taken")
 
@@ -39,39 +31,22 @@ class Seats:
 
     @property
     def taken(self) -> int:
-        """How many arrivals there have been: everybody may know.
-
-        >>> Seats(3).taken
-        0
-        """
+        """How many arrivals there have been: everybody may know."""
         return self._taken
 
     @property
     def left(self) -> int:
-        """How many seats are free.
-
-        >>> Seats(3).left
-        3
-        """
+        """How many seats are free."""
         return self._seats - self._taken
 
     def take(self, X: Any, labels: Integers) -> None:
-        """Seat these arrivals in order; a label below 0 leaves the seat of its arrival empty.
-
-        >>> Seats(3).take(np.array([[1.0]]), np.array([0]))
-        """
+        """Seat these arrivals in order; a label below 0 leaves the seat of its arrival empty."""
         self._points.append(X.copy() if isinstance(X, np.ndarray) else X)
         self._labels.append(np.maximum(labels, NO_QUORUM))  # refused or no quorum, both are empty; proof: step 3
         self._taken += len(labels)
 
     def since(self, taken: int) -> tuple[Any, Integers]:
-        """Return points and labels, by seat, of the arrivals after the first `taken`.
-
-        >>> seats = Seats(3)
-        >>> seats.take(np.array([[1.0], [2.0]]), np.array([1, -1]))
-        >>> seats.since(1)
-        (array([[2.]]), array([-1]))
-        """
+        """Return points and labels, by seat, of the arrivals after the first `taken`."""
         parts, labels, end = list[Any](), list[Integers](), self._taken
         for X, known in zip(
             reversed(self._points), reversed(self._labels), strict=True
@@ -91,12 +66,7 @@ class Seats:
 
 
 def deal_seats(labels: Integers, *, teachers: int) -> Deal:
-    """Deal seats to teachers by a secret permutation of seat numbers; empty seats are dealt too, and bring no row.
-
-    >>> deal = deal_seats(np.array([1, -1, 0, 1]), teachers=2)
-    >>> deal.teachers, sorted(deal.rows.tolist())
-    (2, [0, 2, 3])
-    """
+    """Deal seats to teachers by a secret permutation of seat numbers; empty seats are dealt too, and bring no row."""
     dealt, _ = deal_units(np.arange(labels.size), labels.size, teachers=teachers)  # whatever the labels; proof: step 3
     owner = np.empty(labels.size, dtype=np.int64)
     owner[dealt.rows] = np.repeat(np.arange(teachers), dealt.sizes)

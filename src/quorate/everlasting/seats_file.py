@@ -22,16 +22,7 @@ Integers = NDArray[np.int64]
 
 
 class SeatsFile:
-    """The file of one phase. `sealer` makes the keyed hash, which goes on from row to row.
-
-    >>> import hmac, tempfile
-    >>> sealer = lambda: hmac.new(b"key", b"", "sha256")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = SeatsFile.create(Path(folder) / "phase-1.seats", features=1, sealer=sealer)
-    ...     file.append(np.array([[1.5]]), np.array([1]))
-    ...     SeatsFile(file.path, features=1, sealer=sealer).read(1, file.digest)
-    (array([[1.5]]), array([1]))
-    """
+    """The file of one phase. `sealer` makes the keyed hash, which goes on from row to row."""
 
     def __init__(self, path: Path, *, features: int, sealer: Callable[[], Any]) -> None:
         self.path, self._sealer = path, sealer
@@ -40,35 +31,17 @@ class SeatsFile:
 
     @classmethod
     def create(cls, path: Path, *, features: int, sealer: Callable[[], Any]) -> "SeatsFile":
-        """Make an empty file for its owner's eyes alone.
-
-        >>> import hmac, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = SeatsFile.create(Path(folder) / "a", features=1, sealer=lambda: hmac.new(b"k", b"", "md5"))
-        ...     oct(made.path.stat().st_mode)
-        '0o100600'
-        """
+        """Make an empty file for its owner's eyes alone."""
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         return cls(path, features=features, sealer=sealer)
 
     @property
     def digest(self) -> str:
-        """The keyed hash of all rows so far.
-
-        >>> import hmac
-        >>> len(SeatsFile(Path("a"), features=1, sealer=lambda: hmac.new(b"k", b"", "md5")).digest)
-        32
-        """
+        """The keyed hash of all rows so far."""
         return str(self._hash.hexdigest())
 
     def digest_with(self, points: Any, labels: Integers) -> str:
-        """Return what the keyed hash will be when these rows are added.
-
-        >>> import hmac
-        >>> file = SeatsFile(Path("a"), features=1, sealer=lambda: hmac.new(b"k", b"", "md5"))
-        >>> file.digest_with(np.empty((0, 1)), np.empty(0, dtype=np.int64)) == file.digest
-        True
-        """
+        """Return what the keyed hash will be when these rows are added."""
         made = self._hash.copy()
         made.update(self._packed(points, labels))
         return str(made.hexdigest())
@@ -98,14 +71,7 @@ class SeatsFile:
         self._rows += len(labels)
 
     def read(self, rows: int, digest: str) -> tuple[NDArray[np.float64], Integers]:
-        """Return the first rows, which must be those that the ledger speaks of, and cut off what comes after them.
-
-        >>> import hmac
-        >>> SeatsFile(Path("no file"), features=1, sealer=lambda: hmac.new(b"k", b"", "md5")).read(1, "")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.LedgerRefused: no file is missing from the model
-        """
+        """Return the first rows, which must be those that the ledger speaks of, and cut off what comes after them."""
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:

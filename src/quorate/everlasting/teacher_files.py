@@ -28,22 +28,12 @@ TRUSTED = (
 
 
 def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
-    """Return the files of an ensemble.
-
-    >>> sorted(ensemble_files(Ensemble(CutTeachers([0], [1.0], [True], features=1))))
-    ['teachers.npz']
-    """
+    """Return the files of an ensemble."""
     return teacher_files(ensemble.fitted)
 
 
 def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
-    """Return the ensemble of these files.
-
-    >>> import numpy as np
-    >>> files = ensemble_files(Ensemble(CutTeachers([0], [1.0], [True], features=1)))
-    >>> ensemble_from(files).count(np.zeros((1, 1))).put_to(lambda votes: votes)
-    array([[1, 0]])
-    """
+    """Return the ensemble of these files."""
     arrays = arrays_from(contents["teachers.npz"]) if "teachers.npz" in contents else {}
     kind = _KINDS.get(str(arrays.get("kind")))
     if kind is not None:

@@ -24,23 +24,13 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
     """An estimator that, where its rows cannot be fitted, votes for the class that most of them show.
 
     So no error speaks of the rows of a phase: they are other people's queries.
-
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
-    >>> SteadyClassifier(KNeighborsClassifier(n_neighbors=5)).fit(X, y).predict([[0.0]])
-    array([1])
     """
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
     def fit(self, X: Any, y: Any) -> "SteadyClassifier":
-        """Fit the estimator and try it on its own rows.
-
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> SteadyClassifier(GaussianNB()).fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict([[0.9]])
-        array([1])
-        """
+        """Fit the estimator and try it on its own rows."""
         self.classes_ = np.unique(y)
         self.majority_ = int(np.bincount(y).argmax())
         try:
@@ -51,30 +41,15 @@ class SteadyClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def call_rows(self) -> int | None:
-        """Return how many rows the estimator is asked with: this adds nothing to it.
-
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> SteadyClassifier(GaussianNB()).call_rows()
-        256
-        """
+        """Return how many rows the estimator is asked with: this adds nothing to it."""
         return call_rows(self.estimator)
 
     def asks_a_copy(self) -> bool:
-        """Return whether each query is put to a copy of the estimator.
-
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> SteadyClassifier(GaussianNB()).asks_a_copy()
-        False
-        """
+        """Return whether each query is put to a copy of the estimator."""
         return asks_a_copy(self.estimator)
 
     def predict(self, X: Any) -> Any:
-        """Return the estimator's labels, or the class of most rows.
-
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> SteadyClassifier(GaussianNB()).fit(np.array([[0.0], [1.0]]), np.array([0, 1])).predict([[0.9]])
-        array([1])
-        """
+        """Return the estimator's labels, or the class of most rows."""
         return np.full(len(X), self.majority_) if self.fitted_ is None else self.fitted_.predict(X)
 
 
@@ -94,10 +69,6 @@ def teach(
 
     In the `first` phase the rows are the owner's, who is told if they cannot be fitted. `units` is the public number of
     people, or of seats, empty ones too; each row is a unit unless told.
-
-    >>> X, codes = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([0, 1, 0, 1])
-    >>> teach(Thresholds(), X, codes, Deal.of([[0, 1], [2, 3], []]), classes=2)
-    Ensemble(teachers=3, classes=2)
     """
     if isinstance(estimator, Thresholds | Stumps):
         return Ensemble(fit_cuts(estimator, X, codes, deal))  # proof: step 2

@@ -25,7 +25,7 @@ from quorate.errors import Infeasible
 from quorate.mechanisms import Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.privacy import Budget, Cost, amplify, amplify_inverse, relabelling_epsilon
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import float_down, float_up
 
 __all__ = ["CUTOFF_DELTA", "Boost", "Guarantee", "Refresh", "Terms", "boost_terms", "cutoff_for", "votes_terms"]
 
@@ -49,11 +49,7 @@ class Guarantee(NamedTuple):
 
 
 class Boost(NamedTuple):
-    """The samples of the relabelling: of the records, of the labelled set, and of the points that came in a phase.
-
-    >>> Boost(kappa=1.0, records=0.9, labelled=0.05, points=0.1).kappa
-    1.0
-    """
+    """The samples of the relabelling: of the records, of the labelled set, and of the points that came in a phase."""
 
     kappa: float
     records: float  # q_0
@@ -63,13 +59,7 @@ class Boost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Mechanisms and guarantees; `pool` is None without a pool, and `boost` where labels are those of the votes.
-
-    >>> terms = votes_terms(teachers=2000, arrivals=4000, no_quorums=20, training=Guarantee(8.0, 1e-5),
-    ...                     queries=Guarantee(8.0, 1e-5), refresh="queries")
-    >>> terms.later.no_quorums == terms.cutoff.most, terms.queries
-    (True, Guarantee(epsilon=8.0, delta=1e-05))
-    """
+    """Mechanisms and guarantees; `pool` is None without a pool, and `boost` where labels are those of the votes."""
 
     cutoff: NoisyCutoff
     first: Quorum
@@ -81,13 +71,7 @@ class Terms:
     boost: Boost | None = None
 
     def budget(self, phase: int) -> Budget:
-        """Return the account of one unit that teaches in this phase, with what it has paid before.
-
-        >>> terms = votes_terms(teachers=2000, arrivals=4000, no_quorums=20, training=Guarantee(8.0, 1e-5),
-        ...                     queries=Guarantee(8.0, 1e-5), refresh="queries")
-        >>> terms.budget(1).spent().renyi, terms.budget(2).spent().renyi >= terms.cutoff.epsilon
-        (0.0, True)
-        """
+        """Return the account of one unit that teaches in this phase, with what it has paid before."""
         quorum = self.quorum(phase)
         if self.boost is not None or phase == 1:  # proof: steps 5 and 9
             epsilon, delta = self.voting if self.boost is not None else self.training
@@ -100,13 +84,7 @@ class Terms:
         return budget
 
     def quorum(self, phase: int) -> Quorum:
-        """Return the mechanism of this phase, counted from 1.
-
-        >>> terms = votes_terms(teachers=2000, arrivals=4000, no_quorums=20, training=Guarantee(8.0, 1e-5),
-        ...                     queries=Guarantee(8.0, 1e-5), refresh="queries")
-        >>> terms.quorum(1) is terms.first, terms.quorum(7) is terms.later
-        (True, True)
-        """
+        """Return the mechanism of this phase, counted from 1."""
         return self.first if phase == 1 else self.later
 
 
@@ -114,9 +92,6 @@ def cutoff_for(guarantee: Guarantee, *, arrivals: int, no_quorums: int, epsilon:
     """Return the cutoff that leaves the Quorum most to work with: many no-quorums to spare, or much of epsilon.
 
     The distance at which a Quorum answers grows like sqrt(no-quorums)/epsilon: that is what is made small.
-
-    >>> cutoff_for(Guarantee(1.0, 1e-6), arrivals=100_000, no_quorums=2000).epsilon
-    0.08
     """
     delta = CUTOFF_DELTA * guarantee.delta
 
@@ -159,13 +134,7 @@ def votes_terms(
     refresh: Refresh,
     cutoff_epsilon: float | None = None,
 ) -> Terms:
-    """Return terms under which released labels teach the next phase; `queries` is for whoever teaches it.
-
-    >>> terms = votes_terms(teachers=2000, arrivals=4000, no_quorums=20, training=Guarantee(8.0, 1e-5),
-    ...                     queries=Guarantee(8.0, 1e-5), refresh="pool")
-    >>> terms.pool, terms.queries == Guarantee(terms.cutoff.epsilon, terms.cutoff.delta)
-    (Guarantee(epsilon=8.0, delta=1e-05), True)
-    """
+    """Return terms under which released labels teach the next phase; `queries` is for whoever teaches it."""
     _check(training, queries)
     cutoff = cutoff_for(queries, arrivals=arrivals, no_quorums=no_quorums, epsilon=cutoff_epsilon)
     first = _quorum(*training, teachers, cutoff.most)  # proof: step 5
@@ -198,11 +167,6 @@ def boost_terms(
 
     The rates of the samples are chosen so that both guarantees are used up and the Quorum answers at the smallest
     distance relative to its teachers. `rows` is the number of records.
-
-    >>> terms, teachers, arrivals = boost_terms(rows=40_000, chunk=5, no_quorum_rate=0.001, refresh="queries",
-    ...     training=Guarantee(4.0, 1e-5), queries=Guarantee(4.0, 1e-5))
-    >>> terms.training.epsilon <= 4.0, terms.queries.epsilon <= 4.0, 5 * teachers <= 40_000 < arrivals
-    (True, True, True)
     """
     _check(training, queries)
     labelled, no_quorum_rate = check_rate("labelled", labelled), check_rate("no_quorum_rate", no_quorum_rate)

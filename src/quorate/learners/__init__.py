@@ -10,18 +10,19 @@ is cut into blocks. A ballot depends on its teacher and its query alone, to the 
 No private value decides whether an error or a warning is raised.
 """
 
-from quorate.learners.centroid import BatchedCentroid
+from quorate.learners.batched import (
+    BatchedCentroid,
+    BatchedLogistic,
+    BatchedNaiveBayes,
+    BatchedRidge,
+    batched_equivalent,
+    teachers_from_arrays,
+)
 from quorate.learners.deal import Deal
-from quorate.learners.inputs import MEMORY
 from quorate.learners.linear import LinearTeachers
-from quorate.learners.logistic import BatchedLogistic
-from quorate.learners.naive_bayes import BatchedNaiveBayes
-from quorate.learners.rebuild import teachers_from_arrays
-from quorate.learners.recognise import batched_equivalent
-from quorate.learners.ridge import BatchedRidge
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import Learner, Teachers
+from quorate.learners.teachers import MEMORY, Learner, Teachers
 
 __all__ = [
     "MEMORY",

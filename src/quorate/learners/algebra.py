@@ -9,12 +9,7 @@ _TINY = 1e-300
 
 
 def centred(features: Array, weights: Array) -> tuple[Array, Array]:
-    """Return each chunk's features less their own mean, and that mean. Filling stays zero.
-
-    >>> import numpy as np
-    >>> centred(np.array([[[1.0], [3.0], [0.0]]]), np.array([[1.0, 1.0, 0.0]]))[0].ravel() + 0.0
-    array([-1.,  1.,  0.])
-    """
+    """Return each chunk's features less their own mean, and that mean. Filling stays zero."""
     rows = weights.sum(axis=1)[:, None, None]
     mean = (weights[:, None, :] @ features) / (rows + (rows == 0))
     return (features - mean) * weights[:, :, None], mean[:, 0, :]
@@ -25,12 +20,6 @@ def row_space(backend: Backend, features: Array) -> tuple[Array, Array | None]:
 
     A penalised linear model of few rows and many features lies in the span of its rows; turning the axes into that
     span changes neither the penalty nor the scores.
-
-    >>> import numpy as np
-    >>> from quorate.learners.backends import choose_backend
-    >>> short, basis = row_space(choose_backend("numpy"), np.array([[[3.0, 0.0, 4.0]]]))
-    >>> short.shape, basis.shape, np.allclose(short @ basis.swapaxes(1, 2), [[[3.0, 0.0, 4.0]]])
-    ((1, 1, 1), (1, 3, 1), True)
     """
     if features.shape[2] <= features.shape[1]:
         return features, None
@@ -42,12 +31,6 @@ def damped_solve(backend: Backend, matrices: Array, right: Array, penalties: Arr
     """Solve many symmetric systems whose diagonals are first raised by the penalties and by a trace of themselves.
 
     So a singular matrix gives a finite solution instead of an error. The matrices are changed in place.
-
-    >>> import numpy as np
-    >>> from quorate.learners.backends import choose_backend
-    >>> matrices, right = np.array([[[3.0, 0.0], [0.0, 0.0]]]), np.array([[[2.0], [0.0]]])
-    >>> damped_solve(choose_backend("numpy"), matrices, right, np.array([1.0, 0.0])).ravel().round(6)
-    array([0.5, 0. ])
     """
     size = matrices.shape[1]
     diagonals = matrices.reshape(-1, size * size)[:, :: size + 1]

@@ -26,9 +26,6 @@ class Backend:
     `fit_bytes` and `count_cells` (teachers times queries) are the sizes of a block beyond which this backend gains
     nothing. `steady` backends choose their algorithms by the shape of a batch, so that every batch is filled up to a
     shape that is public: otherwise the last bit of a teacher's result could depend on who else is in its batch.
-
-    >>> choose_backend("numpy")
-    Backend('numpy')
     """
 
     name: str
@@ -50,7 +47,7 @@ class Backend:
     solve: Callable[[Array, Array], Array]  # many linear systems; never raises
     orthogonal: Callable[[Array], tuple[Array, Array]]  # reduced QR factors of many matrices
     product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
-    spread: Callable[[Array, int], Array]  # a column repeated so many times
+    spread: Callable[[Array, int], Array]  # a column, repeated
     count: Callable[[Array], Array]  # how many are true in each column
 
     def __repr__(self) -> str:
@@ -61,13 +58,6 @@ def choose_backend(name: str) -> Backend:
     """Return the backend of that name; "auto" is PyTorch where it is installed with a GPU, and NumPy elsewhere.
 
     PyTorch is imported only when it is asked for, and uses a GPU where there is one.
-
-    >>> choose_backend("numpy").name
-    'numpy'
-    >>> choose_backend("abacus")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: backend must be "numpy", "torch" or "auto", not 'abacus'
     """
     if name == "numpy":
         return _numpy()

@@ -18,12 +18,6 @@ class Deal:
     """Rows dealt to teachers: each row to one teacher at most, and to a teacher any number of rows, none included.
 
     `rows` holds the row numbers, teacher after teacher; `sizes` says how many of them belong to each.
-
-    >>> deal = Deal.of([[0, 3], [], [2, 1, 4]])
-    >>> deal
-    Deal(teachers=3)
-    >>> deal.rows, deal.sizes
-    (array([0, 3, 2, 1, 4]), array([2, 0, 3]))
     """
 
     rows: Integers
@@ -40,22 +34,14 @@ class Deal:
 
     @classmethod
     def of(cls, chunks: Sequence[Any]) -> "Deal":
-        """Return the deal that gives the rows `chunks[j]` to teacher j.
-
-        >>> Deal.of([[1, 0], [2]]).teachers
-        2
-        """
+        """Return the deal that gives the rows `chunks[j]` to teacher j."""
         parts = [_integers("a chunk", chunk) for chunk in chunks]
         rows = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         return cls(rows, np.array([part.size for part in parts], dtype=np.int64))
 
     @classmethod
     def by_assignment(cls, assignment: Any, *, teachers: int) -> "Deal":
-        """Return the deal that gives row i to teacher `assignment[i]`, or to nobody where that is -1.
-
-        >>> Deal.by_assignment([1, 0, -1, 1], teachers=2).rows
-        array([1, 0, 3])
-        """
+        """Return the deal that gives row i to teacher `assignment[i]`, or to nobody where that is -1."""
         teachers = check_count("teachers", teachers)
         owner = _integers("assignment", assignment)
         if owner.size and (owner.min() < -1 or owner.max() >= teachers):
@@ -66,11 +52,7 @@ class Deal:
 
     @property
     def teachers(self) -> int:
-        """The number of teachers, those without rows included.
-
-        >>> Deal.of([[], []]).teachers
-        2
-        """
+        """The number of teachers, those without rows included."""
         return int(self.sizes.size)
 
     def __repr__(self) -> str:

@@ -1,7 +1,13 @@
-"""Teachers whose scores are linear: fitted together, and counted as one matrix product in blocks."""
+"""Teachers whose scores are linear: fitted together, and counted as one matrix product in blocks.
+
+Numbers are rounded to a grid, so that a product of matrices adds them up exactly, in whatever order (PROOF.md). A query
+is rounded to 26 bits below its largest feature, the coefficients of a score to 27 bits below the sum of their
+magnitudes. Every sum of their products is then a whole number of grid steps of at most 2**53, which a double holds
+exactly. Where this is not precise enough, what was rounded off is rounded to a finer grid, as a second slice.
+"""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,14 +16,175 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Array, Backend, choose_backend
-from quorate.learners.blocks import Block, Chunks
-from quorate.learners.counting import ballots_in_blocks
-from quorate.learners.deal import Deal
-from quorate.learners.grid import SOUND, gridded_coefficients, sliced
-from quorate.learners.inputs import MEMORY, Matrix, check_memory, check_queries
-from quorate.learners.teachers import BackendName, Learner, Teachers, check_arrays
+from quorate.learners.teachers import (
+    LARGEST,
+    MEMORY,
+    BackendName,
+    Block,
+    Chunks,
+    Learner,
+    Matrix,
+    Teachers,
+    check_arrays,
+    check_memory,
+    check_queries,
+)
 
-__all__ = ["LinearLearner", "LinearTeachers"]
+__all__ = [
+    "SOUND",
+    "LinearLearner",
+    "LinearTeachers",
+    "ballots_in_blocks",
+    "block_shape",
+    "gridded_coefficients",
+    "gridded_queries",
+    "sliced",
+    "winners",
+]
+
+SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
+
+_QUERY_BITS = 26
+_COEFFICIENT_BITS = 27  # together 53, the bits of a double
+_FINEST = 500  # no grid has steps below 2**-500: the product of two steps is a normal number
+_CELLS = 2**18  # coefficients rounded together
+
+
+def gridded_queries(queries: Matrix) -> Matrix:
+    """Return queries rounded to a grid, each to one of its own: whole numbers of up to 2**26 times a power of 2.
+
+    A largest magnitude is the same in any order, and all else is done to each number by itself: so a rounded query does
+    not depend on its company. Magnitudes must be at most 1e76, the square of `LARGEST`.
+    """
+    exponents = _exponents(np.abs(queries).max(axis=1, keepdims=True), _QUERY_BITS)
+    rounded: Matrix = np.rint(queries * np.ldexp(1.0, exponents)) * np.ldexp(1.0, -exponents)  # proof: step 2
+    return rounded
+
+
+def gridded_coefficients(coefficients: Matrix) -> Matrix:
+    """Return coefficients (teachers, scores, columns) rounded to a grid, those of each teacher to one of its own.
+
+    Each score's are whole numbers whose magnitudes sum to 2**27 at most, times a power of 2. Rounding again changes
+    nothing. Magnitudes beyond 1e200 are counted as 1e200.
+    """
+    rounded = np.empty(coefficients.shape)
+    teachers, scores, columns = coefficients.shape
+    together = max(1, _CELLS // (scores * columns))
+    for start in range(0, teachers, together):
+        rounded[start : start + together] = _gridded_teachers(coefficients[start : start + together])
+    return rounded
+
+
+def _gridded_teachers(coefficients: Matrix) -> Matrix:
+    clipped = np.clip(coefficients, -SOUND, SOUND)
+    exponents = _exponents(np.abs(clipped).max(axis=(1, 2), keepdims=True), _COEFFICIENT_BITS)
+    for _ in range(coefficients.shape[2].bit_length()):  # halving so often is enough for every teacher: proof, step 1
+        sums = np.abs(np.rint(clipped * np.ldexp(1.0, exponents))).sum(axis=2, keepdims=True)  # of whole numbers: exact
+        exponents = exponents - (sums.max(axis=1, keepdims=True) > 2.0**_COEFFICIENT_BITS)
+    rounded: Matrix = np.rint(clipped * np.ldexp(1.0, exponents)) * np.ldexp(1.0, -exponents)  # proof: step 1
+    return rounded
+
+
+def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
+    """Return the finest grids, as numbers of binary places, on which `largest` is at most 2**bits steps."""
+    mantissas, exponents = np.frexp(largest)
+    places: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), _FINEST)
+    return places
+
+
+def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> list[Matrix]:
+    """Return values as this many slices, each of what the one before rounded off."""
+    parts: list[Matrix] = []
+    for _ in range(slices):
+        parts.append(gridded(values))
+        values = values - parts[-1]
+    return parts
+
+
+_QUERIES = 384  # counted together where they fit: few enough for a cache, and no power of 2, whose rows would share it
+_BLOCKS = 16  # of queries that a block of teachers is asked in turn
+
+
+def ballots_in_blocks(
+    backend: Backend, coefficients: Sequence[Sequence[Matrix]], intercepts: Matrix, queries: Matrix, *, memory: int
+) -> Iterator[tuple[slice, slice, int, Array]]:
+    """Yield which queries, which teachers, a label of at least 1, and who of them votes for it: one row a teacher.
+
+    `intercepts` is (teachers, scores). `coefficients` holds those of the features and then, if there are any, of their
+    squares: each as slices of `gridded_coefficients`, one row a score and one column a feature. Queries are sliced as
+    often. A teacher that votes for none of the labels yielded votes for 0.
+    """
+    (teachers, several), features = intercepts.shape, queries.shape[1]
+    powers, slices = len(coefficients), len(coefficients[0])
+    rooms = min(2, powers * slices)
+    cells = min(memory // (8 * several * (1 + rooms) + 16), backend.count_cells)
+    wide, high = block_shape(len(queries), teachers, cells=cells)
+    tables = [[backend.put(table) for table in pair] for pair in coefficients]
+    room = [backend.put(np.empty(high * several * wide)) for _ in range(rooms)]
+    together = wide * max(1, min(_BLOCKS, memory // (16 * features * powers * slices * wide)))
+    for start in range(0, len(queries), together):
+        asked = [slice(left, left + wide) for left in range(start, min(start + together, len(queries)), wide)]
+        across = [_columns(backend, queries[part], powers, slices) for part in asked]
+        for top in range(0, teachers, high):
+            parts = [[table[top * several : (top + high) * several] for table in pair] for pair in tables]
+            bars = backend.spread(backend.put(-intercepts[top : top + high].ravel()), wide)
+            for place, columns in zip(asked, across, strict=True):
+                product = _product(backend, parts, columns, room)
+                for label, chosen in winners(backend, product, bars[:, : product.shape[1]], several):
+                    yield place, slice(top, top + len(chosen)), label, chosen
+
+
+def _columns(backend: Backend, queries: Matrix, powers: int, slices: int) -> list[list[Array]]:
+    """Return the features and their squares as slices, one row a feature and one column a query."""
+    clipped = np.clip(queries, -LARGEST, LARGEST)
+    parts = [sliced(gridded_queries, power, slices) for power in (clipped, clipped * clipped)[:powers]]
+    return [[backend.put(np.ascontiguousarray(part.T)) for part in pair] for pair in parts]
+
+
+def _product(backend: Backend, parts: list[list[Array]], columns: list[list[Array]], room: list[Array]) -> Array:
+    """Return the sum of products of slices: each is exact, and they are added up in one order (proof: step 4).
+
+    Products of two slices that were rounded off are left out: they are below the last bit of the others.
+    """
+    pairs = (
+        (left, right)
+        for pair, across in zip(parts, columns, strict=True)
+        for rank, left in enumerate(pair)
+        for right in across[: len(pair) - rank]
+    )
+    total = backend.product(*next(pairs), room[0])
+    for left, right in pairs:
+        total += backend.product(left, right, room[1])
+    return total
+
+
+def block_shape(queries: int, teachers: int, *, cells: int) -> tuple[int, int]:
+    """Return how many queries and how many teachers to take together, for a block of at most this many cells."""
+    wide = max(1, min(queries, _QUERIES, cells))
+    high = max(1, min(teachers, cells // wide))
+    if high == teachers:
+        wide = max(1, min(queries, cells // high))
+    return wide, high
+
+
+def winners(backend: Backend, product: Array, bars: Array, several: int) -> Iterator[tuple[int, Array]]:
+    """Yield each label of at least 1 and where it wins: where its score is the largest and no lower label has it too.
+
+    A score is the product less its bar, and each teacher has `several`, one row each. A single score stands for class 1
+    against class 0, and wins where it is positive. The product is changed in place.
+    """
+    if several == 1:
+        yield 1, product > bars
+        return
+    product -= bars
+    scores = product.reshape(-1, several, product.shape[1])
+    best = backend.largest(scores, 1)
+    taken = scores[:, 0] == best
+    for label in range(1, several):
+        chosen = (scores[:, label] == best) & ~taken
+        taken = taken | chosen
+        yield label, chosen
+
 
 _NEVER = -1e300  # the intercept of a class that a teacher never votes for
 _SLICES = 2  # where columns may be of any size, and for quadratic scores
@@ -33,11 +200,6 @@ class LinearTeachers(Teachers):
     the number of threads (PROOF.md, steps 1 to 6). For this, coefficients and queries are rounded relative to the
     largest of a row, so that scores can be summed exactly in any order: in one slice of 26 bits, which is right where
     columns are of about one size, or in two, of 52 bits. Quadratic scores, whose terms cancel, have two.
-
-    >>> teachers = LinearTeachers(np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 5.0]]]), classes=2)
-    >>> teachers.votes([[2.0], [-2.0]])
-    array([[1, 2],
-           [1, 2]])
     """
 
     def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
@@ -61,9 +223,6 @@ class LinearTeachers(Teachers):
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
-
-        >>> LinearTeachers(np.ones((5, 3, 2)), classes=3).votes([[1.0]])
-        array([[5, 0, 0]])
         """
         arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
         totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
@@ -77,10 +236,6 @@ class LinearTeachers(Teachers):
         """Return the class that each teacher votes for: one row a query, one column a teacher.
 
         The result has a byte for each ballot (two where there are more than 256 classes); `votes` needs no such room.
-
-        >>> LinearTeachers(np.array([[[1.0, 0.0]], [[1.0, -3.0]]]), classes=2).ballots([[1.0], [4.0]])
-        array([[1, 0],
-               [1, 1]], dtype=uint8)
         """
         arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
@@ -94,11 +249,7 @@ class LinearTeachers(Teachers):
         return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private.
-
-        >>> sorted(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
-        ['classes', 'kind', 'quadratic', 'scores', 'slices']
-        """
+        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
         return {
             "kind": np.array("linear"),
             "classes": np.array(self.classes),
@@ -109,11 +260,7 @@ class LinearTeachers(Teachers):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LinearTeachers":
-        """Return the teachers that `arrays` describe.
-
-        >>> LinearTeachers.from_arrays(LinearTeachers(np.ones((2, 1, 2)), classes=2).arrays())
-        LinearTeachers(teachers=2, classes=2, features=1)
-        """
+        """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "scores": 3})
         return cls(
             arrays["scores"],
@@ -124,51 +271,22 @@ class LinearTeachers(Teachers):
 
 
 class LinearLearner(Learner):
-    """A learner whose teachers have linear scores; each kind says how the scores of a block are found.
-
-    >>> from quorate.learners import BatchedRidge
-    >>> issubclass(BatchedRidge, LinearLearner)
-    True
-    """
+    """A learner whose teachers have linear scores; each kind says how the scores of a block are found."""
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        deal: Deal,
-        *,
-        classes: int,
-        backend: BackendName = "numpy",
-        memory: int = MEMORY,
-        one_scale: bool = False,
-    ) -> LinearTeachers:
-        """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
-
-        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing or
-        beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
-        always votes for it, and one without rows for class 0. No private value is the reason for an error. Where it
-        is public that columns are of about `one_scale`, ballots are counted with one product instead of three.
-
-        >>> from quorate.learners import BatchedCentroid
-        >>> deal = Deal.of([[0, 1], [2], []])
-        >>> teachers = BatchedCentroid().fit([[0.0], [1.0], [0.5]], [0, 1, 1], deal, classes=2)
-        >>> teachers.ballots([[0.2], [0.8]]).tolist()
-        [[0, 1, 0], [1, 1, 0]]
-        """
-        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
-        scores = np.zeros((deal.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
+        classes = chunks.classes
+        scores = np.zeros((chunks.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
         def cost(rows: int, shown: int) -> int:
             return self._bytes(rows, chunks.features, shown)
 
-        with np.errstate(all="ignore"):
-            for block in chunks.blocks(arrays, memory=check_memory(memory), cost=cost):
-                found = arrays.take(self._fit_block(arrays, block))[: len(block.teachers)]
-                sound = (np.abs(found) <= SOUND).all(axis=(1, 2))
-                scores[block.teachers[sound]] = _declared(found[sound], block.shown[sound], classes)
+        for block in chunks.blocks(backend, memory=memory, cost=cost):
+            fitted = backend.take(self._fit_block(backend, block))[: len(block.teachers)]
+            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
+            scores[block.teachers[sound]] = _declared(fitted[sound], block.shown[sound], classes)
         slices = 1 if one_scale else _SLICES
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
@@ -192,11 +310,11 @@ def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
     return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, _NEVER)
 
 
-def _declared(found: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
+def _declared(fitted: Matrix, shown: NDArray[np.int64], classes: int) -> Matrix:
     """Return the scores of the classes shown as scores of all declared classes."""
     if classes == 2:
-        return found[:, 1:] - found[:, :1]
-    scores = np.zeros((len(found), classes, found.shape[2]))
+        return fitted[:, 1:] - fitted[:, :1]
+    scores = np.zeros((len(fitted), classes, fitted.shape[2]))
     scores[:, :, -1] = _NEVER
-    scores[np.arange(len(found))[:, np.newaxis], shown] = found
+    scores[np.arange(len(fitted))[:, np.newaxis], shown] = fitted
     return scores

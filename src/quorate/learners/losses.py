@@ -18,41 +18,20 @@ _ENOUGH = 1e-4  # of the squared first residual: a direction within 1 percent le
 
 
 class BinaryLoss(Loss):
-    """Log loss of one score a row; `target` is 1 or 0.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> design, ones = np.array([[[1.0], [-1.0]]]), np.ones((1, 2, 1))
-    >>> loss = BinaryLoss(choose_backend("numpy"), design, ones, np.array([[[1.0], [0.0]]]), np.ones((1, 1)))
-    >>> loss.value(np.zeros((1, 2, 1))).round(4)
-    array([1.3863])
-    """
+    """Log loss of one score a row; `target` is 1 or 0."""
 
     def __init__(self, backend: Backend, design: Array, weights: Array, target: Array, penalties: Array) -> None:
         self._backend, self._weights, self._target = backend, weights, target
         self.design, self.penalties = design, penalties
 
     def value(self, scores: Array) -> Array:
-        """Return the loss of each chunk: the sum over its rows of log(1 + exp(score)) - target * score.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> one = np.ones((1, 1, 1))
-        >>> BinaryLoss(choose_backend("numpy"), one, one, one, np.ones((1, 1))).value(1000 * one)
-        array([0.])
-        """
+        """Return the loss of each chunk: the sum over its rows of log(1 + exp(score)) - target * score."""
         losses = self._backend.log1p(self._backend.exp(-abs(scores)))
         losses = losses + self._backend.at_least(scores, 0.0) - self._target * scores
         return (self._weights * losses).sum(axis=(1, 2))
 
     def direction(self, found: Array, scores: Array) -> tuple[Array, Array]:
-        """Return Newton's direction and the gradient.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> one = np.ones((1, 1, 1))
-        >>> loss = BinaryLoss(choose_backend("numpy"), one, one, one, np.ones((1, 1)))
-        >>> direction, gradient = loss.direction(0 * one, 0 * one)  # gradient -1/2, curvature 1/4 + 1
-        >>> round(direction.item(), 4), gradient.item()
-        (0.4, -0.5)
-        """
+        """Return Newton's direction and the gradient."""
         small = self._backend.exp(-abs(scores))
         chance = self._backend.where(scores >= 0, 1.0, small) / (1.0 + small)
         curvature = self._weights * small / (1.0 + small) ** 2
@@ -62,13 +41,7 @@ class BinaryLoss(Loss):
         return -damped_solve(self._backend, hessian, gradient, self.penalties[:, 0]), gradient
 
     def among(self, chunks: Array) -> "BinaryLoss":
-        """Return the loss of some of the chunks.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> one = np.ones((2, 1, 1))
-        >>> BinaryLoss(choose_backend("numpy"), one, one, one, np.ones((1, 1))).among([1]).value(one[:1]).shape
-        (1,)
-        """
+        """Return the loss of some of the chunks."""
         design, weights, target = self.design[chunks], self._weights[chunks], self._target[chunks]
         return BinaryLoss(self._backend, design, weights, target, self.penalties)
 
@@ -77,12 +50,6 @@ class MultinomialLoss(Loss):
     """Log loss of one score a class and row; `target` is 1 for a row's class and 0 for the others.
 
     The matrix of second derivatives is never formed: with m classes it would be m times as wide as one class's.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> one = np.ones((1, 1, 1))
-    >>> loss = MultinomialLoss(choose_backend("numpy"), one, one, np.array([[[1.0, 0.0, 0.0]]]), np.ones((1, 1)))
-    >>> loss.value(np.zeros((1, 1, 3))).round(4)
-    array([1.0986])
     """
 
     def __init__(self, backend: Backend, design: Array, weights: Array, target: Array, penalties: Array) -> None:
@@ -92,27 +59,14 @@ class MultinomialLoss(Loss):
         self._squares = design.swapaxes(1, 2) @ (weights * design)
 
     def value(self, scores: Array) -> Array:
-        """Return the loss of each chunk: the sum over its rows of log(sum of exp(scores)) - the label's score.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> one, target = np.ones((1, 1, 1)), np.array([[[1.0, 0.0, 0.0]]])
-        >>> MultinomialLoss(choose_backend("numpy"), one, one, target, np.ones((1, 1))).value(1000 * target)
-        array([0.])
-        """
+        """Return the loss of each chunk: the sum over its rows of log(sum of exp(scores)) - the label's score."""
         top = self._backend.largest(scores, 2)[:, :, None]
         total = self._backend.log(self._backend.exp(scores - top).sum(axis=2))[:, :, None] + top
         own = (self._target * scores).sum(axis=2)[:, :, None]
         return (self._weights * (total - own)).sum(axis=(1, 2))
 
     def direction(self, found: Array, scores: Array) -> tuple[Array, Array]:
-        """Return a direction close to Newton's, by conjugate gradients, and the gradient.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> one, target = np.ones((1, 1, 1)), np.array([[[1.0, 0.0, 0.0]]])
-        >>> loss = MultinomialLoss(choose_backend("numpy"), one, one, target, np.ones((1, 1)))
-        >>> loss.direction(np.zeros((1, 1, 3)), np.zeros((1, 1, 3)))[0].round(2).tolist()
-        [[[0.5, -0.25, -0.25]]]
-        """
+        """Return a direction close to Newton's, by conjugate gradients, and the gradient."""
         grown = self._backend.exp(scores - self._backend.largest(scores, 2)[:, :, None])
         chances = grown / grown.sum(axis=2)[:, :, None]
         across = self.design.swapaxes(1, 2)
@@ -131,14 +85,7 @@ class MultinomialLoss(Loss):
         return self._conjugate(-gradient, curved, inverse), gradient
 
     def among(self, chunks: Array) -> "MultinomialLoss":
-        """Return the loss of some of the chunks.
-
-        >>> from quorate.learners.backends import choose_backend
-        >>> one, target = np.ones((2, 1, 1)), np.ones((2, 1, 3))
-        >>> loss = MultinomialLoss(choose_backend("numpy"), one, one, target, np.ones((1, 1)))
-        >>> loss.among([1]).value(target[:1]).shape
-        (1,)
-        """
+        """Return the loss of some of the chunks."""
         design, weights, target = self.design[chunks], self._weights[chunks], self._target[chunks]
         return MultinomialLoss(self._backend, design, weights, target, self.penalties)
 

@@ -19,12 +19,7 @@ _STILL = 0.02  # a step that moves no score of the chunk's own rows by more leav
 
 
 class Loss(ABC):
-    """A convex loss of each chunk's scores on its own rows; `penalties` weigh half the squares of the coefficients.
-
-    >>> from quorate.learners.losses import BinaryLoss
-    >>> issubclass(BinaryLoss, Loss)
-    True
-    """
+    """A convex loss of each chunk's scores on its own rows; `penalties` weigh half the squares of the coefficients."""
 
     design: Array  # (chunks, rows, columns)
     penalties: Array  # (columns, 1)
@@ -43,15 +38,7 @@ class Loss(ABC):
 
 
 def minimise(backend: Backend, loss: Loss, *, outputs: int) -> Array:
-    """Return each chunk's coefficients that minimise its loss and penalty, from a start at zero.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> from quorate.learners.losses import BinaryLoss
-    >>> backend, design = choose_backend("numpy"), np.array([[[1.0], [-1.0]]])
-    >>> loss = BinaryLoss(backend, design, np.ones((1, 2, 1)), np.array([[[1.0], [0.0]]]), np.ones((1, 1)))
-    >>> round(minimise(backend, loss, outputs=1).item(), 4)  # solves w = 2 / (1 + exp(w))
-    0.6748
-    """
+    """Return each chunk's coefficients that minimise its loss and penalty, from a start at zero."""
     chunks, rows, columns = loss.design.shape
     found, scores = (backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
     return _descend(backend, loss, found, scores, loss.value(scores), steps=_STEPS)
@@ -96,11 +83,6 @@ def step_lengths(
 
     A chunk whose objective no step lowers gets the step 0; one that is not active is not waited for. `slope` is the
     derivative of the objective at step 0.
-
-    >>> from quorate.learners.backends import choose_backend
-    >>> parabola = lambda step: (1 - 3 * step) ** 2
-    >>> step_lengths(choose_backend("numpy"), parabola, np.array([1.0]), np.array([-6.0]), np.array([True]))
-    (array([0.5]), array([0.25]))
     """
     step = 0.0 * before + 1.0
     for _ in range(_HALVINGS):

@@ -1,17 +1,13 @@
 """Decision stumps of many chunks at once."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.learners.backends import Array, Backend, choose_backend
-from quorate.learners.blocks import Block, Chunks
-from quorate.learners.deal import Deal
-from quorate.learners.inputs import MEMORY, check_memory
+from quorate.learners.backends import Array, Backend
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import BackendName, Learner
+from quorate.learners.teachers import Block, Chunks, Learner
 
 __all__ = ["BatchedStump"]
 
@@ -24,46 +20,27 @@ class BatchedStump(Learner):
 
     Among equal splits the lowest feature and then the lowest threshold is taken, where scikit-learn draws the feature.
 
+    >>> from quorate.learners import Deal
     >>> X, y = np.array([[5.0, 1.0], [6.0, 2.0], [5.5, 3.0], [5.2, 4.0]]), np.array([0, 0, 1, 1])
     >>> teachers = BatchedStump().fit(X, y, Deal.of([[0, 1, 2, 3]]), classes=2)
     >>> teachers.ballots([[5.0, 2.4], [5.0, 2.6]]).ravel().tolist()
     [0, 1]
     """
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        deal: Deal,
-        *,
-        classes: int,
-        backend: BackendName = "numpy",
-        memory: int = MEMORY,
-        one_scale: bool = False,
-    ) -> StumpTeachers:
-        """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
-
-        A teacher depends on its own rows and on nothing else. Rows are left out, and chunks of one class or none vote,
-        as for the linear learners. A chunk whose rows cannot be told apart votes for its most frequent class.
-
-        >>> BatchedStump().fit([[0.0], [0.0], [0.0]], [1, 1, 0], Deal.of([[0, 1, 2], []]), classes=2).votes([[7.0]])
-        array([[1, 1]])
-        """
-        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
-        feature, threshold = np.zeros(deal.teachers, dtype=np.int64), np.zeros(deal.teachers)
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> StumpTeachers:
+        feature, threshold = np.zeros(chunks.teachers, dtype=np.int64), np.zeros(chunks.teachers)
         below, above = chunks.majority(), chunks.majority()
 
         def cost(rows: int, shown: int) -> int:
             return int(8 * rows * (8 * chunks.features + 2 * shown))
 
-        with np.errstate(all="ignore"):
-            for block in chunks.blocks(arrays, memory=check_memory(memory), cost=cost):
-                split = [arrays.take(part)[: len(block.teachers)] for part in _best_split(arrays, block)]
-                splits = split[0] >= 0
-                who, shown = block.teachers[splits], block.shown[splits]
-                feature[who], threshold[who] = split[1][splits], split[2][splits]
-                below[who], above[who] = (_pick(shown, part[splits]) for part in split[3:])
-        return StumpTeachers(feature, threshold, below, above, classes=classes, features=chunks.features)
+        for block in chunks.blocks(backend, memory=memory, cost=cost):
+            split = [backend.take(part)[: len(block.teachers)] for part in _best_split(backend, block)]
+            splits = split[0] >= 0  # rows that cannot be told apart have none: their most frequent class is the vote
+            who, shown = block.teachers[splits], block.shown[splits]
+            feature[who], threshold[who] = split[1][splits], split[2][splits]
+            below[who], above[who] = (_pick(shown, part[splits]) for part in split[3:])
+        return StumpTeachers(feature, threshold, below, above, classes=chunks.classes, features=chunks.features)
 
 
 def _pick(shown: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:

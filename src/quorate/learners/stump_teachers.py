@@ -9,8 +9,16 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.learners.inputs import LARGEST, MEMORY, Matrix, check_memory, check_queries
-from quorate.learners.teachers import BackendName, Teachers, check_arrays
+from quorate.learners.teachers import (
+    LARGEST,
+    MEMORY,
+    BackendName,
+    Matrix,
+    Teachers,
+    check_arrays,
+    check_memory,
+    check_queries,
+)
 
 __all__ = ["StumpTeachers"]
 
@@ -21,10 +29,6 @@ class StumpTeachers(Teachers):
     """Each teacher looks at one feature: it votes `below` up to its threshold and `above` beyond it.
 
     As in scikit-learn's trees, a query's features are compared in single precision.
-
-    >>> teachers = StumpTeachers([0, 1], [0.5, 2.0], [0, 1], [1, 0], classes=2, features=2)
-    >>> teachers.ballots([[0.0, 0.0], [1.0, 3.0]]).tolist()
-    [[0, 1], [1, 0]]
     """
 
     def __init__(self, feature: Any, threshold: Any, below: Any, above: Any, *, classes: int, features: int) -> None:
@@ -45,7 +49,7 @@ class StumpTeachers(Teachers):
 
     @cached_property
     def _tables(self) -> list[tuple[int, Matrix, NDArray[np.int64]]]:
-        """For each feature in use: the thresholds in order, and the votes once a query has passed so many of them."""
+        """For each feature in use: the thresholds in order, and the votes by how many of them a query has passed."""
         tables = []
         for feature in np.unique(self._feature).tolist():
             own = np.flatnonzero(self._feature == feature)
@@ -62,10 +66,6 @@ class StumpTeachers(Teachers):
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         There is no product to speed up, so that every backend counts with NumPy.
-
-        >>> StumpTeachers([0, 0, 0], [1.0, 2.0, 3.0], [0, 0, 0], [1, 1, 2], classes=3, features=1).votes([[2.5], [9.0]])
-        array([[1, 2, 0],
-               [0, 2, 1]])
         """
         queries = check_queries(X, features=self.features)
         totals = np.zeros((len(queries), self.classes), dtype=np.int64)
@@ -75,12 +75,7 @@ class StumpTeachers(Teachers):
         return totals
 
     def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
-        """Return the class that each teacher votes for: one row a query, one column a teacher.
-
-        >>> StumpTeachers([0], [1.0], [0], [1], classes=2, features=1).ballots([[1.0], [1.5]])
-        array([[0],
-               [1]], dtype=uint8)
-        """
+        """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
         result = np.empty((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         for part, values in _in_blocks(queries, check_memory(memory) // (24 * (self.features + self.teachers))):
@@ -88,29 +83,21 @@ class StumpTeachers(Teachers):
         return result
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private.
-
-        >>> sorted(StumpTeachers([0], [1.0], [0], [1], classes=2, features=1).arrays())
-        ['above', 'below', 'classes', 'feature', 'features', 'kind', 'threshold']
-        """
+        """Return all there is to save, as plain arrays. They are private."""
         sizes = np.array(self.classes), np.array(self.features)
         parts = (*sizes, self._feature, self._threshold, self._below, self._above)
         return {"kind": np.array("stump"), **dict(zip(_AXES, parts, strict=True))}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "StumpTeachers":
-        """Return the teachers that `arrays` describe.
-
-        >>> StumpTeachers.from_arrays(StumpTeachers([0], [1.0], [0], [1], classes=2, features=1).arrays())
-        StumpTeachers(teachers=1, classes=2, features=1)
-        """
+        """Return the teachers that `arrays` describe."""
         check_arrays(arrays, kind="stump", axes=_AXES)
         parts = (arrays[name] for name in ("feature", "threshold", "below", "above"))
         return cls(*parts, classes=int(arrays["classes"]), features=int(arrays["features"]))
 
 
 def _in_blocks(queries: Matrix, rows: int) -> Iterator[tuple[slice, Matrix]]:
-    """Yield so many queries at a time, rounded to single precision."""
+    """Yield blocks of queries, rounded to single precision."""
     for start in range(0, len(queries), max(1, rows)):
         part = slice(start, start + max(1, rows))
         yield part, np.clip(queries[part], -LARGEST, LARGEST).astype(np.float32).astype(np.float64)

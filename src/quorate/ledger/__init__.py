@@ -1,22 +1,23 @@
 """What must survive a restart: the budget, a run's secret noise, keys, and the answers given.
 
 rules        what may happen to a ledger: pure functions
-chain        entries that hang together by a keyed hash; verify reads them all
-store        transactions: sqlite, postgres
-witness      how far the ledger had come: what an old copy of it does not know
-change       one transaction: read, apply the rules, append, commit
-requests     ids and answers;  keys;  budget: leases;  phases: of everlasting prediction
-ledger       all of it together;  place: where it is, moving and restoring it;  export: its entries for an archive
+store        transactions, in an SQLite file; postgres: in a database
+chain        entries that hang together by a keyed hash, a transaction that adds to them, and how far they had come
+verify       reads all of them, and the secret noises that are kept
+requests     ids and answers;  budget: leases;  phases: of everlasting prediction
+ledger       all of it together, with the keys;  export: its entries for an archive
+place        where it is, moving and restoring it
 """
 
 from quorate.ledger.export import check_export, export_entries
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.place import find_ledger, move, restore
-from quorate.ledger.rules import Key, Phase
+from quorate.ledger.rules import LOST, Key, Phase
 from quorate.ledger.verify import Verification
 from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal
 
 __all__ = [
+    "LOST",
     "Activity",
     "Key",
     "LeaseView",

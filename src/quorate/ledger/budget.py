@@ -1,31 +1,34 @@
 """A budget whose account is in a ledger. A process takes some of it out, spends that from memory, returns the rest.
 
 What is taken out is on the disk as spent before any of it is used, so that a crash loses what was out and never gives
-anything back.
+anything back. A lease names the process that holds it, so that another can tell whether it still runs.
 """
 
+import os
 import secrets
+import socket
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from quorate.checks import check_count
+from quorate.checks import check_count, check_process, process_identity
 from quorate.errors import InvalidInput, LedgerRefused
-from quorate.ledger.owner import is_gone, owner_name
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import Quanta, to_quanta
-from quorate.process import check_process
 
 if TYPE_CHECKING:
-    from quorate.ledger.change import Change
+    from quorate.ledger.chain import Change
     from quorate.ledger.ledger import Ledger
 
-__all__ = ["LeasedBudget"]
+__all__ = ["LeasedBudget", "is_gone", "owner_name"]
 
 _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned
 _PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
 _PAUSE = 0.02  # seconds between two looks
+_SILENT = 600.0  # seconds after which a process of another host is taken for dead; an idle one returns its lease
 
 
 def _times(quanta: Quanta, unit: Quanta) -> int:
@@ -41,11 +44,7 @@ def _sum(each: Iterable[Quanta]) -> Quanta:
 
 
 class LeasedBudget(Budget):
-    """A budget whose account is in a ledger. Made by `Ledger.budget`.
-
-    >>> issubclass(LeasedBudget, Budget)
-    True
-    """
+    """A budget whose account is in a ledger. Made by `Ledger.budget`."""
 
     __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_name", "_out", "_taken", "_used")
 
@@ -62,31 +61,13 @@ class LeasedBudget(Budget):
         self._taken = self._used = 0.0
 
     def close(self) -> NoReturn:
-        """Refuse: the account stays in its ledger.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=1e-6), fingerprint="m").budget().close()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: this account lives in ... and stays there
-        """
+        """Refuse: the account stays in its ledger."""
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
 
     def acquire(self, *costs: Cost, most: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
         A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.budget(lease=4).acquire(Cost(renyi=1 / 1024), most=1000)
-        10
         """
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
@@ -95,21 +76,7 @@ class LeasedBudget(Budget):
         return super().acquire(*costs, most=most)
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> from quorate.privacy import Cost
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     budget = ledger.budget(lease=4)
-        ...     budget.spend(Cost(renyi=1 / 1024))
-        ...     before = ledger.view().left
-        ...     budget.return_unused(all=True)
-        ...     1024 * before, 1024 * ledger.view().left
-        (1020.0, 1023.0)
-        """
+        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
         check_process("this budget", self._process)
         with self._held():
             if not self._out:
@@ -121,14 +88,7 @@ class LeasedBudget(Budget):
                 self._out = False
 
     def on_idle(self) -> None:
-        """Look whether others wait for what is out on lease, and return it then. For a server that has nothing to do.
-
-        >>> import pathlib, tempfile
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "a.sqlite"
-        ...     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget(lease=4).on_idle()
-        """
+        """Return what is out on lease if others wait for it. A server calls this when it has nothing to do."""
         if self._out:
             self._ledger.state()
             self.return_unused()
@@ -223,3 +183,54 @@ class LeasedBudget(Budget):
         if lease is not None:  # or this process was taken for dead, and what it had out stays spent
             returned = {"renyi": str(min(renyi, lease.renyi)), "slack": str(min(slack, lease.slack))}
             change.append("returned", {"lease": self._name, **returned})
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str:
+    """Return when a process started, or nothing where there is none, or no such file system."""
+    after_name = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
+    return "" if len(after_name) < 20 or after_name[0] in "ZX" else after_name[19]
+
+
+def _runs(process: int) -> bool:
+    """Return whether there is a process of this number, where the file system does not say when it started."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _space() -> str:
+    """Return what process numbers are counted in: this boot of this machine, and the namespace."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}/{_read('/proc/sys/kernel/random/boot_id')}/{namespace}"
+
+
+def owner_name() -> str:
+    """Return the name of this process."""
+    return _name(process_identity())
+
+
+@lru_cache(maxsize=1)
+def _name(process: tuple[int, int]) -> str:
+    return f"{_space()}/{process[0]}/{_started(process[0])}"
+
+
+def is_gone(owner: str, *, silent: float) -> bool:
+    """Return whether the process of this name is dead for certain, or has been `silent` for too many seconds."""
+    space, process, started = owner.rsplit("/", 2)
+    if space == _space():
+        return _started(int(process)) != started if started else not _runs(int(process))
+    return silent > _SILENT

@@ -40,29 +40,13 @@ def export_entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 
 def exported(entry: Entry, key: bytes) -> dict[str, Any]:
-    """Return an entry with keyed hashes in the place of what could be guessed.
-
-    >>> from quorate.ledger.rules import Event
-    >>> entry = Entry(2, Event("answered", 0.0, {"answered": 1, "digest": "5ec4e7"}), mac="ab")
-    >>> exported(entry, b"key")["body"]
-    {'answered': 1, 'digest': 'hmac-sha256:...'}
-    """
+    """Return an entry with keyed hashes in the place of what could be guessed."""
     body = {name: value if name in _SHOWN else _sealed(key, entry, name) for name, value in entry.event.body.items()}
     return _line(entry) | {"body": body}
 
 
 def check_export(ledger: Ledger, lines: Iterable[str]) -> int:
-    """Hold an export against the ledger and return how many entries it has. The ledger may have gone on since.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from quorate import Budget
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    ...     written = [json.dumps(line) for line in export_entries(ledger)]
-    ...     check_export(ledger, written)
-    1
-    """
+    """Hold an export against the ledger and return how many entries it has. The ledger may have gone on since."""
     count, entries = 0, ledger.entries()
     for line in lines:
         count += 1

@@ -1,39 +1,102 @@
 """The ledger of one model: its account, what is out on lease, its keys, its answers; read, checked and changed here.
 
 A charge is on the disk, and its mark beside it, before anything is drawn for it. Every entry is tied to the ones before
-it by a keyed hash, and whoever opens the ledger reads and checks all of them.
+it by a keyed hash, and whoever opens the ledger reads and checks all of them. An API key is a public id and a secret;
+the secret has 256 random bits, so that a plain hash of it gives nothing away.
 """
 
+import hashlib
+import hmac
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from quorate.checks import check_count
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.ledger.budget import LeasedBudget
-from quorate.ledger.chain import Entry, keyed_hash
-from quorate.ledger.change import Change, Head
-from quorate.ledger.files import folder_of, make_key, read_key
-from quorate.ledger.keys import Keys, token_of
+from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query
+from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
+from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.ledger.notes import Notes
-from quorate.ledger.owner import is_gone, owner_name
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
 from quorate.ledger.requests import admit, keep, take_over
 from quorate.ledger.rules import FORMAT, Key, State
-from quorate.ledger.sqlite import SQLiteStore
-from quorate.ledger.store import Store, is_url
-from quorate.ledger.verify import Verification, check_chain, check_marks, read_entries
+from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
+from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
-from quorate.ledger.witness import Witness
-from quorate.memory import Admitted, Asked, Outcome, Query
 from quorate.privacy import Budget
 
-__all__ = ["Ledger"]
+__all__ = ["Keys", "Ledger", "token_of"]
 
-_NO_QUORUM = -1  # as in `quorate.mechanisms`, which this folder does not know
+_FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
+_LONGEST = 100
+
+
+def token_of(
+    name: str, scopes: Sequence[str], quota: int | None, per_minute: int | None, *, created: float
+) -> tuple[str, dict[str, Any]]:
+    """Return a new token, and the key as a ledger keeps it."""
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        raise InvalidInput(f"name must be a text of 1 to {_LONGEST} characters that says whose key it is")
+    for what, limit in (("quota", quota), ("per_minute", per_minute)):
+        if limit is not None:
+            check_count(what, limit, least=0)
+    made, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    key = Key(
+        id=made,
+        name=name,
+        scopes=tuple(dict.fromkeys(scopes)),
+        hash=_hash(secret),
+        created=created,
+        quota=quota,
+        per_minute=per_minute,
+    )
+    return f"qk_{made}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Keys:
+    """The keys of a ledger as this process last read them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: State | None = None
+        self._read = 0.0
+
+    def find(self, token: str, state: Callable[[], State]) -> Key | None:
+        """Return the key of a token, or None."""
+        parts = token.split("_", 2)
+        if len(parts) != 3 or parts[0] != "qk":
+            return None
+        with self._lock:
+            if self._state is None or time.monotonic() - self._read > _FRESH:
+                self._state, self._read = state(), time.monotonic()
+            key = self._state.keys.get(parts[1])
+        held = key.hash if key is not None else ""
+        if not hmac.compare_digest(_hash(parts[2]), held) or key is None or key.revoked:
+            return None
+        return key
+
+    def read(self, state: Callable[[], State]) -> None:
+        """Read the keys now, so that for a while `find` need not."""
+        read = state()
+        with self._lock:
+            self._state, self._read = read, time.monotonic()
+
+    def forget(self) -> None:
+        """Read the keys again at the next use."""
+        with self._lock:
+            self._state = None
+
+
 _ID = 16
 
 
@@ -73,11 +136,6 @@ class Ledger(Notes, Phases):
         """Make the ledger for a budget, and take the account over: the budget given can spend nothing more.
 
         `folder` is where its key and its mark lie: beside the file unless given.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").budget()
-        Budget(epsilon=1, delta=0, order=inf, left=100.0%)
         """
         folder = folder_of(place, folder)
         if is_url(place):
@@ -104,7 +162,8 @@ class Ledger(Notes, Phases):
         *,
         answers: Sequence[Any] = (),
         requests: Sequence[Any] = (),
-        run: int | None = None,
+        runs: Sequence[int] = (),
+        choice: str | None = None,
         phase: Any = None,
     ) -> None:
         """Write the first entry, and what came with the account from another place."""
@@ -120,8 +179,10 @@ class Ledger(Notes, Phases):
                 raise InvalidInput(f"{self.place} holds a ledger of this model already; it is never overwritten")
             change = Change(statements, self._id, self._key, self._seen)
             change.append("opened", dict(opened))
-            if run is not None:
-                self._keep_run(change, run)
+            if runs:
+                self._keep_runs(change, runs)
+            if choice is not None:
+                change.append("chosen", {"choice": choice})
             if phase is not None:
                 take_over_phase(change, *phase)
             if answers or requests:
@@ -130,13 +191,7 @@ class Ledger(Notes, Phases):
 
     @classmethod
     def open(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
-        """Open a ledger that belongs to the model of this fingerprint, after reading and checking all of it.
-
-        >>> Ledger.open(Path("no such file"), fingerprint="m")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.LedgerRefused: ...no such file is missing: without its ledger a model has no budget ...
-        """
+        """Open a ledger that belongs to the model of this fingerprint, after reading and checking all of it."""
         made = cls._unchecked(place, fingerprint=fingerprint, folder=folder)
         found = made.verify()
         if found.problems:
@@ -162,27 +217,13 @@ class Ledger(Notes, Phases):
         return cls(store, fingerprint=fingerprint, folder=folder, key=read_key(folder))
 
     def exists(self) -> bool:
-        """Return whether the place holds a ledger of this model.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").exists()
-        True
-        """
+        """Return whether the place holds a ledger of this model."""
         with self._store.transaction(self._id) as statements:
             return bool(statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._id,)))
 
     @contextmanager
     def change(self) -> Iterator[Change]:
-        """Open one transaction on the ledger. It is on the disk when this ends, and with it the mark of a charge.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     with ledger.change() as change:
-        ...         change.append("wanted", {})
-        2
-        """
+        """Open one transaction on the ledger. It is on the disk when this ends, and with it the mark of a charge."""
         change: Change | None = None
 
         def written() -> None:
@@ -200,86 +241,69 @@ class Ledger(Notes, Phases):
             change.write()
 
     def state(self) -> State:
-        """Return what the ledger holds now.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").state().spent
-        (0, 0)
-        """
+        """Return what the ledger holds now."""
         with self.change() as change:
             return change.state
 
     def last_state(self) -> State:
-        """Return what the ledger held when this process last looked.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.last_state().wanted
-        0.0
-        """
+        """Return what the ledger held when this process last looked."""
         return self._seen.state or self.state()
 
     def budget(self, *, lease: int = 0) -> LeasedBudget:
-        """Return the budget kept here. With a `lease` this process takes out so many answers' worth at a time.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
-        ...     round(ledger.budget().spent_epsilon(), 6)
-        0.0
-        """
+        """Return the budget kept here. With a `lease` this process takes out so many answers' worth at a time."""
         return LeasedBudget(self, lease=lease)
 
-    def keep_run(self, threshold_noise: int) -> None:
-        """Keep the secret noise of an open run.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
-        ...     ledger.keep_run(-3)
-        ...     ledger.run()
-        -3
-        """
+    def keep_run(self, threshold_noise: int, *more: int) -> None:
+        """Keep the secret noise of an open run, or the noises of several that share the account."""
         with self.change() as change:
-            self._keep_run(change, int(threshold_noise))
+            self._keep_runs(change, [int(noise) for noise in (threshold_noise, *more)])
 
-    def _keep_run(self, change: Change, noise: int) -> None:
-        change.append("run", {"mac": self._run_mac(noise)})
-        change.statements.run(
-            "INSERT INTO quorate_secret VALUES (?, 'run', ?) ON CONFLICT (ledger, name) "
-            "DO UPDATE SET value = excluded.value",
-            (self._id, noise),
+    def _keep_runs(self, change: Change, noises: Sequence[int]) -> None:
+        change.append("run", {"mac": self._run_mac(*noises)})
+        change.statements.run_many(
+            "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET "
+            "value = excluded.value",
+            [(self._id, name, noise) for name, noise in zip(RUNS, noises, strict=False)],
         )
 
     def run(self) -> int | None:
-        """Return the secret noise of the open run, or None where none is open.
+        """Return the secret noise of the open run, or None where none is open."""
+        return next(iter(self.runs()), None)
 
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
-        ...     ledger.run() is None
-        True
+    def runs(self) -> tuple[int, ...]:
+        """Return the secret noises of the open runs, in the order in which they were kept."""
+        with self.change() as change:
+            noises = run_noises(change.statements, self._id)
+            if change.state.run != (self._run_mac(*noises) if noises else None):
+                raise LedgerRefused(f"the run's secret noise in {self.place} was edited")
+        return noises
+
+    def _run_mac(self, *noises: int) -> str:
+        return keyed_hash(self._key, b"run", self._id.encode(), *(str(noise).encode() for noise in noises))
+
+    def keep_choice(self, choice: str) -> str:
+        """Keep what a model has chosen, once and for all, and return what stands: another process may have been first.
+
+        It must not have left this process before. What was chosen earlier is never replaced.
         """
         with self.change() as change:
-            noise = _secret(change)
-            if change.state.run != (None if noise is None else self._run_mac(noise)):
-                raise LedgerRefused(f"the run's secret noise in {self.place} was edited")
-        return noise
+            if change.state.choice is None:
+                change.append("chosen", {"choice": choice})
+            assert change.state.choice is not None
+            return change.state.choice
 
-    def _run_mac(self, noise: int) -> str:
-        return keyed_hash(self._key, b"run", self._id.encode(), str(noise).encode())
+    def choice(self) -> str | None:
+        """Return what was chosen, as far as this process has seen the ledger, or None. `LOST` stands in an old copy."""
+        return self.last_state().choice
+
+    def answers_kept(self) -> int:
+        """Return how many answers are kept: as many as were ever drawn and may have left."""
+        with self.change() as change:
+            statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ?"
+            return int(change.statements.run(statement, (self._id,))[0][0])
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Look requests up and take their ids, before anything is drawn for them.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
-        ...     ledger.admit([Asked("", [b"query"], id="1")])
-        [Admitted(known={}, outcome=None)]
-        """
+        """Look requests up and take their ids, before anything is drawn for them."""
         with self.change() as change:
             return admit(
                 change, asked, owner=self._owner(), is_gone=lambda owner, silent: _is_gone(owner, silent=silent)
@@ -288,39 +312,20 @@ class Ledger(Notes, Phases):
     def keep(
         self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes, before they leave.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=1e-6), fingerprint="m")
-        ...     ledger.keep({("", b"query"): 1}, {}, []), ledger.admit([Asked("", [b"query"])])
-        ([], [Admitted(known={b'query': 1}, outcome=None)])
-        """
+        """Keep answers and outcomes, before they leave."""
         with self.change() as change:
-            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=_NO_QUORUM)
+            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM)
 
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"
 
     def view(self) -> LedgerView:
-        """Return what the owner may want to look at.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").view().left
-        1.0
-        """
+        """Return what the owner may want to look at."""
         state = self.state()
         return view_of(state, place=self.place, entries=self._seen.seq, head=self._seen.mac)
 
     def verify(self) -> Verification:
-        """Read the whole ledger and say what is wrong with it.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").verify().sound
-        True
-        """
+        """Read the whole ledger and say what is wrong with it."""
         marks, unmarked = [self._seen.mark()], tuple[str, ...]()
         try:
             marks += self._witness.marks()  # before the rest: the ledger may go on while it is read
@@ -333,94 +338,42 @@ class Ledger(Notes, Phases):
         return replace(found, problems=found.problems + unmarked)
 
     def entries(self, start: int = 1) -> Iterator[Entry]:
-        """Yield the entries, oldest first.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     [entry.event.kind for entry in ledger.entries()]
-        ['opened']
-        """
+        """Yield the entries, oldest first."""
         return read_entries(self._store, self._id, start)
 
     def add_key(
         self, name: str, *, scopes: Sequence[str] = ("ask",), quota: int | None = None, per_minute: int | None = None
     ) -> str:
-        """Make an API key and return its token, which is shown this once: only a hash of it is kept.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.find_key(ledger.add_key("alice")).name
-        'alice'
-        """
+        """Make an API key and return its token, which is shown this once: only a hash of it is kept."""
         with self.change() as change:
             token, key = token_of(name, scopes, quota, per_minute, created=change.at)
             change.append("key_added", {"key": key})
         return token
 
     def revoke_key(self, id: str) -> None:
-        """Let a key open nothing more.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     token = ledger.add_key("alice")
-        ...     ledger.revoke_key(token.split("_")[1])
-        ...     ledger.find_key(token) is None
-        True
-        """
+        """Let a key open nothing more."""
         with self.change() as change:
             change.append("key_revoked", {"id": id})
         self._keys.forget()
 
     def find_key(self, token: str) -> Key | None:
-        """Return the key of this token, or None where there is none, or it was revoked.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.find_key("qk_nobody_secret") is None
-        True
-        """
+        """Return the key of this token, or None where there is none, or it was revoked."""
         return self._keys.find(token, self.state)
 
     def read_keys(self) -> None:
-        """Read the keys again. A server does so by its own clock: no caller waits less because another has just come.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").read_keys()
-        """
+        """Read the keys again. A server does so by its own clock, so that no caller waits less because of another."""
         self._keys.read(self.state)
 
     def close(self) -> None:
-        """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").close()
-        """
+        """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again."""
         with self.change() as change:
             change.charged = True
         self.close_store()
 
     def close_store(self) -> None:
-        """Let go of the file or the connection. The next use opens it again.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").close_store()
-        """
+        """Let go of the file or the connection. The next use opens it again."""
         self._store.close()
 
 
 def _is_gone(owner: str, *, silent: float) -> bool:
     return is_gone(owner.partition("@")[2], silent=silent)
-
-
-def _secret(change: Change) -> int | None:
-    found = change.statements.run(
-        "SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (change.ledger,)
-    )
-    return int(found[0][0]) if found else None

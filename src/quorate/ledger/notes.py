@@ -11,27 +11,13 @@ _REFUSALS = 1000  # kept
 
 
 class Notes:
-    """The part of a `Ledger` that notes what happened.
-
-    >>> from quorate.ledger import Ledger
-    >>> issubclass(Ledger, Notes)
-    True
-    """
+    """The part of a `Ledger` that notes what happened."""
 
     _store: Store
     _id: str
 
     def activity(self, since: float = 0.0) -> list[Activity]:
-        """Return what was answered in each minute since a time, oldest first.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").activity()
-        []
-        """
+        """Return what was answered in each minute since a time, oldest first."""
         with self._store.transaction(self._id) as statements:
             rows = statements.run(
                 "SELECT minute, answered, no_quorums, repeated, refused FROM quorate_activity "
@@ -41,18 +27,7 @@ class Notes:
         return [Activity(*row) for row in rows]
 
     def note_refusals(self, refusals: Iterable[Refusal]) -> None:
-        """Note that callers were refused, for the owner to see; the oldest notes are dropped.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     ledger.note_refusals([Refusal(at=1.0, caller="alice", code="quota_spent")])
-        ...     ledger.refusals()
-        [Refusal(at=1.0, caller='alice', code='quota_spent')]
-        """
+        """Note that callers were refused, for the owner to see; the oldest notes are dropped."""
         with self._store.transaction(self._id) as statements:
             statements.run_many(
                 "INSERT INTO quorate_refusal VALUES (?, ?, ?, ?)",
@@ -65,16 +40,7 @@ class Notes:
             )
 
     def refusals(self, limit: int = 20) -> list[Refusal]:
-        """Return the latest refusals, newest first.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").refusals()
-        []
-        """
+        """Return the latest refusals, newest first."""
         with self._store.transaction(self._id) as statements:
             rows = statements.run(
                 "SELECT at, caller, code FROM quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?",

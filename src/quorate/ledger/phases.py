@@ -13,35 +13,13 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 
 from quorate.errors import LedgerRefused
-from quorate.ledger.chain import digest_rows, keyed_hash
-from quorate.ledger.change import Change
+from quorate.exchange import REFUSED, Asked, Outcome
+from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.requests import forget_requests, note_activity, pack, request_row
 from quorate.ledger.rules import Phase
-from quorate.ledger.store import Statements
-from quorate.memory import REFUSED, Asked, Outcome
+from quorate.ledger.verify import NOISES, Noises, noises_of, phase_mac
 
-__all__ = ["Noises", "Phases", "noises_of", "phase_mac", "take_over_phase"]
-
-Noises = tuple[int, int]  # of the threshold, and the limit of the cutoff
-_NAMES = ("threshold", "limit")
-
-
-def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
-    """Return the keyed hash of the secret noises of a phase.
-
-    >>> phase_mac(b"key", "m", 1, (3, 20)) == phase_mac(b"key", "m", 2, (3, 20))
-    False
-    """
-    return keyed_hash(key, b"phase", ledger.encode(), *(str(part).encode() for part in (number, *noises)))
-
-
-def noises_of(statements: Statements, ledger: str) -> Noises | None:
-    """Return the secret noises that are kept, or None where one is missing."""
-    found = {
-        name: int(value)
-        for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
-    }
-    return (found[_NAMES[0]], found[_NAMES[1]]) if all(name in found for name in _NAMES) else None
+__all__ = ["Phases", "take_over_phase"]
 
 
 def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Sequence[Sequence[str]]) -> None:
@@ -58,7 +36,7 @@ def _open(change: Change, phase: Phase, noises: Noises) -> None:
     change.append("phase", body | {"files": dict(phase.files)})
     change.statements.run_many(
         "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET value = excluded.value",
-        [(change.ledger, name, noise) for name, noise in zip(_NAMES, noises, strict=True)],
+        [(change.ledger, name, noise) for name, noise in zip(NOISES, noises, strict=True)],
     )
     forget_requests(change)
 
@@ -69,12 +47,7 @@ def _arrive(change: Change, phase: Phase, digest: str) -> int:
 
 
 class Phases(ABC):
-    """The part of a `Ledger` that keeps phases.
-
-    >>> from quorate.ledger import Ledger
-    >>> issubclass(Ledger, Phases)
-    True
-    """
+    """The part of a `Ledger` that keeps phases."""
 
     _id: str
     _key: bytes
@@ -87,15 +60,7 @@ class Phases(ABC):
     def _owner(self) -> str: ...
 
     def phase(self) -> tuple[Phase, Noises] | None:
-        """Return the phase that is open and its secret noises, or None where there is none.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m").phase()
-        """
+        """Return the phase that is open and its secret noises, or None where there is none."""
         with self.change() as change:
             phase, noises = change.state.phase, noises_of(change.statements, self._id)
         if phase is None:
@@ -105,17 +70,7 @@ class Phases(ABC):
         return phase, noises
 
     def sealer(self) -> "hmac.HMAC":
-        """Return what hashes points under the ledger's key, so that their hash tells nobody else anything.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     len(ledger.sealer().hexdigest())
-        64
-        """
+        """Return what hashes points under the ledger's key, so that their hash tells nobody else anything."""
         return hmac.new(self._key, b"points" + self._id.encode(), digestmod=hashlib.sha256)
 
     def keep_phase(
@@ -132,17 +87,6 @@ class Phases(ABC):
 
         `before` is what the ledger must say until now. With `noises` a phase is opened. `write` puts points on the
         disk, and is called before anything here speaks of them. Returns the phase as it is kept.
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from quorate import Budget
-        >>> from quorate.ledger import Ledger
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-        ...     opened = Phase(number=1, seats=5, noise="", files={}, seated="phase-1.seats", taken=2, met=1)
-        ...     _ = ledger.keep_phase(None, opened, noises=(-3, 20))
-        ...     ledger.phase()[0].taken, ledger.phase()[1], ledger.verify().sound
-        (2, (-3, 20), True)
         """
         with self.change() as change:
             if change.state.phase != before:

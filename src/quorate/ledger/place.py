@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.errors import InvalidInput, LedgerRefused
+from quorate.ledger.budget import is_gone
+from quorate.ledger.chain import write_whole
 from quorate.ledger.ledger import Ledger
-from quorate.ledger.owner import is_gone
 from quorate.ledger.requests import forgotten_requests
-from quorate.ledger.rules import FORMAT, State, to_json
+from quorate.ledger.rules import FORMAT, LOST, State, to_json
 from quorate.ledger.store import is_url, without_password
 from quorate.ledger.verify import check_chain, check_marks
 from quorate.ledger.views import LedgerView
-from quorate.ledger.witness import write_whole
 from quorate.privacy.budget import Quanta
 
 __all__ = ["LEDGER_FILES", "find_ledger", "move", "place_of", "restore"]
@@ -23,11 +23,7 @@ LEDGER_FILES = (_FILE, _NAME, "ledger.key", "ledger.mark", "ledger.lock", "ledge
 
 
 def place_of(folder: Path) -> str | Path:
-    """Return where the ledger of the model in this folder is. `$QUORATE_LEDGER` may name its database with a password.
-
-    >>> place_of(Path("model"))
-    PosixPath('model/ledger.sqlite')
-    """
+    """Return where the ledger of this model is. `$QUORATE_LEDGER` may name its database with a password."""
     try:
         kept = json.loads((folder / _NAME).read_text(encoding="utf-8"))
         place = str(kept["place"])
@@ -40,13 +36,7 @@ def place_of(folder: Path) -> str | Path:
 
 
 def find_ledger(folder: Path, *, fingerprint: str) -> Ledger:
-    """Open the ledger of the model in this folder, after reading and checking all of it.
-
-    >>> find_ledger(Path("no such model"), fingerprint="m")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: without its ledger a model has no budget ...
-    """
+    """Open the ledger of the model in this folder, after reading and checking all of it."""
     return Ledger.open(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
 
 
@@ -54,11 +44,6 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
     """Move a model's ledger from its file into a database: the file can spend nothing more.
 
     What was interrupted can be called again: the file says that the account has gone, and what it was then.
-
-    >>> move(Path("model"), "elsewhere", fingerprint="m")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: a ledger moves to a database, postgresql://..., not to 'elsewhere'
     """
     folder = Path(folder)
     if not is_url(url):
@@ -114,7 +99,8 @@ def _copy(old: Ledger, new: Ledger) -> None:
         {"format": FORMAT} | {name: kept[name] for name in names},
         answers=answers,
         requests=requests,
-        run=old.run(),
+        runs=old.runs(),
+        choice=old.choice(),
         phase=None if phase is None else (*phase, forgotten),
     )
 
@@ -123,11 +109,6 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     """Accept an old copy of a ledger, charged with what a mark says was spent later, or with all there is.
 
     `charge` is "mark" (what the marks say: nothing was charged after the last one) or "all" (nothing is left).
-
-    >>> restore(Path("model"), fingerprint="m", charge="nothing")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: charge must be 'mark' or 'all', not 'nothing'
     """
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
@@ -147,7 +128,7 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     with ledger.change() as change:
         every = list(change.state.capacity)
         spent, gone = _charged(change.state, ahead, known) if charge == "mark" else (every, every)
-        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone]}
+        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone], "choice": LOST}
         change.append("restored", body)
     return ledger.view()
 

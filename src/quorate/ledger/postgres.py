@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from quorate.checks import process_identity
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.store import TABLES, Statements, without_password
-from quorate.process import process_identity
 
 if TYPE_CHECKING:
     import psycopg
@@ -68,11 +68,7 @@ class _Held:
 
 
 class PostgresStore:
-    """The one connection of this process to a database. Opened at the first use, and again after it broke.
-
-    >>> PostgresStore("postgresql://me:secret@host/quorate").place
-    'postgresql://me@host/quorate'
-    """
+    """The one connection of this process to a database. Opened at the first use, and again after it broke."""
 
     def __init__(self, url: str) -> None:
         self._url, self.place = url, without_password(url)
@@ -85,11 +81,6 @@ class PostgresStore:
         """Hold this ledger's rows for one change; it is synced when this ends, and unchanged if it fails.
 
         `then` is called when the change is on the disk.
-
-        >>> PostgresStore("postgresql:///quorate?host=/no/such/folder").transaction("m").__enter__()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.LedgerRefused: the ledger at postgresql:///quorate?host=/no/such/folder cannot be used ...
         """
         import psycopg  # noqa: PLC0415  an extra
 
@@ -133,10 +124,7 @@ class PostgresStore:
         return connection
 
     def close(self) -> None:
-        """Let go of the connection; the next use opens another.
-
-        >>> PostgresStore("postgresql://host/quorate").close()
-        """
+        """Let go of the connection; the next use opens another."""
         with self._lock:
             self._held.drop()
 
@@ -158,10 +146,7 @@ def _make_tables(connection: "psycopg.Connection[Any]") -> None:
 
 
 def check_driver() -> None:
-    """Raise where the extra is missing that PostgreSQL takes.
-
-    >>> check_driver()
-    """
+    """Raise where the extra is missing that PostgreSQL takes."""
     try:
         import psycopg  # noqa: F401, PLC0415
     except ImportError:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from quorate.errors import IdReused, InProgress, QuorateError
-from quorate.ledger.chain import digest_rows
-from quorate.ledger.change import Change
+from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
+from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.rules import allow
-from quorate.memory import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
 
 __all__ = [
     "admit",
@@ -30,29 +29,17 @@ _MINUTE = 60
 
 
 def pack(outcome: Outcome) -> bytes:
-    """Return an outcome as bytes.
-
-    >>> unpack(pack([1, -1, -2]))
-    [1, -1, -2]
-    """
+    """Return an outcome as bytes."""
     return array("q", outcome).tobytes()
 
 
 def unpack(packed: bytes) -> Outcome:
-    """Return the outcome that `pack` packed.
-
-    >>> unpack(b"")
-    []
-    """
+    """Return the outcome that `pack` packed."""
     return array("q", bytes(packed)).tolist()
 
 
 def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query, int]:
-    """Return the answers that these callers were given to these queries, where there are any.
-
-    >>> recall(None, {})
-    {}
-    """
+    """Return the answers that these callers were given to these queries, where there are any."""
     known: dict[Query, int] = {}
     for caller, queries in wanted.items():
         asked = list(queries)
@@ -70,11 +57,7 @@ def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query,
 def admit(
     change: Change, asked: Sequence[Asked], *, owner: str, is_gone: Callable[[str, float], bool]
 ) -> list[Admitted | QuorateError]:
-    """Look requests up, take their ids, and count their rows against the keys' limits.
-
-    >>> admit(None, [], owner="me", is_gone=lambda owner, silent: True)
-    []
-    """
+    """Look requests up, take their ids, and count their rows against the keys' limits."""
     if not asked:
         return []
     before = _requests(change, asked)
@@ -280,10 +263,7 @@ def forgotten_requests(change: Change) -> list[Any]:
 
 
 def note_activity(change: Change, body: Mapping[str, Any]) -> None:
-    """Add to what was answered in this minute, for the owner to look at.
-
-    >>> note_activity(None, {"answered": 0, "no_quorums": 0, "repeated": 0, "refused": 0})
-    """
+    """Add to what was answered in this minute, for the owner to look at."""
     counts = [body[name] for name in ("answered", "no_quorums", "repeated", "refused")]
     if any(counts):
         change.statements.run(
@@ -297,20 +277,12 @@ def note_activity(change: Change, body: Mapping[str, Any]) -> None:
 
 
 def answer_row(caller: str, query: bytes, label: int) -> bytes:
-    """Return an answer as it counts in its entry's digest.
-
-    >>> answer_row("a", b"query", 1).hex()
-    '000000000000000161000000000000000571756572790000000000000001'
-    """
+    """Return an answer as it counts in its entry's digest."""
     return _parts(caller.encode(), bytes(query)) + label.to_bytes(8, "big", signed=True)
 
 
 def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> bytes:
-    """Return a request as it counts in its entry's digest.
-
-    >>> request_row("a", "id", b"body", b"") == request_row("a", "i", b"dbody", b"")
-    False
-    """
+    """Return a request as it counts in its entry's digest."""
     return b"request" + _parts(caller.encode(), name.encode(), bytes(body), bytes(outcome))
 
 

@@ -10,21 +10,31 @@ from typing import Any, Literal
 
 from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuotaSpent, RateLimited
 
-__all__ = ["FORMAT", "SCOPES", "Event", "Key", "Lease", "Phase", "State", "allow", "apply", "from_json", "to_json"]
+__all__ = [
+    "FORMAT",
+    "LOST",
+    "SCOPES",
+    "Event",
+    "Key",
+    "Lease",
+    "Phase",
+    "State",
+    "allow",
+    "apply",
+    "from_json",
+    "to_json",
+]
 
 Scope = Literal["ask", "budget", "admin"]
 SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
 FORMAT = 1  # of entries and of the state that is kept
+LOST = "lost"  # in place of a choice: it may have been made after the copy that was restored
 _MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a process has taken out of the account: `renyi` and `slack` quanta that it has not returned.
-
-    >>> Lease(owner="host/1", renyi=5, slack=0, seen=0.0).renyi
-    5
-    """
+    """What a process has taken out of the account: `renyi` and `slack` quanta that it has not returned."""
 
     owner: str
     renyi: int
@@ -34,11 +44,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key: who it is for, what it may do, how many rows it may ask. Only the hash of its secret is kept.
-
-    >>> Key(id="a1", name="alice", scopes=("ask",), hash="", created=0.0).allows("admin")
-    False
-    """
+    """An API key: who it is for, what it may do, how many rows it may ask. Only the hash of its secret is kept."""
 
     id: str
     name: str
@@ -53,11 +59,7 @@ class Key:
     revoked: bool = False
 
     def allows(self, scope: str) -> bool:
-        """Return whether the key may do this. An admin may do everything.
-
-        >>> Key(id="a1", name="alice", scopes=("admin",), hash="", created=0.0).allows("ask")
-        True
-        """
+        """Return whether the key may do this. An admin may do everything."""
         return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
 
 
@@ -67,9 +69,6 @@ class Phase:
 
     `met` counts its no-quorums, and is for the owner alone. `noise` is a keyed hash of its secret noises, `points` one
     of the points in its seats, which lie in the file `seated`; `files` holds the others, with their plain hashes.
-
-    >>> Phase(number=1, seats=10, noise="ab", files={}, seated="phase-1.seats").taken
-    0
     """
 
     number: int
@@ -86,13 +85,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a ledger holds: one account, what is out on lease, and the keys.
-
-    >>> opened = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
-    >>> opened.capacity, opened.spent
-    ((100, 0), (0, 0))
-    """
+    """What a ledger holds: one account, what is out on lease, and the keys."""
 
     fingerprint: str
     epsilon: float
@@ -106,17 +99,14 @@ class State:
     keys: Mapping[str, Key] = field(default_factory=dict)
     wanted: float = 0.0  # when somebody last asked for what is out on lease
     run: str | None = None  # a keyed hash of the open run's secret noise
+    choice: str | None = None  # what the model has chosen once and for all, and published; `LOST` in a restored copy
     phase: Phase | None = None  # of everlasting prediction
     moved: str | None = None  # where the account went
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a ledger. `body` is plain JSON.
-
-    >>> Event("wanted", 1.0, {}).kind
-    'wanted'
-    """
+    """Something that happened to a ledger. `body` is plain JSON."""
 
     kind: str
     at: float
@@ -124,18 +114,7 @@ class Event:
 
 
 def apply(state: State | None, event: Event) -> State:
-    """Return what the ledger holds after an event, or raise where the event is not allowed.
-
-    >>> event = Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []})
-    >>> state = apply(apply(None, event), Event("leased", 1.0, {"lease": "l", "owner": "o", "renyi": 30, "slack": 0}))
-    >>> state.spent, state.leases["l"].renyi
-    ((30, 0), 30)
-    >>> apply(state, Event("leased", 2.0, {"lease": "l", "owner": "o", "renyi": 71, "slack": 0}))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.BudgetSpent: the account has 70 and 0 quanta left; this asks for 71 and 0
-    """
+    """Return what the ledger holds after an event, or raise where the event is not allowed."""
     if state is None:
         if event.kind != "opened":
             raise LedgerRefused(f"a ledger begins with its opening, not with {event.kind!r}")
@@ -148,12 +127,7 @@ def apply(state: State | None, event: Event) -> State:
 
 
 def allow(state: State, caller: str, rows: int, at: float) -> None:
-    """Raise where the key of this caller does not allow so many rows now. A caller without a key has no limit.
-
-    >>> state = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
-    >>> allow(state, "", 1000, 0.0)
-    """
+    """Raise where the key of this caller does not allow so many rows now. A caller without a key has no limit."""
     key = state.keys.get(caller)
     if key is None:
         return
@@ -168,13 +142,7 @@ def allow(state: State, caller: str, rows: int, at: float) -> None:
 
 
 def to_json(state: State) -> dict[str, Any]:
-    """Return the state as plain JSON.
-
-    >>> state = apply(None, Event("opened", 0.0, {"epsilon": 1.0, "delta": 0.0, "order": float("inf"), "slack": 0.0,
-    ...     "capacity": [100, 0], "spent": [0, 0], "fingerprint": "m", "keys": []}))
-    >>> from_json(to_json(state)) == state
-    True
-    """
+    """Return the state as plain JSON."""
     kept = {f.name: getattr(state, f.name) for f in fields(state)}
     kept["leases"] = {
         name: asdict(lease) | {"renyi": str(lease.renyi), "slack": str(lease.slack)}
@@ -188,13 +156,7 @@ def to_json(state: State) -> dict[str, Any]:
 
 
 def from_json(kept: Mapping[str, Any]) -> State:
-    """Return the state that `to_json` wrote.
-
-    >>> from_json({})
-    Traceback (most recent call last):
-    ...
-    KeyError: 'leases'
-    """
+    """Return the state that `to_json` wrote."""
     leases = {
         name: Lease(**{**lease, "renyi": int(lease["renyi"]), "slack": int(lease["slack"])})
         for name, lease in kept["leases"].items()
@@ -324,7 +286,15 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
         raise LedgerRefused("a witness says that more was spent than there was")
     phase = None if state.phase is None else replace(state.phase, lost=True)
-    return replace(state, spent=spent, leases={}, phase=phase)
+    # An older version did not say whether a choice may be among what was lost; it had no model that makes one.
+    choice = LOST if state.choice is None and body.get("choice") == LOST else state.choice
+    return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
+
+
+def _chosen(state: State, body: Mapping[str, Any], at: float) -> State:
+    if state.choice is not None:
+        raise LedgerRefused("a model chooses once")
+    return replace(state, choice=str(body["choice"]))
 
 
 def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
@@ -368,6 +338,7 @@ _RULES = {
     "lost": _lost,
     "wanted": _wanted,
     "run": _run,
+    "chosen": _chosen,
     "admitted": _admitted,
     "answered": _answered,
     "key_added": _key_added,

@@ -1,13 +1,36 @@
-"""Where a ledger is kept. A store knows transactions and tables, and none of the rules."""
+"""Where a ledger is kept: transactions, tables, one SQLite file; and its key, 32 random bytes that prove the entries.
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+A store knows transactions and tables, and none of the rules. The file has a write-ahead log, synced at every commit.
+Every use holds lock files of its own. Processes that wait are served in turn, where SQLite's own waiting starves them,
+and no process ever writes while another moves the log into the file.
+"""
+
+import fcntl
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from quorate.errors import InvalidInput
+from quorate.checks import process_identity
+from quorate.errors import InvalidInput, LedgerRefused
 
-__all__ = ["TABLES", "Statements", "Store", "is_url", "without_password"]
+__all__ = [
+    "TABLES",
+    "SQLiteStore",
+    "Statements",
+    "Store",
+    "folder_of",
+    "is_url",
+    "make_key",
+    "read_key",
+    "without_password",
+]
+
+_KEY = "ledger.key"
 
 # One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
 # keys where a store can do that, and `?` stands for a value.
@@ -37,11 +60,7 @@ CREATE INDEX IF NOT EXISTS quorate_request_seq ON quorate_request (ledger, seq);
 
 
 class Statements(Protocol):
-    """An open transaction.
-
-    >>> "run" in vars(Statements)
-    True
-    """
+    """An open transaction."""
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """Run one statement and return the rows it finds."""
@@ -51,11 +70,7 @@ class Statements(Protocol):
 
 
 class Store(Protocol):
-    """A place that runs transactions one after the other, and has synced each when it ends.
-
-    >>> "transaction" in vars(Store)
-    True
-    """
+    """A place that runs transactions one after the other, and has synced each when it ends."""
 
     place: str
 
@@ -67,11 +82,7 @@ class Store(Protocol):
 
 
 def is_url(place: str | Path) -> bool:
-    """Return whether this names a PostgreSQL database rather than a file.
-
-    >>> is_url("postgresql://host/quorate"), is_url(Path("ledger.sqlite"))
-    (True, False)
-    """
+    """Return whether this names a PostgreSQL database rather than a file."""
     if isinstance(place, str) and "://" in place:
         if not place.startswith(("postgresql://", "postgres://")):
             raise InvalidInput(f"a ledger lives in a file or at postgresql://..., not at {place.split('://')[0]}://")
@@ -80,13 +91,7 @@ def is_url(place: str | Path) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Return a database's address as it may be shown.
-
-    >>> without_password("postgresql://me:secret@host/quorate?password=secret&sslmode=require")
-    'postgresql://me@host/quorate?sslmode=require'
-    >>> without_password("postgresql://me:a#b?c[d@host/quorate"), without_password("postgresql:///quorate")
-    ('postgresql://me@host/quorate', 'postgresql:///quorate')
-    """
+    """Return a database's address as it may be shown."""
     scheme, _, rest = url.partition("://")
     at, slash = rest.find("@"), rest.find("/")
     who = ""
@@ -95,3 +100,168 @@ def without_password(url: str) -> str:
     where, _, query = rest.partition("?")
     kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
     return f"{scheme}://{who}{where}{'?' if kept else ''}{'&'.join(kept)}"
+
+
+def folder_of(place: str | Path, folder: Path | None) -> Path:
+    """Return the folder of a ledger's model: that of its file unless another is given."""
+    if folder is None:
+        if is_url(place):
+            raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
+        return Path(place).absolute().parent
+    return Path(folder).absolute()
+
+
+def make_key(folder: Path) -> bytes:
+    """Return the key beside the model, made where there is none yet."""
+    try:
+        with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise InvalidInput(f"{folder / _KEY} cannot be written: {error.strerror}") from None
+    return read_key(folder)
+
+
+def read_key(folder: Path) -> bytes:
+    """Return the key beside the model."""
+    try:
+        key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        raise LedgerRefused(f"{folder / _KEY} is missing or is no key: without it nothing proves the ledger") from None
+    if len(key) != 32:
+        raise LedgerRefused(f"{folder / _KEY} is no key: it has {len(key)} bytes, not 32")
+    return key
+
+
+class _Statements:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        return max(0, self._connection.executemany(statement, rows).rowcount)
+
+
+class SQLiteStore:
+    """A ledger's file, and the one connection of this process to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path).resolve()
+        self.place = str(self.path)
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._process = process_identity()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, path: Path) -> "SQLiteStore":
+        """Make the file, for its owner's eyes alone."""
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
+        made = cls(path)
+        with made.transaction("") as statements:
+            for statement in TABLES.format(bytes="BLOB", by_key=" WITHOUT ROWID").split(";"):
+                statements.run(statement)
+        return made
+
+    @contextmanager
+    def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> Iterator[Statements]:
+        """Hold the file for one change; it is synced when this ends, and unchanged if it fails.
+
+        `then` is called when the change is on the disk, before another process comes in.
+        """
+        with self._lock, self._turn():
+            try:
+                connection = self._connected()
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield _Statements(connection)
+                    connection.execute("COMMIT")
+                    if then is not None:
+                        then()
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            except sqlite3.OperationalError as error:
+                self._drop()
+                raise LedgerRefused(f"{self.path} cannot be used just now: {error}") from None
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter of a damaged schema
+                self._drop()
+                raise LedgerRefused(f"{self.path} is not a ledger: {error}") from None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for this process's turn. It ends when the lock file is closed, or the process dies.
+
+        One process at a time waits for the lock, and holds the turn meanwhile: who has just had the lock queues for
+        the turn again, so that nobody is passed twice. With the lock alone one process can hog it for 200 ms.
+        """
+        with self._locked(".turn") as turn:
+            lock = self._locked(".lock")
+            lock.__enter__()
+            try:
+                fcntl.flock(turn, fcntl.LOCK_UN)
+                yield
+            finally:
+                lock.__exit__(None, None, None)
+
+    @contextmanager
+    def _locked(self, suffix: str) -> Iterator[int]:
+        try:
+            file = os.open(self.path.with_suffix(suffix), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LedgerRefused(f"{self.path} cannot be locked: {error.strerror}") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file too
+            os.close(file)
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return this process's connection to the file that lies at the path now."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            self._drop()
+            raise LedgerRefused(
+                f"{self.path} is missing: without its ledger a model has no budget and answers nothing"
+            ) from None
+        if self._process != process_identity():  # a fork: the parent's connection is left to the parent
+            self._connection, self._process = None, process_identity()
+        if self._connection is not None and (
+            self._file != (found.st_dev, found.st_ino) or self._connection.in_transaction
+        ):
+            self._drop()
+        if self._connection is None:
+            address = f"{self.path.as_uri()}?mode=rw"  # never makes a file
+            connection = sqlite3.connect(address, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("PRAGMA checkpoint_fullfsync = ON")
+            if mode != ("wal",) or connection.execute("PRAGMA synchronous").fetchone() != (2,):
+                connection.close()
+                raise LedgerRefused(f"{self.path} lies where SQLite cannot sync a log; move the model to a local disk")
+            self._connection, self._file = connection, (found.st_dev, found.st_ino)  # once all of it is checked
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and self._process == process_identity():
+            connection.close()
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                with self._turn():
+                    self._drop()

@@ -11,26 +11,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from quorate.errors import QuorateError
-from quorate.ledger.chain import Entry, digest_rows, link
-from quorate.ledger.change import Change, Head
-from quorate.ledger.phases import noises_of, phase_mac
+from quorate.ledger.chain import Change, Entry, Head, Mark, digest_rows, keyed_hash, link
 from quorate.ledger.requests import answer_row, request_row
 from quorate.ledger.rules import Event, State, apply
 from quorate.ledger.store import Statements, Store
-from quorate.ledger.witness import Mark
 
-__all__ = ["Verification", "check_chain", "check_marks", "read_entries"]
+__all__ = [
+    "NOISES",
+    "RUNS",
+    "Noises",
+    "Verification",
+    "check_chain",
+    "check_marks",
+    "noises_of",
+    "phase_mac",
+    "read_entries",
+    "run_noises",
+]
 
+NOISES = ("threshold", "limit")  # the names of the secret noises of a phase
+Noises = tuple[int, int]  # of the threshold, and the limit of the cutoff
+RUNS = ("run", "run 2")  # the names of the secret noises of open runs
 _PART = 2000  # entries read in one transaction: others need not wait long
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was read, and what is wrong with it: nothing, where `problems` is empty.
-
-    >>> Verification(entries=1, head="ab", problems=()).sound
-    True
-    """
+    """What was read, and what is wrong with it: nothing, where `problems` is empty."""
 
     entries: int
     head: str
@@ -39,11 +46,7 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong.
-
-        >>> Verification(entries=1, head="ab", problems=("an entry is missing",)).sound
-        False
-        """
+        """Whether nothing is wrong."""
         return not self.problems
 
 
@@ -108,7 +111,7 @@ class _Replay:
         return None
 
 
-def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[[int], str]) -> Verification:
+def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., str]) -> Verification:
     """Replay the whole ledger. It stops at the first entry that is wrong."""
     replay = _Replay(ledger, key)
     while True:
@@ -131,6 +134,27 @@ def _found(replay: _Replay, *problems: str) -> Verification:
     return Verification(entries=len(macs), head=macs[-1] if macs else "", problems=problems, macs=macs)
 
 
+def run_noises(statements: Statements, ledger: str) -> tuple[int, ...]:
+    """Return the secret noises of open runs, in the order in which they were kept."""
+    rows = statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
+    kept = {name: int(value) for name, value in rows}
+    return tuple(kept[name] for name in RUNS if name in kept)
+
+
+def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
+    """Return the keyed hash of the secret noises of a phase."""
+    return keyed_hash(key, b"phase", ledger.encode(), *(str(part).encode() for part in (number, *noises)))
+
+
+def noises_of(statements: Statements, ledger: str) -> Noises | None:
+    """Return the secret noises that are kept, or None where one is missing."""
+    found = {
+        name: int(value)
+        for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
+    }
+    return (found[NOISES[0]], found[NOISES[1]]) if all(name in found for name in NOISES) else None
+
+
 def _rows(statements: Statements, ledger: str, part: list[Entry]) -> dict[int, list[bytes]]:
     """Return the answers and requests of these entries, as their digests count them."""
     found: dict[int, list[bytes]] = {}
@@ -150,7 +174,7 @@ def _rows(statements: Statements, ledger: str, part: list[Entry]) -> dict[int, l
     return found
 
 
-def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str]) -> Iterator[str]:
+def _end(statements: Statements, replay: _Replay, run_mac: Callable[..., str]) -> Iterator[str]:
     """Hold the account that is kept, and what lies beyond the last entry, against the entries."""
     last = len(replay.macs)
     if replay.removed:
@@ -175,8 +199,8 @@ def _end(statements: Statements, replay: _Replay, run_mac: Callable[[int], str])
     unnumbered = "SELECT count(*) FROM quorate_request WHERE ledger = ? AND seq IS NULL AND outcome IS NOT NULL"
     if statements.run(unnumbered, (replay.ledger,))[0][0]:
         yield "answers are kept that no entry speaks of"
-    noise = statements.run("SELECT value FROM quorate_secret WHERE ledger = ? AND name = 'run'", (replay.ledger,))
-    if replay.state.run != (run_mac(int(noise[0][0])) if noise else None):
+    runs = run_noises(statements, replay.ledger)
+    if replay.state.run != (run_mac(*runs) if runs else None):
         yield "the run's secret noise was edited or removed"
     noises, phase = noises_of(statements, replay.ledger), replay.state.phase
     known = None if noises is None or phase is None else phase_mac(replay.key, replay.ledger, phase.number, noises)

@@ -11,11 +11,7 @@ __all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "view_of"]
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What was answered in one minute, which begins at `minute` (seconds since 1970).
-
-    >>> Activity(minute=0, answered=3, no_quorums=1, repeated=0, refused=0).answered
-    3
-    """
+    """What was answered in one minute, which begins at `minute` (seconds since 1970)."""
 
     minute: int
     answered: int
@@ -26,11 +22,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A caller was refused, and why.
-
-    >>> Refusal(at=0.0, caller="alice", code="quota_spent").code
-    'quota_spent'
-    """
+    """A caller was refused, and why."""
 
     at: float
     caller: str
@@ -39,11 +31,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """What a process has out on lease, as a share of the whole budget.
-
-    >>> LeaseView(id="l", owner="host", share=0.1).share
-    0.1
-    """
+    """What a process has out on lease, as a share of the whole budget."""
 
     id: str
     owner: str
@@ -52,11 +40,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """A ledger at one moment. What is out on lease counts as charged.
-
-    >>> LedgerView.__slots__[0]
-    'place'
-    """
+    """A ledger at one moment. What is out on lease counts as charged."""
 
     place: str
     entries: int

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.ensemble.units import unit_numbers
+from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
-from quorate.predictors.inputs import check_records
+from quorate.predictors.base import check_records
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import take_rows

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.ensemble.ballots import Ballots
+from quorate.ensemble import Ballots
 from quorate.mechanisms import NoisyVectors
 from quorate.session import release_counts
 

@@ -1,7 +1,8 @@
 """From ballots to an answer: one folder per mechanism, with its claim, its cost, its release and its proof."""
 
+from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.above_threshold import AboveThreshold
-from quorate.mechanisms.answers import NO_QUORUM, Answers
+from quorate.mechanisms.base import Answers
 from quorate.mechanisms.between_thresholds import BetweenThresholds
 from quorate.mechanisms.confident_max import ConfidentMax
 from quorate.mechanisms.cutoff import NoisyCutoff

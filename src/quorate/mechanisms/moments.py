@@ -12,20 +12,13 @@ def excess(p: Floats, q: Floats, order: float) -> Floats:
     """Return q * phi(p / q) with phi(r) = r**order - 1 - order * (r - 1): what an outcome adds to the moment beyond 1.
 
     Never negative, and free of the cancellation that the plain sum of p**order * q**(1 - order) suffers.
-
-    >>> float(excess(np.array(0.5), np.array(0.5), 2.0))
-    0.0
     """
     with np.errstate(divide="ignore"):
         return excess_of_logs(np.log(p), np.log(q), order)
 
 
 def excess_of_logs(log_p: Floats, log_q: Floats, order: float) -> Floats:
-    """Return the same from logarithms, also where the probabilities themselves would underflow. Infinite, never nan.
-
-    >>> float(excess_of_logs(np.array(-1000.0), np.array(-1001.0), 1001.0)) > 0.9
-    True
-    """
+    """Return the same from logarithms, also where the probabilities themselves would underflow. Infinite, never nan."""
     with np.errstate(invalid="ignore", over="ignore"):
         log_ratio = log_p - log_q
         p, q = np.exp(log_p), np.exp(log_q)

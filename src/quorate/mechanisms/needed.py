@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_rate
 from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.mechanisms.dissent import Dissent
-from quorate.mechanisms.laws import gaussian_pmf, laplace_tail
+from quorate.mechanisms.distributions import gaussian_pmf, laplace_tail
 from quorate.mechanisms.noisy_max import NoisyMax
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import ThresholdMechanism
 from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority
 
@@ -33,11 +32,6 @@ def correct_probability(mechanism: QueryMechanism | ThresholdMechanism, votes: i
     """Return how often a query whose label is this many votes beyond one half is answered with it. Reads no data.
 
     Of a Dissent, where the student's label is this many votes short of one half: how often the dissent is reported.
-
-    >>> from quorate.mechanisms import Quorum
-    >>> quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=600, no_quorums=20)
-    >>> quorum.answer_probability(quorum.distance()) >= 0.99, round(correct_probability(quorum, 231), 4)
-    (True, 0.9899)
     """
     lead = 2 * votes - mechanism.teachers % 2
     if isinstance(mechanism, ThresholdMechanism):
@@ -54,11 +48,7 @@ def correct_probability(mechanism: QueryMechanism | ThresholdMechanism, votes: i
 
 
 def votes_needed(mechanism: QueryMechanism | ThresholdMechanism, *, rate: float = 0.99) -> int:
-    """Return the fewest votes beyond one half at which a query is answered correctly at this rate, over all noise.
-
-    >>> votes_needed(SoftMajority(teachers=100, epsilon=1.0))
-    5
-    """
+    """Return the fewest votes beyond one half at which a query is answered correctly at this rate, over all noise."""
     rate = check_rate("rate", rate)
     low, high = 0, (mechanism.teachers + 1) // 2
     if correct_probability(mechanism, high) < rate:
@@ -77,13 +67,7 @@ def _given_threshold(mechanism: ThresholdMechanism, votes: int, noise: int) -> f
 
 
 def threshold_law(mechanism: ThresholdMechanism) -> tuple[NDArray[np.int64], Floats]:
-    """Return the values that the threshold noise of a fresh run takes, and their probabilities.
-
-    >>> from quorate.mechanisms import Quorum
-    >>> points, weights = threshold_law(Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=600, no_quorums=20))
-    >>> round(float(weights.sum()), 9), round(float((weights * points**2).sum()) ** 0.5, 2)
-    (1.0, 11.0)
-    """
+    """Return the values that the threshold noise of a fresh run takes, and their probabilities."""
     scale: float = mechanism.threshold_scale  # type: ignore[attr-defined]
     radius = math.ceil((_LAPLACE_REACH if mechanism.redraws else _GAUSSIAN_REACH) * scale) + 1
     points = np.arange(-radius, radius + 1)

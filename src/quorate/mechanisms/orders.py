@@ -14,11 +14,7 @@ _LEAST_SCALE = 1e-3  # less noise than this is no noise
 
 
 def rest_of_delta(delta: float, slack: float) -> float:
-    """Return what is left of delta once the mechanism's slack is taken out.
-
-    >>> rest_of_delta(1e-6, 0.0)
-    1e-06
-    """
+    """Return what is left of delta once the mechanism's slack is taken out."""
     rest = check_delta(delta, zero=False) - slack
     if rest <= 0:
         raise Infeasible(f"delta={delta} must exceed the mechanism's own slack of {slack:.3g}")
@@ -29,10 +25,6 @@ def smallest_epsilon(renyi: Callable[[float], float], *, delta: float, slack: fl
     """Return (epsilon, order): the smallest epsilon found, and the order it was found at. An upper bound at any order.
 
     `slack` is taken out of delta first. The cost is evaluated at about twenty orders.
-
-    >>> epsilon, order = smallest_epsilon(lambda order: 0.01 * order, delta=1e-6)
-    >>> round(epsilon, 2), round(order)
-    (0.62, 33)
     """
     rest = rest_of_delta(delta, slack)
     seen: dict[float, float] = {}
@@ -64,9 +56,6 @@ def smallest_scale(cost: Callable[[float], float], *, target: float, guess: floa
     """Return a scale whose cost was seen to be at most `target`, within a thousandth or so of the smallest.
 
     Costs fall about like 1 / scale**2, so each step aims there; where that leaves the bracket, it is halved.
-
-    >>> 9.99 < smallest_scale(lambda scale: 1 / scale**2, target=0.01, guess=3.0) < 10.02
-    True
     """
     low, high, scale, grow = 0.0, math.inf, guess, 0.0005
     for _ in range(60):

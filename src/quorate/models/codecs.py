@@ -38,6 +38,7 @@ __all__ = [
     "mechanism_of",
     "restore_rows",
     "rows_document",
+    "skops_types",
     "teacher_files",
     "teachers_from",
     "to_skops",
@@ -47,6 +48,7 @@ _MOST_BYTES = 2**31  # of published arrays, unpacked
 _MECHANISMS = (
     "BetweenThresholds",
     "ConfidentMax",
+    "Dissent",
     "NoisyMax",
     "Quorum",
     "SharpMajority",
@@ -71,22 +73,14 @@ _TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays 
 
 
 def arrays_of(packed: bool = False, /, **arrays: Any) -> bytes:
-    """Return named arrays of numbers as one file.
-
-    >>> arrays_from(arrays_of(a=[1, 2]))
-    {'a': array([1, 2])}
-    """
+    """Return named arrays of numbers as one file."""
     file = io.BytesIO()
     (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
 def arrays_from(content: bytes, *, limited: bool = False) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file that `arrays_of` made. A `limited` one, from strangers, unpacks to 2 GiB at most.
-
-    >>> arrays_from(arrays_of(a=1.5))["a"].item()
-    1.5
-    """
+    """Return the arrays of a file that `arrays_of` made. A `limited` one, from strangers, unpacks to 2 GiB at most."""
     if limited:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             if sum(entry.file_size for entry in packed.infolist()) > _MOST_BYTES:
@@ -96,35 +90,23 @@ def arrays_from(content: bytes, *, limited: bool = False) -> dict[str, NDArray[A
 
 
 def array_from(described: dict[str, Any]) -> NDArray[Any]:
-    """Return an array that a manifest describes.
-
-    >>> array_from({"values": [1, 2], "type": "<i8"})
-    array([1, 2])
-    """
+    """Return an array that a manifest describes."""
     return np.array(described["values"], dtype=np.dtype(described["type"]))
 
 
 def to_skops(value: Any) -> bytes:
-    """Return estimators as bytes without pickle.
-
-    >>> from_skops(to_skops([1]))
-    [1]
-    """
+    """Return estimators as bytes without pickle."""
     from skops.io import dumps  # noqa: PLC0415  takes a second to load
 
     return bytes(dumps(value, compression=zipfile.ZIP_DEFLATED))
 
 
 def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
-    """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`.
-
-    >>> from_skops(to_skops({"a": 1}))
-    {'a': 1}
-    """
-    from skops.io import get_untrusted_types, loads  # noqa: PLC0415
+    """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`."""
+    from skops.io import loads  # noqa: PLC0415
 
     allowed = [*_TRUSTED, *(trusted or ())]
-    unknown = set(get_untrusted_types(data=content)) - set(allowed)
+    unknown = set(skops_types(content)) - set(allowed)
     if unknown:
         raise InvalidInput(
             f"the model holds types that are not known to be safe: {', '.join(sorted(unknown))}; if you know them, "
@@ -133,12 +115,15 @@ def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
     return loads(content, trusted=allowed)
 
 
-def teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
-    """Return the file of fitted teachers: plain arrays where they were fitted as one.
+def skops_types(content: bytes) -> list[str]:
+    """Return the types in a file that skops does not know to be safe. Only who wrote the file may trust them all."""
+    from skops.io import get_untrusted_types  # noqa: PLC0415
 
-    >>> list(teacher_files(EstimatorTeachers([(None, 0)], classes=2)))
-    ['teachers.skops']
-    """
+    return list(get_untrusted_types(data=content))
+
+
+def teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
+    """Return the file of fitted teachers: plain arrays where they were fitted as one."""
     if isinstance(teachers, EstimatorTeachers):
         models, majorities = zip(*teachers.fitted, strict=True)
         kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
@@ -147,11 +132,7 @@ def teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
 
 
 def teachers_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Teachers | EstimatorTeachers:
-    """Return the teachers of a file that `teacher_files` made.
-
-    >>> teachers_from(teacher_files(EstimatorTeachers([(None, 0)], classes=2)))
-    EstimatorTeachers(teachers=1, classes=2)
-    """
+    """Return the teachers of a file that `teacher_files` made."""
     if "teachers.npz" in contents:
         return teachers_from_arrays(arrays_from(contents["teachers.npz"]))
     kept = from_skops(contents["teachers.skops"], trusted)
@@ -159,23 +140,12 @@ def teachers_from(contents: dict[str, bytes], trusted: Sequence[str] | None = No
 
 
 def mechanism_document(mechanism: Any) -> dict[str, Any]:
-    """Return a mechanism as plain values.
-
-    >>> from quorate.mechanisms import NoisyMax
-    >>> mechanism_document(NoisyMax(teachers=100, classes=2, scale=10.0))["name"]
-    'NoisyMax'
-    """
+    """Return a mechanism as plain values."""
     return {"name": type(mechanism).__name__} | {part.name: getattr(mechanism, part.name) for part in fields(mechanism)}
 
 
 def mechanism_of(document: dict[str, Any]) -> Any:
-    """Return the mechanism that a document describes.
-
-    >>> mechanism_of({"name": "Guess"})
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the model is counted by 'Guess', which this version does not know
-    """
+    """Return the mechanism that a document describes."""
     values = dict(document)
     name = values.pop("name")
     if name not in _MECHANISMS:
@@ -189,13 +159,7 @@ def mechanism_of(document: dict[str, Any]) -> Any:
 
 
 def rows_document(classifier: Any) -> dict[str, Any]:
-    """Return the settings of a fitted classifier, and what it knows of its classes and of the columns of its rows.
-
-    >>> from quorate.predictors import PrivateClassifier
-    >>> made = PrivateClassifier(epsilon=2.0, teachers=20, aggregator="noisy_max", queries=1)
-    >>> rows_document(made.fit([[0.0], [1.0]] * 200, [0, 1] * 200))["classes"]
-    {'values': [0, 1], 'type': '<i8'}
-    """
+    """Return the settings of a fitted classifier, and what it knows of its classes and of the columns of its rows."""
     form = getattr(classifier, "form_", None)
     settings = getattr(classifier, "settings_", None) or classifier.get_params(deep=False)
     classes = getattr(classifier, "classes_", None)  # a regression has none
@@ -211,15 +175,7 @@ def rows_document(classifier: Any) -> dict[str, Any]:
 
 
 def restore_rows(classifier: Any, manifest: dict[str, Any]) -> None:
-    """Give a classifier back what `rows_document` wrote.
-
-    >>> from quorate.predictors import PrivateClassifier
-    >>> made, classes = PrivateClassifier(), {"values": [0, 1], "type": "<i8"}
-    >>> known = {"classes": classes, "classes_public": False, "unit": "row", "features": 3, "feature_names": []}
-    >>> restore_rows(made, known)
-    >>> made.n_features_in_
-    3
-    """
+    """Give a classifier back what `rows_document` wrote."""
     if manifest["classes"] is not None:
         classifier.classes_, classifier.declared_ = array_from(manifest["classes"]), not manifest["classes_public"]
         classifier.classes = classifier.classes_ if classifier.declared_ else None
@@ -241,23 +197,15 @@ def _form(manifest: dict[str, Any]) -> FrameForm | None:
 
 
 def concept_document(concept: Concept) -> dict[str, Any]:
-    """Return a class of hypotheses as plain values that JSON can hold.
-
-    >>> concept_document(concepts.Thresholds(both_directions=True))
-    {'kind': 'Thresholds', 'both_directions': True}
-    """
+    """Return a class of hypotheses as plain values that JSON can hold."""
     name = type(concept).__name__
     if name not in _CONCEPTS or type(concept) is not getattr(concepts, name):
-        raise InvalidInput(f"a release about {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
+        raise InvalidInput(f"a model of {name} cannot be written to a file; {', '.join(_CONCEPTS)} can")
     return {"kind": name} | {key: _plain(getattr(concept, key)) for key in _CONCEPTS[name]}
 
 
 def concept_of(document: dict[str, Any]) -> Concept:
-    """Return the class that a document describes.
-
-    >>> concept_of({"kind": "Conjunctions", "categories": [2, 3]}).categories
-    (2, 3)
-    """
+    """Return the class that a document describes."""
     values = dict(document)
     name = values.pop("kind", None)
     if name not in _CONCEPTS or set(values) != set(_CONCEPTS[name]):
@@ -267,12 +215,7 @@ def concept_of(document: dict[str, Any]) -> Concept:
 
 
 def document_of(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Return a hypothesis as plain values that JSON can hold.
-
-    >>> from quorate.concepts import Threshold
-    >>> document_of(Threshold(2.5))
-    {'kind': 'Threshold', 'cut': 2.5, 'upward': True}
-    """
+    """Return a hypothesis as plain values that JSON can hold."""
     name = type(hypothesis).__name__
     if name not in HYPOTHESES or type(hypothesis) is not getattr(concepts, name):
         raise InvalidInput(f"a {name} cannot be written as a document; {', '.join(HYPOTHESES)} can")
@@ -281,11 +224,7 @@ def document_of(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def hypothesis_of(document: dict[str, Any]) -> Hypothesis:
-    """Return the hypothesis that a document describes.
-
-    >>> hypothesis_of({"kind": "Interval", "lower": 1.5, "upper": "inf"})
-    Interval(lower=1.5, upper=inf)
-    """
+    """Return the hypothesis that a document describes."""
     values = dict(document)
     name = values.pop("kind", None)
     if name not in HYPOTHESES:

@@ -43,11 +43,7 @@ _PUBLISHED_BEFORE = ("query release", "published hypothesis")  # kinds whose fir
 
 
 class Folder:
-    """The folder of a model, by its manifest. `open_folder` reads one; `create` and `seal` write one.
-
-    >>> Folder(Path("model"), {"kind": "student"}, b"").kind
-    'student'
-    """
+    """The folder of a model, by its manifest. `open_folder` reads one; `create` and `seal` write one."""
 
     access: ClassVar[str]
 
@@ -56,41 +52,24 @@ class Folder:
 
     @property
     def kind(self) -> str:
-        """Which kind of model the manifest says it is.
-
-        >>> Folder(Path("model"), {}, b"").kind
-        'classifier'
-        """
+        """Which kind of model the manifest says it is."""
         return str(self.manifest.get("kind", "classifier"))
 
     @property
     def fingerprint(self) -> str:
-        """The hash of the manifest: it binds a ledger to the model.
-
-        >>> Folder(Path("model"), {}, b"").fingerprint[:8]
-        'e3b0c442'
-        """
+        """The hash of the manifest: it binds a ledger to the model."""
         return digest_of(self._text)
 
     @cached_property
     def contents(self) -> dict[str, bytes]:
-        """What the listed files hold. A file that is missing or was changed is refused.
-
-        >>> Folder(Path("model"), {"format": 7}, b"").contents
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: model has format 7; this version reads 1
-        """
+        """What the listed files hold. A file that is missing or was changed is refused."""
         if self.manifest.get("format") != _FORMAT:
             raise InvalidInput(f"{self.path} has format {self.manifest.get('format')!r}; this version reads {_FORMAT}")
         self._check_schema()
         return {name: checked_file(self.path / name, digest) for name, digest in self._listed.items()}
 
     def schema(self) -> Schema | None:
-        """Return how queries are encoded, or None for a model that takes numbers as they are.
-
-        >>> Folder(Path("no such folder"), {}, b"").schema()
-        """
+        """Return how queries are encoded, or None for a model that takes numbers as they are."""
         self._check_schema()
         if SCHEMA_FILE not in self._listed:
             return None
@@ -119,13 +98,7 @@ class Folder:
         *,
         extra: dict[str, bytes] | None = None,
     ) -> Self:
-        """Write the files of a new model; `extra` files travel with it. It is no model before `seal`.
-
-        >>> PrivateFolder.create("model", "student", {}, {"a": b""}, extra={"manifest.json": b""})
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: extra must be plain and new file names, not 'manifest.json'
-        """
+        """Write the files of a new model; `extra` files travel with it. It is no model before `seal`."""
         for name in extra or {}:
             if name in (*contents, *LEDGER_FILES, _MANIFEST, GUARANTEE_FILE) or Path(name).name != name:
                 raise InvalidInput(f"extra must be plain and new file names, not {name!r}")
@@ -145,24 +118,13 @@ class Folder:
         raise NotImplementedError
 
     def seal(self) -> Path:
-        """Write the manifest, after all that it speaks of.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as home:
-        ...     folder = PublishedFolder.create(Path(home), "student", {}, {"a": b"1"}).seal()
-        ...     open_folder(folder).contents
-        {'a': b'1'}
-        """
+        """Write the manifest, after all that it speaks of."""
         self._write({_MANIFEST: self._text})
         return self.path
 
 
 class PrivateFolder(Folder):
-    """A folder for its owner alone, with a ledger. No two have the same fingerprint, not even those of equal models.
-
-    >>> PrivateFolder.access
-    'private'
-    """
+    """A folder for its owner alone, with a ledger. No two have the same fingerprint, not even those of equal models."""
 
     access = "private"
 
@@ -171,13 +133,7 @@ class PrivateFolder(Folder):
         return {"identity": os.urandom(16).hex()}
 
     def ledger(self) -> Ledger:
-        """Open the model's ledger. It proves the manifest, for it knows its hash.
-
-        >>> PrivateFolder(Path("no such folder"), {}, b"").ledger()
-        Traceback (most recent call last):
-        ...
-        quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
-        """
+        """Open the model's ledger. It proves the manifest, for it knows its hash."""
         return find_ledger(self.path, fingerprint=self.fingerprint)
 
     def _write(self, contents: dict[str, bytes]) -> None:
@@ -192,11 +148,7 @@ class PrivateFolder(Folder):
 
 
 class PublishedFolder(Folder):
-    """A folder that anybody may have: nothing in it is private. The same model leaves the same bytes.
-
-    >>> PublishedFolder.access
-    'published'
-    """
+    """A folder that anybody may have: nothing in it is private. The same model leaves the same bytes."""
 
     access = "published"
 
@@ -216,13 +168,7 @@ class PublishedFolder(Folder):
 
 
 def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:
-    """Return the folder of a model, by its manifest. No other file is read yet, and nothing is proved.
-
-    >>> open_folder("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-    """
+    """Return the folder of a model, by its manifest. No other file is read yet, and nothing is proved."""
     path = Path(path)
     try:
         text = (path / _MANIFEST).read_bytes()
@@ -242,13 +188,7 @@ def open_folder(path: str | Path) -> PrivateFolder | PublishedFolder:
 
 
 def open_private(path: str | Path) -> PrivateFolder:
-    """Return the folder of a model that has a ledger; one that was published has none.
-
-    >>> open_private("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-    """
+    """Return the folder of a model that has a ledger; one that was published has none."""
     folder = open_folder(path)
     if isinstance(folder, PublishedFolder):
         raise InvalidInput(f"{path} holds a {folder.kind} that was published: it has no ledger, and anybody may ask it")
@@ -262,34 +202,18 @@ def _are_names(files: Any) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is not new or empty.
-
-    >>> check_folder(Path("/"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: / exists and is not an empty folder: a model is never overwritten; choose another
-    """
+    """Refuse a folder that is not new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
 
 
 def digest_of(content: bytes) -> str:
-    """Return the SHA-256 of a file's content.
-
-    >>> digest_of(b"")[:8]
-    'e3b0c442'
-    """
+    """Return the SHA-256 of a file's content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def checked_file(path: Path, digest: str) -> bytes:
-    """Return the content of a file, or refuse one that is not what was written.
-
-    >>> checked_file(Path("no such file"), "")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such file is missing from the model
-    """
+    """Return the content of a file, or refuse one that is not what was written."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -300,14 +224,7 @@ def checked_file(path: Path, digest: str) -> bytes:
 
 
 def write_new(path: Path, content: bytes, *, synced: bool = False) -> None:
-    """Write a new file that its owner alone may read.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_new(Path(folder) / "a", b"")
-    ...     oct((Path(folder) / "a").stat().st_mode)
-    '0o100600'
-    """
+    """Write a new file that its owner alone may read."""
     with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content)
         if synced:

@@ -1,14 +1,25 @@
-"""What is achievable, before any private record is read: which aggregator, how many teachers, what to expect.
+"""What is achievable, before any private record is read. Nothing here sees private data.
 
-Nothing here sees private data. `plan` takes numbers that a person knows beforehand, or votes on public points.
+    plan                 private prediction: which aggregator, how many teachers, what to expect
+    plan_concept         classes of hypotheses: which method, and how many records each needs
+    plan_student_first   a published student before the ensemble: how many teachers a dissent takes
+    plan_everlasting     an endless stream: how large a chunk, how many no-quorums
+    plan_release         query release: which engine, and how many private and public records
+    Plan                 what all their results have: feasible, nearest, settings(), summary(), as_dict()
+
+The first three stand below the predictors, which use them; the last two stand above what they plan.
 """
 
-from quorate.planner.choose import LEAST_ROWS
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from quorate.planner.concepts import ConceptMethod, ConceptPlan, plan_concept
-from quorate.planner.entry import ON_NO_QUORUM, plan
-from quorate.planner.outlook import CONCENTRATION, DEFAULT_DISAGREEMENT
-from quorate.planner.published import PublishedBound
-from quorate.planner.result import Candidate, Change, Plan
+from quorate.planner.literature import PublishedBound
+from quorate.planner.mechanisms.choose import LEAST_ROWS
+from quorate.planner.mechanisms.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
+from quorate.planner.private import ON_NO_QUORUM, Candidate, PrivatePlan, plan
+from quorate.planner.result import Change, Plan
+from quorate.planner.students import StudentFirstPlan, plan_student_first
 
 __all__ = [
     "CONCENTRATION",
@@ -20,7 +31,24 @@ __all__ = [
     "ConceptMethod",
     "ConceptPlan",
     "Plan",
+    "PrivatePlan",
     "PublishedBound",
+    "StudentFirstPlan",
     "plan",
     "plan_concept",
+    "plan_student_first",
 ]
+
+_ABOVE = {  # found when first asked for: these stand above the predictors
+    "EverlastingPlan": "quorate.planner.everlasting",
+    "ReleasePlan": "quorate.planner.release",
+    "plan_everlasting": "quorate.planner.everlasting",
+    "plan_release": "quorate.planner.release",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in _ABOVE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_ABOVE[name]), name)

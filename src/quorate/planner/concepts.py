@@ -14,8 +14,8 @@ from typing import Any
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept
 from quorate.errors import InvalidInput
-from quorate.planner.concept_methods import (
-    Outlook,
+from quorate.planner.concept_bounds import (
+    MethodBound,
     agnostic,
     pure_realizable,
     pure_relabel,
@@ -26,6 +26,7 @@ from quorate.planner.concept_methods import (
     universal,
 )
 from quorate.planner.learning import LogGrowth, sauer_growth
+from quorate.planner.result import Change
 
 __all__ = ["ConceptMethod", "ConceptPlan", "plan_concept"]
 
@@ -37,9 +38,6 @@ class ConceptMethod:
     """One method: the excess error it is sure to keep at these records, and the records that alpha takes.
 
     `needed` is None where no number of records would do. `settings` are those that the bound was found with.
-
-    >>> ConceptMethod("stable", 0.2, 50_000, {"gamma": 0.1}, "each prediction moves by at most gamma").needed
-    50000
     """
 
     name: str
@@ -52,11 +50,7 @@ class ConceptMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class ConceptPlan:
-    """All methods, the best at these records first. `best` is its name, `feasible` whether it keeps alpha.
-
-    >>> plan_concept(records=10**6, vc_dimension=1, epsilon=1.0, alpha=0.1, public=5000).best
-    'semi-private'
-    """
+    """All methods, the best at these records first. `best` is its name, `feasible` whether it keeps alpha."""
 
     records: int
     vc_dimension: int
@@ -70,34 +64,39 @@ class ConceptPlan:
     assumptions: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold.
-
-        >>> plan_concept(records=1000, vc_dimension=2).as_dict()["vc_dimension"]
-        2
-        """
+        """Return the plan as plain values that JSON can hold."""
         plain = asdict(self)
         plain["methods"] = [asdict(method) | {"settings": dict(method.settings)} for method in self.methods]
         plain["assumptions"] = list(self.assumptions)
         return plain
 
-    def method(self, name: str) -> ConceptMethod:
-        """Return one method by its name.
+    @property
+    def nearest(self) -> tuple[Change, ...]:
+        """The fewest records with which a method that keeps an epsilon reaches alpha, where the best does not."""
+        needed = [(m.needed, m.name) for m in self.methods if m.needed is not None and m.name != "stable"]
+        if self.feasible or not needed:
+            return ()
+        records, name = min(needed)
+        return (Change("records", records, None, f"collect {records:,} records, for {name}"),)
 
-        >>> plan_concept(records=10**5, vc_dimension=1, public=1000).method("semi-private").error < 0.2
-        True
-        """
+    def settings(self) -> dict[str, Any]:
+        """Return the keyword arguments, beside the class, of the classifier of the best method."""
+        if self.best == "stable":
+            return {"gamma": self.methods[0].settings["gamma"]}
+        if self.best.startswith("pure-"):
+            return {"epsilon": self.epsilon, "queries": self.queries, "method": self.best.removeprefix("pure-")}
+        named = {"semi-private": ("epsilon",), "universal": ("epsilon", "delta")}
+        return {name: getattr(self, name) for name in named.get(self.best, ("epsilon", "delta", "queries"))}
+
+    def method(self, name: str) -> ConceptMethod:
+        """Return one method by its name."""
         for method in self.methods:
             if method.name == name:
                 return method
         raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(one.name for one in self.methods)}")
 
     def summary(self) -> str:
-        """Return the plan in a few sentences.
-
-        >>> print(plan_concept(records=10**6, vc_dimension=1, alpha=0.1, public=5000).summary())
-        With 1,000,000 records of a class of VC dimension 1, at epsilon = 1, semi-private is sure to keep the smallest
-        excess error: ... It needs ... records for 0.1. ...
-        """
+        """Return the plan in a few sentences."""
         best = self.methods[0]
         parts = [
             f"With {self.records:,} records of a class of VC dimension {self.vc_dimension}, at epsilon = "
@@ -132,8 +131,8 @@ def plan_concept(
     published hypothesis (semi-private) answers any number. `public` points from the law of the records are at hand.
     `realizable` says that some hypothesis of the class is always right. `gamma` adds the uniformly stable predictor.
 
-    >>> made = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
-    >>> [method.name for method in made.methods]
+    >>> plan = plan_concept(records=200_000, vc_dimension=2, queries=100, alpha=0.1)
+    >>> [method.name for method in plan.methods]
     ['pure-stable', 'agnostic', 'pure-relabel', 'universal']
     """
     dimension, log_growth = _class(vc_dimension, concept)
@@ -141,7 +140,7 @@ def plan_concept(
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     alpha, public = check_rate("alpha", alpha), check_count("public", public, least=0)
     known: dict[str, Any] = {"log_growth": log_growth, "epsilon": epsilon}
-    bounds: dict[str, tuple[Callable[..., Outlook], str, int | None]] = {
+    bounds: dict[str, tuple[Callable[..., MethodBound], str, int | None]] = {
         "pure-stable": (partial(pure_stable, **known, queries=queries), f"({epsilon:g}, 0)", None),
         "pure-relabel": (partial(pure_relabel, **known, queries=queries), f"({epsilon:g}, 0)", None),
     }
@@ -201,7 +200,7 @@ def _assumptions(realizable: bool, public: int) -> tuple[str, ...]:
 
 
 def _method(
-    name: str, bound: Callable[..., Outlook], *, records: int, alpha: float, guarantee: str, least: int | None
+    name: str, bound: Callable[..., MethodBound], *, records: int, alpha: float, guarantee: str, least: int | None
 ) -> ConceptMethod:
     here = bound(records)
     return ConceptMethod(

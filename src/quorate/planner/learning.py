@@ -27,11 +27,7 @@ _HALVES = math.log(2) / 2
 
 
 def sauer_growth(dimension: int) -> LogGrowth:
-    """Return the logarithm of Sauer's bound for a class of this VC dimension.
-
-    >>> round(math.exp(sauer_growth(1)(9)), 6), round(math.exp(sauer_growth(3)(2)), 6)
-    (10.0, 4.0)
-    """
+    """Return the logarithm of Sauer's bound for a class of this VC dimension."""
     dimension = check_count("vc_dimension", dimension)
 
     @cache
@@ -49,28 +45,17 @@ def deviation(log_growth: LogGrowth, rows: int) -> float:
     """Return by how much the error of a hypothesis exceeds its share of mistakes on `rows` rows, over all at once.
 
     Symmetrisation and Massart's lemma: sqrt(2 log growth(n) / n).
-
-    >>> round(deviation(sauer_growth(1), 10_000), 4)
-    0.0429
     """
     return math.sqrt(2 * log_growth(rows) / rows)
 
 
 def cover_deviation(log_candidates: float, rows: int) -> float:
-    """Return the same for a list of candidates that does not depend on the rows: sqrt(log N / (2 n)).
-
-    >>> round(cover_deviation(math.log(100), 10_000), 4)
-    0.0152
-    """
+    """Return the same for a list of candidates that does not depend on the rows: sqrt(log N / (2 n))."""
     return math.sqrt(log_candidates / (2 * rows))
 
 
 def choice_excess(log_candidates: float, *, epsilon: float, rows: int) -> float:
-    """Return by how much the exponential mechanism's choice has a larger share of mistakes than the best candidate.
-
-    >>> round(choice_excess(math.log(100), epsilon=1.0, rows=10_000), 6)
-    0.001121
-    """
+    """Return by how much the exponential mechanism's choice has a larger share of mistakes than the best candidate."""
     return 2 / epsilon * (log_candidates + 1) / rows
 
 
@@ -79,9 +64,6 @@ def net_error(log_growth: LogGrowth, points: int) -> float:
 
     A pair that differs with probability t agrees on m points, whichever it is, with probability at most
     2 growth(2m)^2 2^(-t m / 2).
-
-    >>> round(net_error(sauer_growth(1), 1000), 4)
-    0.0488
     """
     return min(1.0, (math.log(2) + 2 * log_growth(2 * points) + 1) / (_HALVES * points))
 
@@ -90,8 +72,5 @@ def consistent_error(log_growth: LogGrowth, rows: int) -> float:
     """Return the error of a hypothesis that is right on so many rows, where one of the class is right on all.
 
     P(some such hypothesis has error t) <= 2 growth(2n) 2^(-t n / 2) (Blumer et al. 1989).
-
-    >>> round(consistent_error(sauer_growth(1), 1000), 4)
-    0.0268
     """
     return min(1.0, (math.log(2) + log_growth(2 * rows) + 1) / (_HALVES * rows))

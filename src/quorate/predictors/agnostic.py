@@ -9,9 +9,11 @@ with units dealt without replacement. PROOF_CONCEPTS.md, steps 1 to 4, says why 
 """
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive, check_rate
@@ -24,8 +26,8 @@ from quorate.planner import plan
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.predictors.relabelled_sample import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
-from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration, check_calibration
+from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Budget
 from quorate.session import Session
 
@@ -34,6 +36,7 @@ __all__ = ["AgnosticClassifier"]
 _DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller knows better
 
 
+@dataclass(eq=False, repr=False)
 class AgnosticClassifier(ConceptClassifier):
     """A classifier of two classes whose every answer is private, for labels that no hypothesis fits perfectly.
 
@@ -70,68 +73,43 @@ class AgnosticClassifier(ConceptClassifier):
     array([0, 1])
     """
 
-    answers_: Session
-
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        queries: int = 1000,
-        classes: Any = None,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        rate: float | Literal["auto"] = "auto",
-        kappa: float | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-        alpha: float = 0.1,
-        beta: float = 0.05,
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.delta = delta
-        self.queries = queries
-        self.classes = classes
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.rate = rate
-        self.kappa = kappa
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
-        self.alpha = alpha
-        self.beta = beta
-        self.n_jobs = n_jobs
-        self.backend = backend
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    queries: int = 1000
+    classes: Any = None
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    alpha: float = 0.1
+    beta: float = 0.05
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
-        """Sample and relabel the units, fit the teachers, open the budget. `groups` names the person of each row.
-
-        >>> AgnosticClassifier(epsilon=1.0).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.Infeasible: ...
-        """
-        self._check_settings()
-        self._fit(self._records(X, y, groups))
+        """Sample and relabel the units, fit the teachers, open the budget. `groups` names the person of each row."""
+        self.check_settings()
+        votes, budget = self.votes(self._records(X, y, groups))
+        self.session_ = Session(votes, budget)
         return self
 
-    def _fit(self, slots: Slots) -> None:
-        sample = self._sample(slots)
+    def votes(self, records: UnitRows) -> tuple[Votes, Budget]:
+        """Return what answers by ballots, and the budget that pays for it."""
+        sample = self._sample(records)
         mechanism, budget = self._mechanism(sample)
-        ensemble = self._ensemble(slots, sample, mechanism.teachers)
+        ensemble = self._ensemble(records, sample, mechanism.teachers)
         self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
         self.mechanism_, self.teachers_ = mechanism, ensemble.teachers
-        self.answers_ = Session(Votes(ensemble, mechanism), budget)
+        return Votes(ensemble, mechanism), budget
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta, zero=False)
         check_count("queries", self.queries)
@@ -144,21 +122,21 @@ class AgnosticClassifier(ConceptClassifier):
         if self.n_jobs == 0:
             raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
 
-    def _sample(self, slots: Slots) -> RelabelledSample:
+    def _sample(self, records: UnitRows) -> RelabelledSample:
         if self.calibration == "paper":
-            if slots.most > 1:
+            if records.most > 1:
                 raise InvalidInput("the paper's constants are for one row a unit; use calibration='tight'")
             return paper_inner(
-                units=slots.units, epsilon=self.epsilon, delta=self.delta, queries=self.queries, alpha=self.alpha
+                units=records.units, epsilon=self.epsilon, delta=self.delta, queries=self.queries, alpha=self.alpha
             )
         return plan_sample(
             self.concept_,
-            units=slots.units,
+            units=records.units,
             epsilon=self.epsilon,
             delta=self.delta,
             rate=None if self.rate == "auto" else self.rate,
             kappa=None if self.kappa == "auto" else self.kappa,
-            rows=slots.most,
+            rows=records.most,
         )
 
     def _mechanism(self, sample: RelabelledSample) -> tuple[Any, Budget]:
@@ -215,37 +193,25 @@ class AgnosticClassifier(ConceptClassifier):
         slack = made.run_cost(made.order).slack
         return made, Budget(epsilon=sample.epsilon, delta=sample.delta, order=made.order, slack=slack)
 
-    def _ensemble(self, slots: Slots, sample: RelabelledSample, teachers: int) -> Ensemble:
+    def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
         """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
-        left_out = slots.units - sample.sampled
-        deal, _ = deal_units(slots.owners, slots.units, teachers=teachers, held_out=left_out)  # proof: steps 1 and 3
+        left_out = records.units - sample.sampled
+        deal, _ = deal_units(
+            records.owners, records.units, teachers=teachers, held_out=left_out
+        )  # proof: steps 1 and 3
         places = np.sort(deal.rows)
         relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
-        labels = np.full(len(slots.labels), -1)
-        labels[places] = relabel.relabel(slots.points[places], slots.labels[places]).labels  # proof: step 2
-        return fit_concept_teachers(self.concept_, slots.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend)
-
-    @property
-    def session_(self) -> Session:
-        """What joins the teachers, the mechanism and the budget.
-
-        >>> hasattr(AgnosticClassifier(), "session_")
-        False
-        """
-        return self.answers_
+        labels = np.full(len(records.labels), -1)
+        labels[places] = relabel.relabel(records.points[places], records.labels[places]).labels  # proof: step 2
+        return fit_concept_teachers(
+            self.concept_, records.points, labels, deal, n_jobs=self.n_jobs, backend=self.backend
+        )
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon: 0 while nothing is charged.
 
         It depends on the answers given, and holds at no more than twice this classifier's delta (privacy/PROOF.md, step
         8). The guarantee, whatever is asked, is `claim_`.
-
-        >>> from quorate.concepts import Thresholds
-        >>> X, y = [[float(x)] for x in range(2000)], [int(x > 999) for x in range(2000)]
-        >>> classifier = AgnosticClassifier(
-        ...     Thresholds(), epsilon=2.0, queries=5, teachers=50, aggregator="noisy_max").fit(X, y)
-        >>> classifier.spent_epsilon()
-        0.0
         """
-        inner = float(self.budget_.spent_epsilon())
-        return 0.0 if inner == 0 else min(self.epsilon_, self.sample_.total(inner)[0])
+        check_is_fitted(self)
+        return min(self.epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))

@@ -25,23 +25,13 @@ class _Constant:
 
 
 class ErmClassifier(ClassifierMixin, BaseEstimator):
-    """The empirical risk minimiser of a class of hypotheses, as a scikit-learn classifier. It is not private.
-
-    >>> from quorate.concepts import Thresholds
-    >>> ErmClassifier(Thresholds()).fit([[1.0], [2.0]], [0, 1]).predict([[0.0], [3.0]])
-    array([0, 1])
-    """
+    """The empirical risk minimiser of a class of hypotheses, as a scikit-learn classifier. It is not private."""
 
     def __init__(self, concept: Concept) -> None:
         self.concept = concept
 
     def fit(self, X: Any, y: Any) -> "ErmClassifier":
-        """Find a hypothesis with the fewest mistakes; labels are 0 and 1.
-
-        >>> from quorate.concepts import Thresholds
-        >>> ErmClassifier(Thresholds()).fit([[1.0], [2.0]], [0, 1]).hypothesis_
-        Threshold(cut=1.5, upward=True)
-        """
+        """Find a hypothesis with the fewest mistakes; labels are 0 and 1."""
         self.classes_ = np.array([0, 1])
         try:
             self.hypothesis_: Any = self.concept.fit_erm(X, y)
@@ -50,22 +40,12 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def call_rows(self) -> int | None:
-        """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself.
-
-        >>> from quorate.concepts import Thresholds
-        >>> ErmClassifier(Thresholds()).call_rows() is None
-        True
-        """
+        """Return how many rows are asked together: any number, since hypotheses of ours look at each row by itself."""
         ours = type(self.concept).__module__.startswith("quorate.concepts.") and not isinstance(self.concept, Finite)
         return None if ours else 1
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the hypothesis's label of each row.
-
-        >>> from quorate.concepts import Thresholds
-        >>> ErmClassifier(Thresholds()).fit([[1.0], [2.0]], [0, 1]).predict([[1.7]])
-        array([1])
-        """
+        """Return the hypothesis's label of each row."""
         return np.asarray(self.hypothesis_.predict(X), dtype=np.int64)
 
 
@@ -78,14 +58,8 @@ def fit_concept_teachers(
     n_jobs: int | None = None,
     backend: str | None = None,
 ) -> Ensemble:
-    """Fit one teacher for each chunk of the deal. A row whose label is neither 0 nor 1 is left out of its chunk.
-
-    >>> from quorate.concepts import Thresholds
-    >>> X, labels = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([0, 1, -1, 1])
-    >>> fit_concept_teachers(Thresholds(), X, labels, Deal.of([[0, 1], [2, 3]])).teachers
-    2
-    """
-    concept._check_size(int(deal.sizes.max()))  # public, and better said than by teachers who all fail
+    """Fit one teacher for each chunk of the deal. A row whose label is neither 0 nor 1 is left out of its chunk."""
+    concept.check_size(int(deal.sizes.max()))  # public, and better said than by teachers who all fail
     owner = np.full(len(labels), -1)
     owner[deal.rows] = np.repeat(np.arange(deal.teachers), deal.sizes)
     owner[(labels != 0) & (labels != 1)] = -1

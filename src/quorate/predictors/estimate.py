@@ -27,9 +27,6 @@ class Estimate:
 
     `error` is the mean share of teachers that are wrong on a unit held out, `disagreement` the mean share that vote
     against the plurality.
-
-    >>> Estimate(error=0.1, disagreement=0.05, deviation=0.01, held_out=200, epsilon=0.1, delta=1e-7).held_out
-    200
     """
 
     error: float
@@ -44,22 +41,12 @@ class Estimate:
         """The disagreement to plan with: two deviations more, and never more than half of the votes.
 
         No-quorums that were planned and not met are not spent; a run that ends early is the worse mistake.
-
-        >>> Estimate(error=0.1, disagreement=0.05, deviation=0.01, held_out=9, epsilon=0.1, delta=1e-7).pessimistic
-        0.07
         """
         return min(0.5, self.disagreement + 2 * self.deviation)
 
 
 def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsilon: float, delta: float) -> Estimate:
-    """Release both rates within (epsilon, delta), as one account of its own: one row and label for each unit held out.
-
-    >>> from quorate.ensemble.estimators import EstimatorTeachers
-    >>> ensemble = Ensemble(EstimatorTeachers([(None, 0)] * 900 + [(None, 1)] * 100, classes=2))
-    >>> made = estimate_rates(ensemble, np.zeros((1000, 1)), np.zeros(1000, dtype=np.int64), epsilon=1.0, delta=1e-6)
-    >>> abs(made.error - 0.1) < 0.1
-    True
-    """
+    """Release both rates within (epsilon, delta), from one row and one label of each unit held out."""
     held_out, teachers = len(codes), ensemble.teachers
     noisy = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=max(held_out, teachers), releases=2)
 

@@ -12,11 +12,7 @@ __all__ = ["flip"]
 
 
 def flip(label: int, probability: Fraction) -> int:
-    """Return the label, or with this probability the other one. The draw is exact: a whole number below another.
-
-    >>> flip(1, Fraction(0)), flip(0, Fraction(1))
-    (1, 1)
-    """
+    """Return the label, or with this probability the other one. The draw is exact: a whole number below another."""
     if not 0 <= probability <= 1 or label not in (0, 1):
         raise InvalidInput("flip takes a label, 0 or 1, and a probability")
     return label ^ (secrets.randbelow(probability.denominator) < probability.numerator)

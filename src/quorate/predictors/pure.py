@@ -6,9 +6,8 @@ the classes are public. PROOF_CONCEPTS.md, steps 8 and 10 to 14, says why.
 """
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
-
-from sklearn.utils.validation import check_is_fitted
 
 from quorate.answerers import OneByOne, Votes
 from quorate.checks import check_count, check_positive
@@ -16,14 +15,15 @@ from quorate.concepts import Concept
 from quorate.ensemble import deal_units
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import SoftMajority
+from quorate.predictors.base import check_choice
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.predictors.pure_relabel import PureRelabelling
 from quorate.predictors.pure_stable import PureStable, check_alpha
-from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration, check_calibration
+from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Budget, Cost
-from quorate.session import Session
+from quorate.session import Answerer, Session
 
 __all__ = ["PureClassifier"]
 
@@ -33,6 +33,7 @@ _PAPER_ALPHA = 0.1  # of calibration="paper" unless given
 _CLEAR = 4  # ballots, for each unit of log(1/alpha) / epsilon: three in four agree then
 
 
+@dataclass(eq=False, repr=False)
 class PureClassifier(ConceptClassifier):
     """A classifier of two classes whose answers are pure DP: no delta.
 
@@ -69,66 +70,45 @@ class PureClassifier(ConceptClassifier):
     array([ True])
     """
 
-    answers_: Session
-
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        method: Literal["stable", "relabel", "realizable"] = "stable",
-        queries: int = 1,
-        classes: Any = None,
-        alpha: float | Literal["auto"] = "auto",
-        subset: int | Literal["auto"] = "auto",
-        teachers: int | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.method = method
-        self.queries = queries
-        self.classes = classes
-        self.alpha = alpha
-        self.subset = subset
-        self.teachers = teachers
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
-        self.n_jobs = n_jobs
-        self.backend = backend
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    method: Literal["stable", "relabel", "realizable"] = "stable"
+    queries: int = 1
+    classes: Any = None
+    alpha: float | Literal["auto"] = "auto"
+    subset: int | Literal["auto"] = "auto"
+    teachers: int | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
-        """Calibrate one answer, and open the budget. `groups` names the person of each row.
-
-        >>> PureClassifier(method="magic").fit([[0.0], [1.0]], [0, 1])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: method must be one of stable, relabel, realizable, not 'magic'
-        """
-        self._check_settings()
-        slots = self._records(X, y, groups)
+        """Calibrate one answer, and open the budget. `groups` names the person of each row."""
+        self.check_settings()
+        records = self._records(X, y, groups)
         self.epsilon_, self.delta_ = float(self.epsilon), 0.0
         # A whole number of quanta, rounded down: as many answers as were planned fit the budget.
         each = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries).epsilon_per_query
         self.epsilon_per_query_ = each
-        budget = Budget(epsilon=self.epsilon_, delta=0.0)
         if self.method == "realizable":
-            self.answers_ = self._realizable(slots, each, budget)
-            return self
-        made: PureStable | PureRelabelling
-        made = self._stable(slots, each) if self.method == "stable" else self._relabel(slots, each)
-        self.scheme_: Any = made
-        fitting = {} if isinstance(made, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
-        drawn = OneByOne(lambda row: made.draw(slots, row, **fitting), Cost(each))  # proof: step 8
-        self.answers_ = Session(drawn, budget)
+            answerer: Answerer = self._realizable(records, each)
+        else:
+            self.scheme_: Any = self._stable(records, each) if self.method == "stable" else self._relabel(records, each)
+            answerer = self.answerer(records)
+        self.session_ = Session(answerer, Budget(epsilon=self.epsilon_, delta=0.0))
         return self
 
-    def _check_settings(self) -> None:
-        if self.method not in _METHODS:
-            raise InvalidInput(f"method must be one of {', '.join(_METHODS)}, not {self.method!r}")
+    def answerer(self, records: UnitRows) -> OneByOne:
+        """Return what draws an answer to each query by the scheme, from these records."""
+        scheme, cost = self.scheme_, Cost(self.epsilon_per_query_)
+        fitting = {} if isinstance(scheme, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
+        return OneByOne(lambda row: scheme.draw(records, row, **fitting), cost, records=records)  # proof: step 8
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be."""
+        check_choice("method", self.method, _METHODS)
         check_positive("epsilon", self.epsilon)
         check_count("queries", self.queries)
         check_calibration(self.calibration)
@@ -146,49 +126,39 @@ class PureClassifier(ConceptClassifier):
         if self.n_jobs == 0:
             raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
 
-    def _stable(self, slots: Slots, epsilon: float) -> PureStable:
+    def _stable(self, records: UnitRows, epsilon: float) -> PureStable:
         if self.calibration == "paper":
             alpha = _PAPER_ALPHA if self.alpha == "auto" else self.alpha
-            return PureStable.printed(self.concept_, units=slots.units, epsilon=epsilon, alpha=alpha, rows=slots.most)
+            return PureStable.printed(
+                self.concept_, units=records.units, epsilon=epsilon, alpha=alpha, rows=records.most
+            )
         return PureStable.calibrate(
             self.concept_,
-            units=slots.units,
+            units=records.units,
             epsilon=epsilon,
             alpha=None if self.alpha == "auto" else self.alpha,
             subset=None if self.subset == "auto" else self.subset,
-            rows=slots.most,
+            rows=records.most,
         )
 
-    def _relabel(self, slots: Slots, epsilon: float) -> PureRelabelling:
+    def _relabel(self, records: UnitRows, epsilon: float) -> PureRelabelling:
         teachers = None if self.teachers == "auto" else self.teachers
         return PureRelabelling.calibrate(
-            self.concept_, units=slots.units, epsilon=epsilon, teachers=teachers, rows=slots.most
+            self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.most
         )
 
-    def _realizable(self, slots: Slots, epsilon: float, budget: Budget) -> Session:
+    def _realizable(self, records: UnitRows, epsilon: float) -> Votes:
         """Return teachers on disjoint chunks whose soft majority answers (proof: step 14)."""
         alpha = _ALPHA if self.alpha == "auto" else self.alpha
         wanted = math.ceil(_CLEAR * math.log(1 / alpha) / epsilon) if self.teachers == "auto" else self.teachers
-        if wanted > slots.units:
+        if wanted > records.units:
             raise Infeasible(
-                f"{wanted} teachers are needed for epsilon={epsilon:g} a query, and there are {slots.units} units; "
+                f"{wanted} teachers are needed for epsilon={epsilon:g} a query, and there are {records.units} units; "
                 "raise epsilon, plan for fewer queries, or bring more units"
             )
-        deal, _ = deal_units(slots.owners, slots.units, teachers=wanted)
+        deal, _ = deal_units(records.owners, records.units, teachers=wanted)
         ensemble = fit_concept_teachers(
-            self.concept_, slots.points, slots.labels, deal, n_jobs=self.n_jobs, backend=self.backend
+            self.concept_, records.points, records.labels, deal, n_jobs=self.n_jobs, backend=self.backend
         )
         self.scheme_ = SoftMajority(teachers=wanted, epsilon=epsilon)
-        return Session(Votes(ensemble, self.scheme_), budget)
-
-    def spent_epsilon(self) -> float:
-        """Return the epsilon spent so far: each query costs the same, whatever the answer.
-
-        >>> X, y = [[float(x)] for x in range(400)], [int(x > 199) for x in range(400)]
-        >>> classifier = PureClassifier(epsilon=1.0, queries=4).fit(X, y)
-        >>> made = classifier.predict([[0.0], [399.0]])
-        >>> classifier.spent_epsilon()
-        0.5
-        """
-        check_is_fitted(self)
-        return float(self.budget_.spent_epsilon())
+        return Votes(ensemble, self.scheme_)

@@ -19,12 +19,11 @@ from quorate.ensemble import deal_units
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import SoftMajority
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.concept_classifier import largest_set
 from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.predictors.flip import flip
-from quorate.predictors.slots import NO_LABEL, Slots
 from quorate.predictors.stable_choice import secret_subset
-from quorate.rounding import float_up
+from quorate.predictors.unit_rows import NO_LABEL, UnitRows
+from quorate.privacy.cost import float_up
 from quorate.session import release_votes
 
 __all__ = ["PureRelabelling"]
@@ -42,11 +41,6 @@ class PureRelabelling:
     `subset` of the `units` define the candidates; weights fall e-fold with `scale` mistaken units, and so does the
     weight of a label with `scale` ballots (in print both are eta * n). Two hypotheses that agree on a random subset
     differ on at most `reach` other units, but for a probability `miss`.
-
-    >>> from quorate.concepts import Thresholds
-    >>> made = PureRelabelling.calibrate(Thresholds(), units=100_000, epsilon=1.0)
-    >>> made.log_factor <= 1.0, 0 < made.flip_probability < 0.01
-    (True, True)
     """
 
     concept: Concept
@@ -70,14 +64,7 @@ class PureRelabelling:
     def calibrate(
         cls, concept: Concept, *, units: int, epsilon: float, teachers: int | None = None, rows: int = 1
     ) -> "PureRelabelling":
-        """Return the numbers with the smallest error to be expected among those that keep epsilon.
-
-        >>> from quorate.concepts import Thresholds
-        >>> PureRelabelling.calibrate(Thresholds(), units=1000, epsilon=0.5)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.Infeasible: 1000 units are too few for relabelling at epsilon=0.5; ...
-        """
+        """Return the numbers with the smallest error to be expected among those that keep epsilon."""
         units, epsilon = check_count("units", units, least=2), min(check_positive("epsilon", epsilon), _MOST)
         given: Any = {"teachers": teachers, "rows": check_count("rows", rows)}
         found = [
@@ -100,13 +87,7 @@ class PureRelabelling:
 
     @property
     def log_miss(self) -> float:
-        """The logarithm of a bound on the probability that a random subset tells too few hypotheses apart.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=101, scale=100.0, reach=199, teachers=50)
-        >>> round(made.log_miss, 2)
-        -7.95
-        """
+        """The logarithm of a bound on the probability that a random subset tells too few hypotheses apart."""
         others = self.units - 1
         pairs = 2 * math.log(self.concept.growth(others * self.rows)) - math.log(2)
         missed = (self.reach + 1) * math.log1p(-(self.subset - 1) / others)  # proof: step 11
@@ -114,38 +95,21 @@ class PureRelabelling:
 
     @property
     def log_factor(self) -> float:
-        """Ln F, rounded up: the epsilon of one answer.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=10, scale=100.0, reach=29, teachers=50)
-        >>> round(made.log_factor, 4)
-        0.1247
-        """
+        """Ln F, rounded up: the epsilon of one answer."""
         odds = math.log(self.subset / (self.units - self.subset))
         grown = self.rows * math.log(4) + 3 * (self.reach + 1) / self.scale  # proof: step 12
         return (float(np.logaddexp(0.0, grown + odds)) + 3 / self.scale) * _UP
 
     @property
     def flip_probability(self) -> Fraction:
-        """With what probability the answer is turned, so that nothing is left to a delta: rounded up.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=101, scale=100.0, reach=199, teachers=50)
-        >>> float(made.flip_probability) < 1e-4
-        True
-        """
+        """With what probability the answer is turned, so that nothing is left to a delta: rounded up."""
         rate = float_up(Fraction(self.subset, self.units))
         rest = max(math.exp(self.log_miss) * rate * _UP, 2.0**-900)  # never 0, nor so small that it rounds to it
         return Fraction(min(0.5, rest / (math.expm1(self.log_factor) + 2 * rest) * _UP))  # proof: step 13
 
     @property
     def error(self) -> float:
-        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb.
-
-        >>> from quorate.concepts import Thresholds
-        >>> PureRelabelling.calibrate(Thresholds(), units=10**6, epsilon=1.0).error < 0.1
-        True
-        """
+        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb."""
         dimension, share = max(1, self.concept.vc_dimension), self.scale / self.units
         chosen = share * math.log(self.concept.growth(self.subset * self.rows))
         cover = dimension / self.subset
@@ -155,68 +119,32 @@ class PureRelabelling:
 
     @property
     def choice(self) -> ExponentialChoice:
-        """The choice of the hypothesis by which all units are relabelled.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=10, scale=100.0, reach=29, teachers=50)
-        >>> made.choice.rate <= Fraction(1, 100)
-        True
-        """
+        """The choice of the hypothesis by which all units are relabelled."""
         return ExponentialChoice(epsilon=math.nextafter(2 / self.scale, 0), sensitivity=self.rows)  # proof: step 12
 
     @property
     def majority(self) -> SoftMajority:
-        """The mechanism that counts the ballots of the answer.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = PureRelabelling(concept=Thresholds(), units=1001, subset=10, scale=100.0, reach=29, teachers=50)
-        >>> made.majority.scale >= 200
-        True
-        """
+        """The mechanism that counts the ballots of the answer."""
         return SoftMajority(teachers=self.teachers, epsilon=math.nextafter(1 / self.scale, 0))  # proof: step 12
 
-    def draw(self, slots: Slots, row: NDArray[np.float64], **fitting: Any) -> int:
-        """Draw the answer to one query. It must be charged `log_factor` before.
-
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
-        >>> made = PureRelabelling(concept=Thresholds(), units=2000, subset=50, scale=5.0, reach=1, teachers=100)
-        >>> made.draw(slots, np.array([1900.0])) in (0, 1)
-        True
-        """
-        hypothesis = self.relabeller(slots, secret_subset(slots.units, self.subset))
-        label = self.voted(slots, hypothesis, row, **fitting)
+    def draw(self, records: UnitRows, row: NDArray[np.float64], **fitting: Any) -> int:
+        """Draw the answer to one query. It must be charged `log_factor` before."""
+        hypothesis = self.relabeller(records, secret_subset(records.units, self.subset))
+        label = self.voted(records, hypothesis, row, **fitting)
         return flip(label, self.flip_probability)  # proof: step 13
 
-    def relabeller(self, slots: Slots, units: NDArray[np.int64]) -> Hypothesis:
-        """Draw the hypothesis by which all units are relabelled, among the candidates that these units define.
+    def relabeller(self, records: UnitRows, units: NDArray[np.int64]) -> Hypothesis:
+        """Draw the hypothesis by which all units are relabelled, among the candidates that these units define."""
+        candidates = sealed(self.concept).dichotomies(records.points[records.places(units)])
+        return self.choice.choose(candidates.tally(records.points, records.labels))
 
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
-        >>> made = PureRelabelling(concept=Thresholds(), units=400, subset=2, scale=2.0, reach=9, teachers=9)
-        >>> made.relabeller(slots, np.array([0, 399])).cut
-        199.5
-        """
-        candidates = sealed(self.concept).dichotomies(slots.points[slots.places(units)])
-        return self.choice.choose(candidates.tally(slots.points, slots.labels))
-
-    def voted(self, slots: Slots, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
-        """Relabel all units, fit teachers on disjoint chunks and put the query to their vote.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(2000.0)[:, np.newaxis], np.repeat([0, 1], 1000))
-        >>> made = PureRelabelling(concept=Thresholds(), units=2000, subset=50, scale=2.0, reach=9, teachers=200)
-        >>> made.voted(slots, Threshold(900.0), np.array([1900.0]))
-        1
-        """
-        used = slots.labels != NO_LABEL
-        labels = np.full(len(slots.labels), NO_LABEL)
-        labels[used] = hypothesis.predict(slots.points[used])
-        deal, _ = deal_units(slots.owners, slots.units, teachers=self.teachers)
-        ensemble = fit_concept_teachers(self.concept, slots.points, labels, deal, **fitting)
+    def voted(self, records: UnitRows, hypothesis: Hypothesis, row: NDArray[np.float64], **fitting: Any) -> int:
+        """Relabel all units, fit teachers on disjoint chunks and put the query to their vote."""
+        used = records.labels != NO_LABEL
+        labels = np.full(len(records.labels), NO_LABEL)
+        labels[used] = hypothesis.predict(records.points[used])
+        deal, _ = deal_units(records.owners, records.units, teachers=self.teachers)
+        ensemble = fit_concept_teachers(self.concept, records.points, labels, deal, **fitting)
         return int(release_votes(ensemble, row[np.newaxis, :], self.majority.answers).labels[0])
 
 
@@ -228,7 +156,7 @@ def _attempt(
     if left <= 0 or scale > units / 4:
         return None
     odds = math.expm1(left) * math.exp(-rows * math.log(4) - 3 * (reach + 1) / scale)
-    most = largest_set(concept, units * rows) // rows
+    most = concept.largest_set(units * rows) // rows
     subset = min(int(odds / (1 + odds) * units), units - 1, most)
     if subset < 2:
         return None

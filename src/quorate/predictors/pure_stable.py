@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, check_positive
 from quorate.concepts import Concept
 from quorate.errors import Infeasible, InvalidInput
-from quorate.predictors.concept_classifier import largest_set
 from quorate.predictors.flip import flip
-from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import StableChoice
-from quorate.rounding import float_up
+from quorate.predictors.unit_rows import UnitRows
+from quorate.privacy.cost import float_up
 
 __all__ = ["PureStable", "check_alpha"]
 
@@ -28,11 +27,7 @@ _SHARES = tuple(0.5 * 0.9**step for step in range(140))
 
 
 def check_alpha(alpha: object) -> float:
-    """Return `alpha` as a float if it is a probability with which a label may be turned: above 0 and below 1/2.
-
-    >>> check_alpha(0.1)
-    0.1
-    """
+    """Return `alpha` as a float if it is a probability with which a label may be turned: above 0 and below 1/2."""
     value = check_positive("alpha", alpha)
     if value >= 0.5:
         raise InvalidInput(f"alpha must be 'auto', or above 0 and below 0.5, not {alpha!r}")
@@ -41,26 +36,14 @@ def check_alpha(alpha: object) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PureStable:
-    """A stable choice, and the probability with which its label is turned.
-
-    >>> from quorate.concepts import Thresholds
-    >>> made = PureStable.calibrate(Thresholds(), units=10_000, epsilon=1.0)
-    >>> made.epsilon <= 1.0, made.choice.subset, round(float(made.turned), 3)
-    (True, ..., ...)
-    """
+    """A stable choice, and the probability with which its label is turned."""
 
     choice: StableChoice
     turned: Fraction
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of one answer, rounded up: the smaller of two bounds.
-
-        >>> from quorate.concepts import Thresholds
-        >>> choice = StableChoice(concept=Thresholds(), units=100, subset=2, epsilon=0.5)
-        >>> round(PureStable(choice=choice, turned=Fraction(1, 10)).epsilon, 4)
-        0.5
-        """
+        """The epsilon of one answer, rounded up: the smaller of two bounds."""
         turned, rate = float(self.turned), self.choice.rate
         moved = math.log1p((1 - 2 * turned) * self.choice.gamma / turned)  # proof: step 10, first bound
         both = max(self.choice.epsilon, math.log1p((1 - 2 * turned) * rate / turned))  # proof: step 10, second bound
@@ -77,12 +60,7 @@ class PureStable:
         subset: int | None = None,
         rows: int = 1,
     ) -> "PureStable":
-        """Return the choice and the probability that keep epsilon; `alpha` is the latter, where it is given.
-
-        >>> from quorate.concepts import Thresholds
-        >>> PureStable.calibrate(Thresholds(), units=1000, epsilon=1.0, alpha=0.05).choice.subset
-        95
-        """
+        """Return the choice and the probability that keep epsilon; `alpha` is the latter, where it is given."""
         units, epsilon = check_count("units", units), min(check_positive("epsilon", epsilon), _MOST)
         grown, inner = math.expm1(epsilon) * (1 - 1e-9), epsilon * (1 - 1e-9)
         if subset is not None:
@@ -91,7 +69,7 @@ class PureStable:
             sizes = {int(check_alpha(alpha) * grown / (1 - 2 * alpha) * units)}
         else:
             sizes = {int(share * units) for share in _SHARES}
-        most = largest_set(concept, units * rows) // rows
+        most = concept.largest_set(units * rows) // rows
         found = [
             cls(
                 choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
@@ -108,13 +86,7 @@ class PureStable:
 
     @classmethod
     def printed(cls, concept: Concept, *, units: int, epsilon: float, alpha: float, rows: int = 1) -> "PureStable":
-        """Return the constants in print: gamma = epsilon alpha / 2, and the label turned with probability alpha.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = PureStable.printed(Thresholds(), units=10_000, epsilon=0.5, alpha=0.1)
-        >>> made.choice.subset, made.choice.epsilon, made.epsilon < 0.5
-        (125, 0.00625, True)
-        """
+        """Return the constants in print: gamma = epsilon alpha / 2, and the label turned with probability alpha."""
         gamma = check_positive("epsilon", epsilon) * check_alpha(alpha) / 2
         choice = StableChoice.calibrate(concept, units=units, gamma=gamma, rows=rows, calibration="paper")
         made = cls(choice=choice, turned=Fraction(alpha))
@@ -124,28 +96,16 @@ class PureStable:
 
     @property
     def error(self) -> float:
-        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb.
-
-        >>> from quorate.concepts import Thresholds
-        >>> PureStable.calibrate(Thresholds(), units=100_000, epsilon=1.0).error < 0.05
-        True
-        """
+        """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb."""
         choice = self.choice
         dimension, rows = max(1, choice.concept.vc_dimension), choice.subset * choice.rows
         cover = dimension / choice.subset
         chosen = math.log(choice.concept.growth(rows)) / float(choice.mechanism.rate) / (choice.units * choice.rows)
         return float(self.turned) + cover + chosen
 
-    def draw(self, slots: Slots, row: NDArray[np.float64]) -> int:
-        """Draw the answer to one query. It must be charged `epsilon` before.
-
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
-        >>> PureStable.calibrate(Thresholds(), units=400, epsilon=1.0).draw(slots, np.array([399.0])) in (0, 1)
-        True
-        """
-        return flip(int(self.choice.draw(slots).predict(row[np.newaxis, :])[0]), self.turned)
+    def draw(self, records: UnitRows, row: NDArray[np.float64]) -> int:
+        """Draw the answer to one query. It must be charged `epsilon` before."""
+        return flip(int(self.choice.draw(records).predict(row[np.newaxis, :])[0]), self.turned)
 
 
 def _turned(rate: Fraction, grown: float) -> Fraction:

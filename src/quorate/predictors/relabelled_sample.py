@@ -11,9 +11,8 @@ from fractions import Fraction
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept
 from quorate.errors import Infeasible, InvalidInput
-from quorate.predictors.concept_classifier import largest_set
 from quorate.privacy import amplify, amplify_inverse, relabelling_epsilon
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import float_down, float_up
 
 __all__ = ["RelabelledSample", "paper_inner", "paper_no_quorums", "plan_sample"]
 
@@ -31,11 +30,6 @@ class RelabelledSample:
     """`sampled` of `units` are taken, without replacement and secretly, and relabelled with parameter `kappa`.
 
     `epsilon` and `delta` are what may be run on the relabelled sample.
-
-    >>> sample = RelabelledSample(units=10_000, sampled=1000, kappa=1.0, epsilon=0.9, delta=1e-5)
-    >>> epsilon, delta = sample.total(sample.epsilon)
-    >>> round(epsilon, 4), round(delta, 9)
-    (0.9653, 1e-06)
     """
 
     units: int
@@ -47,22 +41,18 @@ class RelabelledSample:
 
     @property
     def rate(self) -> float:
-        """The share of units that is sampled, rounded up.
-
-        >>> RelabelledSample(units=1000, sampled=100, kappa=1.0, epsilon=0.9, delta=1e-5).rate
-        0.1
-        """
+        """The share of units that is sampled, rounded up."""
         return float_up(Fraction(self.sampled, self.units))
 
     def total(self, inner: float) -> tuple[float, float]:
-        """Return (epsilon, delta) of all that is released when what runs on the sample has spent `inner` of epsilon.
-
-        >>> RelabelledSample(units=1000, sampled=100, kappa=1.0, epsilon=0.9, delta=1e-5).total(0.0)[0] > 0.4
-        True
-        """
+        """Return (epsilon, delta) of all that is released when what runs on the sample has spent `inner` of epsilon."""
         term = relabelling_epsilon(kappa=self.kappa, rows=self.rows)  # proof: step 2
         before = float_up(Fraction(inner) + Fraction(term))
         return amplify(epsilon=before, delta=self.delta, rate=self.rate)  # proof: step 3
+
+    def spent(self, inner: float) -> float:
+        """Return the epsilon of `total`, or 0 where nothing was run on the sample."""
+        return 0.0 if inner == 0 else self.total(inner)[0]
 
 
 def _inner(
@@ -102,15 +92,10 @@ def plan_sample(
 
     The error is that of a sample of its size, plus what relabelling loses, plus that of teachers on their chunks: a
     rule of thumb that decides on accuracy alone. The guarantee holds whatever is chosen.
-
-    >>> from quorate.concepts import Thresholds
-    >>> sample = plan_sample(Thresholds(), units=100_000, epsilon=1.0, delta=1e-6)
-    >>> 0.02 < sample.rate < 0.3, sample.total(sample.epsilon)[0] <= 1.0
-    (True, True)
     """
     units, rows = check_count("units", units), check_count("rows", rows)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
-    most = largest_set(concept, units * rows) // rows
+    most = concept.largest_set(units * rows) // rows
     rates = _RATES if rate is None else (check_rate("rate", rate),)
     kappas = _KAPPAS if kappa is None else (check_positive("kappa", kappa),)
     sizes = {min(most, int(share * units)) for share in rates} - {0}
@@ -137,11 +122,7 @@ def _error(concept: Concept, made: RelabelledSample) -> float:
 
 
 def paper_no_quorums(*, queries: int, alpha: float, beta: float) -> int:
-    """Return the cut-off T of Algorithm 3 of Nandi and Bassily (2020), rounded up.
-
-    >>> paper_no_quorums(queries=100, alpha=0.1, beta=0.05)
-    6
-    """
+    """Return the cut-off T of Algorithm 3 of Nandi and Bassily (2020), rounded up."""
     queries, alpha, beta = check_count("queries", queries), check_rate("alpha", alpha), check_rate("beta", beta)
     mean = queries * alpha
     return math.ceil(max(1.0, mean / 8 + math.sqrt(3 * mean * math.log(queries / beta)) / 4))
@@ -151,10 +132,6 @@ def paper_inner(*, units: int, epsilon: float, delta: float, queries: int, alpha
     """Return the sample of Algorithm 3 of Nandi and Bassily (2020) with its epsilon and delta, as printed.
 
     The printed factor log(2/delta), which pays for sampling with replacement, is kept although it is not needed here.
-
-    >>> sample = paper_inner(units=560_000, epsilon=1.0, delta=1e-6, queries=100, alpha=0.1)
-    >>> sample.sampled, sample.kappa, round(sample.epsilon, 5)
-    (10000, 1.0, 0.0218)
     """
     units, queries = check_count("units", units), check_count("queries", queries)
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)

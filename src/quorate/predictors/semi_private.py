@@ -25,12 +25,6 @@ def choose_from_cover(
 
     `rows` is the most that one unit has among the private rows. Where a `budget` is given, it is charged before
     anything is drawn; the cost is the one at its order, or plain epsilon where there is none.
-
-    >>> from quorate.concepts import Thresholds
-    >>> X, y = [float(x) for x in range(1000)], [int(x >= 400) for x in range(1000)]
-    >>> hypothesis, cost = choose_from_cover(Thresholds(), X, y, [100.0, 390.0, 410.0, 700.0], epsilon=1.0)
-    >>> hypothesis.predict([300.0, 600.0]), cost
-    (array([0, 1]), Cost(renyi=1.0, slack=0.0))
     """
     choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
     found = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
@@ -43,9 +37,6 @@ def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:
     """Return how many public points from the same law make a cover of error alpha with probability 1 - beta.
 
     32 (d log(1/alpha) + log(1/beta)) / alpha: Algorithm 4 of Nandi and Bassily (2020).
-
-    >>> cover_points(vc_dimension=1, alpha=0.1, beta=0.05)
-    1696
     """
     dimension = max(1, check_count("vc_dimension", vc_dimension, least=0))
     alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
@@ -53,12 +44,7 @@ def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:
 
 
 def cover_excess(concept: Concept, *, public: int, epsilon: float, beta: float, rows: int = 1) -> int:
-    """Return how many mistakes above the fewest of the cover the choice makes, with probability 1 - beta at most.
-
-    >>> from quorate.concepts import Thresholds
-    >>> cover_excess(Thresholds(), public=100, epsilon=1.0, beta=0.05)
-    16
-    """
+    """Return how many mistakes above the fewest of the cover the choice makes, with probability 1 - beta at most."""
     choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)
     candidates = concept.growth(check_count("public", public))
     return math.ceil((math.log(candidates) - math.log(check_rate("beta", beta))) / float(choice.rate) * (1 + 1e-12))

@@ -6,6 +6,7 @@ privacy of one prediction; m predictions together move by at most m * gamma. It 
 not a budget: nothing is ever refused. PROOF_CONCEPTS.md, steps 6 to 8, says why.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
@@ -13,15 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.answerers import OneByOne
 from quorate.checks import check_count
 from quorate.concepts import Concept
-from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
+from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
+from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Cost
-from quorate.rounding import text_up
+from quorate.privacy.cost import text_up
 from quorate.session import Session
 
 __all__ = ["StableClassifier", "stable_subset"]
 
 
+@dataclass(eq=False, repr=False)
 class StableClassifier(ConceptClassifier):
     """A classifier of two classes whose every prediction is gamma-uniformly stable.
 
@@ -52,63 +55,42 @@ class StableClassifier(ConceptClassifier):
     array(['high', 'low'], dtype='<U4')
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        gamma: float = 0.1,
-        classes: Any = None,
-        subset: int | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-    ) -> None:
-        self.concept = concept
-        self.gamma = gamma
-        self.classes = classes
-        self.subset = subset
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
+    concept: Concept | None = None
+    _: KW_ONLY
+    gamma: float = 0.1
+    classes: Any = None
+    subset: int | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
-        """Keep the records, and calibrate how they will be asked. `groups` names the person of each row.
-
-        >>> StableClassifier(gamma=0.01).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.Infeasible: gamma=0.01 takes at least 200 units, and there are 60; raise gamma
-        """
-        check_gamma(self.gamma)
-        slots = self._records(X, y, groups)
+        """Keep the records, and calibrate how they will be asked. `groups` names the person of each row."""
+        self.check_settings()
+        records = self._records(X, y, groups)
         self.choice_ = StableChoice.calibrate(
             self.concept_,
-            units=slots.units,
+            units=records.units,
             gamma=self.gamma,
-            subset=stable_subset(self.concept_, self.subset, units=slots.units, gamma=self.gamma, rows=slots.most),
-            rows=slots.most,
+            subset=stable_subset(self.concept_, self.subset, units=records.units, gamma=self.gamma, rows=records.most),
+            rows=records.most,
             calibration=self.calibration,
         )
-        choice = self.choice_
-        self._answerer = OneByOne(lambda row: int(choice.draw(slots).predict(row[None, :])[0]), Cost(0.0))
-        self.answers_ = Session(self._answerer, None)
+        self.session_ = Session(self.answerer(records), None)
         return self
+
+    def answerer(self, records: UnitRows) -> OneByOne:
+        """Return what draws a hypothesis for each query, from these records."""
+        choice = self.choice_
+        return OneByOne(lambda row: int(choice.draw(records).predict(row[None, :])[0]), Cost(0.0), records=records)
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be."""
+        check_gamma(self.gamma)
 
     @property
     def stability_(self) -> float:
-        """By how much one unit can move the probability of a label: at most gamma.
-
-        >>> StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 30, [0, 1] * 30).stability_ <= 0.5
-        True
-        """
+        """By how much one unit can move the probability of a label: at most gamma."""
         return self.choice_.gamma
-
-    @property
-    def budget_(self) -> None:
-        """None: predictions are stable one by one, and there is nothing that ends.
-
-        >>> StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 30, [0, 1] * 30).budget_ is None
-        True
-        """
-        check_is_fitted(self)
 
     @property
     def claim_(self) -> str:
@@ -118,14 +100,10 @@ class StableClassifier(ConceptClassifier):
         each prediction is 0.5-uniformly stable: (0, 0.5)-differentially private under replacement of one row
         """
         what = f"each prediction is {text_up(self.stability_)}-uniformly stable:"
-        return str(self._claim(0.0, self.stability_, what))
+        return str(self._claim(0.0, self.stability_, what=what))
 
     def spent_epsilon(self) -> float:
-        """Return 0: what predictions together cost is a delta, `spent_delta`.
-
-        >>> StableClassifier(gamma=0.5).fit([[0.0], [1.0]] * 30, [0, 1] * 30).spent_epsilon()
-        0.0
-        """
+        """Return 0: what predictions together cost is a delta, `spent_delta`."""
         check_is_fitted(self)
         return 0.0
 
@@ -133,27 +111,22 @@ class StableClassifier(ConceptClassifier):
         """Return by how much one unit can move all predictions drawn so far together: gamma for each, at most 1.
 
         >>> classifier = StableClassifier(gamma=0.1).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
-        >>> made = classifier.predict([[0.0], [1.0], [1.0]])
+        >>> answers = classifier.predict([[0.0], [1.0], [1.0]])
         >>> round(classifier.spent_delta(), 6)
         0.2
         """
         check_is_fitted(self)
-        return min(1.0, self.stability_ * self._answerer.drawn)
+        ledger = self.session_.ledger
+        drawn = self.session_.answerer.drawn if ledger is None else ledger.answers_kept()
+        return min(1.0, self.stability_ * drawn)
 
 
 def stable_subset(
     concept: Concept, subset: int | Literal["auto"], *, units: int, gamma: float, rows: int
 ) -> int | None:
-    """Return the size of the subset where it is not simply gamma / 2 of the units: given, or all that the class takes.
-
-    >>> from quorate.concepts import Halfspaces, Thresholds
-    >>> stable_subset(Thresholds(), "auto", units=10**6, gamma=0.1, rows=1) is None
-    True
-    >>> stable_subset(Halfspaces(2), "auto", units=10**6, gamma=0.1, rows=1) < 5000
-    True
-    """
+    """Return the size of the subset where it is not gamma / 2 of the units: as given, or all that the class takes."""
     if subset != "auto":
         return check_count("subset", subset)
     wanted = int(gamma / 2 * units)
-    taken = largest_set(concept, max(1, wanted) * rows) // rows
+    taken = concept.largest_set(max(1, wanted) * rows) // rows
     return max(1, taken) if taken < wanted else None

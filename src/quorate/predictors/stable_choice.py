@@ -18,8 +18,8 @@ from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.sealed import sealed
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.slots import Slots
-from quorate.rounding import float_up
+from quorate.predictors.unit_rows import UnitRows
+from quorate.privacy.cost import float_up
 
 __all__ = ["Calibration", "StableChoice", "check_calibration", "check_gamma", "secret_subset"]
 
@@ -28,20 +28,13 @@ _DOWN = 1 - 1e-9
 
 
 def check_calibration(calibration: str) -> None:
-    """Refuse a calibration that is neither "tight" nor "paper".
-
-    >>> check_calibration("paper")
-    """
+    """Refuse a calibration that is neither "tight" nor "paper"."""
     if calibration not in ("tight", "paper"):
         raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
 
 
 def check_gamma(gamma: object) -> float:
-    """Return `gamma` as a float if it lies between 0 and 1, both excluded.
-
-    >>> check_gamma(0.1)
-    0.1
-    """
+    """Return `gamma` as a float if it lies between 0 and 1, both excluded."""
     value = check_positive("gamma", gamma)
     if value >= 1:
         raise InvalidInput(f"gamma must be above 0 and below 1, not {gamma!r}")
@@ -49,11 +42,7 @@ def check_gamma(gamma: object) -> float:
 
 
 def secret_subset(count: int, size: int) -> NDArray[np.int64]:
-    """Return `size` of the numbers below `count`, all subsets equally likely, from the operating system's randomness.
-
-    >>> secret_subset(5, 5)
-    array([0, 1, 2, 3, 4])
-    """
+    """Return `size` of the numbers below `count`, all subsets equally likely, by the system's randomness."""
     while True:
         words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         chosen = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])  # by position, never by content
@@ -63,13 +52,7 @@ def secret_subset(count: int, size: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class StableChoice:
-    """A secret random subset of `subset` of the `units` defines the candidates; all units choose among them.
-
-    >>> from quorate.concepts import Thresholds
-    >>> choice = StableChoice.calibrate(Thresholds(), units=10_000, gamma=0.1)
-    >>> choice.subset, round(choice.epsilon, 4), choice.gamma <= 0.1
-    (500, 0.2107, True)
-    """
+    """A secret random subset of `subset` of the `units` defines the candidates; all units choose among them."""
 
     concept: Concept
     units: int
@@ -83,7 +66,7 @@ class StableChoice:
             raise InvalidInput(f"subset must be at most units={units}, not {subset}")
         set_validated(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
         set_validated(self, rows=check_count("rows", self.rows))
-        self.concept._check_size(self.subset * self.rows)
+        self.concept.check_size(self.subset * self.rows)
 
     @classmethod
     def calibrate(
@@ -100,10 +83,6 @@ class StableChoice:
 
         Half of gamma goes to the subset unless its size is given, and the rest to the exponential mechanism. With
         calibration="paper" its parameter is gamma / 4, eight times less than is needed.
-
-        >>> from quorate.concepts import Thresholds
-        >>> StableChoice.calibrate(Thresholds(), units=10_000, gamma=0.1, calibration="paper").epsilon
-        0.025
         """
         gamma, units = check_gamma(gamma), check_count("units", units)
         check_calibration(calibration)
@@ -128,56 +107,26 @@ class StableChoice:
 
     @property
     def rate(self) -> float:
-        """The share of units in the subset, rounded up.
-
-        >>> from quorate.concepts import Thresholds
-        >>> StableChoice(concept=Thresholds(), units=10, subset=1, epsilon=0.4).rate
-        0.1
-        """
+        """The share of units in the subset, rounded up."""
         return float_up(Fraction(self.subset, self.units))
 
     @property
     def gamma(self) -> float:
-        """By how much the law of the hypothesis moves when one unit is replaced, at most, rounded up.
-
-        >>> from quorate.concepts import Thresholds
-        >>> round(StableChoice(concept=Thresholds(), units=10, subset=1, epsilon=0.4).gamma, 4)
-        0.1897
-        """
+        """By how much the law of the hypothesis moves when one unit is replaced, at most, rounded up."""
         moved = self.rate + (1 - self.rate) * math.tanh(self.epsilon / 4)  # proof: step 7
         return min(1.0, moved * (1 + 1e-12))
 
     @property
     def mechanism(self) -> ExponentialChoice:
-        """The choice among the candidates.
-
-        >>> from quorate.concepts import Thresholds
-        >>> StableChoice(concept=Thresholds(), units=10, subset=1, epsilon=0.5, rows=2).mechanism.rate
-        Fraction(1, 8)
-        """
+        """The choice among the candidates."""
         return ExponentialChoice(epsilon=self.epsilon, sensitivity=self.rows)  # proof: step 6
 
-    def draw(self, slots: Slots) -> Hypothesis:
-        """Draw a hypothesis. It is no release: only what is computed from it may leave, and as often as is accounted.
+    def draw(self, records: UnitRows) -> Hypothesis:
+        """Draw a hypothesis. It is no release: only what is computed from it may leave, as often as is accounted."""
+        return self.draw_from(records, secret_subset(records.units, self.subset))
 
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
-        >>> StableChoice.calibrate(Thresholds(), units=400, gamma=0.5).draw(slots).predict([0.0, 399.0])
-        array([0, 1])
-        """
-        return self.draw_from(slots, secret_subset(slots.units, self.subset))
-
-    def draw_from(self, slots: Slots, units: NDArray[np.int64]) -> Hypothesis:
-        """Draw a hypothesis among the candidates that these units define.
-
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.predictors.slots import fill_slots
-        >>> slots = fill_slots(np.arange(400.0)[:, np.newaxis], np.repeat([0, 1], 200))
-        >>> choice = StableChoice.calibrate(Thresholds(), units=400, gamma=0.5)
-        >>> choice.draw_from(slots, np.array([0, 399])).cut
-        199.5
-        """
-        defining = slots.points[slots.places(units)]  # points alone, never a label: proof, step 6
+    def draw_from(self, records: UnitRows, units: NDArray[np.int64]) -> Hypothesis:
+        """Draw a hypothesis among the candidates that these units define."""
+        defining = records.points[records.places(units)]  # points alone, never a label: proof, step 6
         candidates = sealed(self.concept).dichotomies(defining)  # proof: step 0
-        return self.mechanism.choose(candidates.tally(slots.points, slots.labels))
+        return self.mechanism.choose(candidates.tally(records.points, records.labels))

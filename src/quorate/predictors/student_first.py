@@ -6,10 +6,8 @@ a dissent is paid, and is then put to a Quorum on the same budget. Proof: mechan
 and PROOF.md here for what comes before the votes.
 """
 
-import math
-import os
-import threading
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -19,47 +17,31 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.answerers import Votes
+from quorate.answerers import open_runs
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
-from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, RunEnded
-from quorate.mechanisms import NO_QUORUM, Dissent, Quorum
-from quorate.mechanisms.dissent import RATE, calibrate_with_quorum, proposed_first
-from quorate.predictors.inputs import check_records, class_codes
-from quorate.predictors.predictions import Predictions
+from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
+from quorate.journal import Journal
+from quorate.ledger import Ledger
+from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
+from quorate.mechanisms.base import Run
+from quorate.mechanisms.dissent import proposed_first
+from quorate.planner import plan_student_first
+from quorate.predictors.base import Predictions, check_choice, class_codes
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
-from quorate.rows import query_digests, take_rows
+from quorate.rows import take_rows
 from quorate.session import Session, release_votes
 
-__all__ = ["StudentFirstClassifier", "StudentFirstPredictions"]
+__all__ = ["StudentFirst", "StudentFirstClassifier", "StudentFirstPredictions"]
 
 _ON_NO_QUORUM = ("abstain", "student", "random", "raise")
-_BLOCK = 8192  # queries counted together
-_MANY = 2**31  # teachers to calibrate with where their number is not yet known
-_CLEAR = 0.9  # the share of teachers that agree where the ensemble is clear, for "auto"
-_BY_CHANCE = 0.1  # the share of the dissents that traffic may use up where the student is right
-_LEAST_UNITS = 2  # for each teacher
 
 
 class StudentFirstPredictions(Predictions):
-    """Predictions that also know where the ensemble corrected the student: `corrected` is the mask of those answers.
-
-    >>> made = StudentFirstPredictions.of(np.array([1]), classes=np.array([5, 7]), refused=np.zeros(1, bool))
-    >>> made.tolist()
-    [7]
-    """
+    """Predictions that also know where the ensemble corrected the student: `corrected` is the mask of those answers."""
 
     corrected: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """What `fit` plans: both mechanisms, and for how many teachers."""
-
-    teachers: int
-    dissent: Dissent
-    quorum: Quorum
 
 
 class StudentFirstClassifier(PrivateClassifier):
@@ -127,7 +109,8 @@ class StudentFirstClassifier(PrivateClassifier):
         self.n_jobs = n_jobs
         self.backend = backend
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta, zero=False)
         check_count("dissents", self.dissents)
@@ -135,8 +118,7 @@ class StudentFirstClassifier(PrivateClassifier):
         check_count("queries", self.queries)
         if self.teachers != "auto":
             check_count("teachers", self.teachers)
-        if self.on_no_quorum not in _ON_NO_QUORUM:
-            raise InvalidInput(f"on_no_quorum must be one of {', '.join(_ON_NO_QUORUM)}, not {self.on_no_quorum!r}")
+        check_choice("on_no_quorum", self.on_no_quorum, _ON_NO_QUORUM)
         if not hasattr(self.student, "predict"):
             raise InvalidInput(f"student must be a fitted classifier, not {type(self.student).__name__}")
         try:
@@ -147,36 +129,29 @@ class StudentFirstClassifier(PrivateClassifier):
     def _plan(self, held_out: int, **known: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
         self._check_student()
-        teachers = _MANY if self.teachers == "auto" else self.teachers
-        dissent, quorum = calibrate_with_quorum(
+        made = plan_student_first(
             epsilon=self.epsilon,
             delta=self.delta,
-            teachers=teachers,
+            queries=self.queries,
             dissents=self.dissents,
             no_quorums=check_count("no_quorums", self.no_quorums),
+            teachers=None if self.teachers == "auto" else self.teachers,
+            units=known["records"],
         )
-        if self.teachers == "auto":
-            by_chance = min(1 - RATE, _BY_CHANCE * self.dissents / self.queries)
-            lead = -dissent.standing_half_gap(standing=1 - by_chance)
-            teachers = math.ceil(max(dissent.distance(), quorum.distance(), lead) / (_CLEAR - 0.5))
-            if known["records"] < _LEAST_UNITS * teachers:
-                raise Infeasible(
-                    f"this target takes {teachers} teachers, and so at least {_LEAST_UNITS * teachers} units; there "
-                    f"are {known['records']}. Raise epsilon, or allow fewer dissents than {self.dissents} or fewer "
-                    f"no_quorums than {self.no_quorums}"
-                )
-            dissent, quorum = replace(dissent, teachers=teachers), replace(quorum, teachers=teachers)
-        return _Pair(teachers, dissent, quorum)
+        if not made.feasible:
+            raise Infeasible(made.summary())
+        return made
 
     def _open(self, ensemble: Ensemble, made: Any) -> None:
         self.student_ = self.student
         self.dissent_, self.mechanism_, self.teachers_ = made.dissent, made.quorum, made.teachers
         budget = Budget(epsilon=self.epsilon, delta=self.delta, order=made.quorum.order, slack=made.quorum.slack)
-        self._lock = threading.Lock()
-        self._paid: dict[tuple[str, bytes], int] = {}  # by caller and query; never more than there are dissents
-        self._corrections: list[tuple[NDArray[Any], int]] = []
-        self._run = made.dissent.open(budget)
-        self.session_ = Session(Votes(ensemble, made.quorum), budget)
+        self.session_ = Session(self.answerer(ensemble), budget)
+
+    def answerer(self, ensemble: Ensemble, journal: Journal | None = None) -> "StudentFirst":
+        """Return what asks the student, and these teachers about it."""
+        assert isinstance(self.mechanism_, Quorum)
+        return StudentFirst(ensemble, self.dissent_, self.mechanism_, propose=self._proposals, journal=journal)
 
     def _check_student(self) -> None:
         features = getattr(self.student, "n_features_in_", self.n_features_in_)
@@ -193,135 +168,47 @@ class StudentFirstClassifier(PrivateClassifier):
         except InvalidInput:
             raise InvalidInput("student has labels that were not declared; classes must name every one") from None
 
-    def _proposals(self, X: Any, checked: Any) -> NDArray[np.int64]:
-        """Return the classes that the student proposes; a student that knows no names of features is not given any."""
-        named = hasattr(self.student_, "feature_names_in_") or not isinstance(checked, np.ndarray)
-        labels = np.asarray(self.student_.predict(X if named else checked))
-        if labels.shape != (len(checked),):
+    def _proposals(self, X: Any) -> NDArray[np.int64]:
+        """Return the classes that the student proposes for checked queries."""
+        names = getattr(self.student_, "feature_names_in_", None)
+        labels = np.asarray(self.student_.predict(X if names is None else _named(X, names)))
+        if labels.shape != (len(X),):
             raise InvalidInput(f"student must say one label for each query, not an array of shape {labels.shape}")
         return self._codes_of(labels)
 
     def predict(self, X: Any, caller: str = "") -> StudentFirstPredictions:
         """Answer a batch of queries: the student's label, unless the ensemble clearly disagrees.
 
-        A query of this `caller` on which the ensemble dissented before gets the same answer again, at no privacy cost.
-        Queries after the last dissent that the run or its budget allows are refused; once none can be answered,
-        `BudgetSpent` is raised.
-
-        >>> from sklearn.dummy import DummyClassifier
-        >>> student = DummyClassifier(strategy="constant", constant=1).fit([[0.0], [1.0]], [0, 1])  # always says 1
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = StudentFirstClassifier(
-        ...     student, epsilon=4.0, delta=1e-5, teachers=200, dissents=2, no_quorums=1)
-        >>> answers = classifier.fit(X, y).predict([[0.0], [1.0], [0.0]])
-        >>> answers.labels, answers.corrected
-        (array([0, 1, 0]), array([ True, False,  True]))
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. Queries after the last
+        dissent that the run or its budget allows are refused; once none can be answered, `BudgetSpent` is raised.
         """
-        check_is_fitted(self)
-        self._check_settings()
-        if not isinstance(caller, str):
-            raise InvalidInput(f"caller must be a text that names who asks, not {caller!r}")
-        checked = check_records(self, X, estimator=self.estimator_, reset=False)
-        digests = query_digests(checked)
-        proposals = self._proposals(X, checked).tolist()
-        places: dict[bytes, int] = {}
-        for place, digest in enumerate(digests):
-            places.setdefault(digest, place)  # a query asked twice is one query
-        proposed = {digest: proposals[place] for digest, place in places.items()}
-        with self._lock:
-            outcome = {digest: self._paid[caller, digest] for digest in places if (caller, digest) in self._paid}
-            new = {digest: place for digest, place in places.items() if digest not in outcome}
-            spent, ended = self._ask(checked, new, proposed, outcome, caller)
-        if ended is not None and not outcome:
-            raise ended
-        labels = np.array([outcome.get(digest, NO_QUORUM) for digest in digests], dtype=np.int64)
-        refused = np.array([digest not in outcome for digest in digests], dtype=np.bool_)
-        first = np.array([proposed[digest] for digest in digests], dtype=np.int64)
-        return self._made(labels, refused, first, spent)
+        told = super().predict(X, caller=caller)
+        assert isinstance(told, StudentFirstPredictions)
+        return told
 
-    def _ask(
-        self,
-        X: Any,
-        new: dict[bytes, int],
-        proposed: dict[bytes, int],
-        outcome: dict[bytes, int],
-        caller: str,
-    ) -> tuple[Cost, BudgetSpent | None]:
-        """Put new queries to the ensemble, block by block, and add what came of them to `outcome`."""
-        spent, waiting = Cost(0.0), list(new)
-        for start in range(0, len(waiting), _BLOCK):
-            block = waiting[start : start + _BLOCK]
-            rows = take_rows(X, [new[digest] for digest in block])
-            codes = np.array([proposed[digest] for digest in block], dtype=np.int64)
-            try:
-                answers = self._dissents(rows, codes)
-            except (BudgetSpent, RunEnded):
-                text = f"the ensemble has met its {self.dissents} dissents, or its budget is spent"
-                return spent, BudgetSpent(f"{text}. Ask the student itself, or fit again with a budget of its own")
-            stands = answers.labels != NO_QUORUM
-            outcome.update((digest, proposed[digest]) for digest, kept in zip(block, stands, strict=False) if kept)
-            wrong = np.flatnonzero(~stands)
-            if wrong.size:
-                spent = spent + self._correct(take_rows(rows, wrong), [block[i] for i in wrong], proposed, caller)
-                outcome.update((block[i], self._paid[caller, block[i]]) for i in wrong)
-            spent = spent + (answers.spent or Cost(0.0))
-            if answers.refused:
-                break
-        return spent, None
-
-    def _dissents(self, X: Any, proposed: NDArray[np.int64]) -> Any:
-        """Ask whether the ensemble disagrees."""
-        return release_votes(
-            self.session_.answerer.ensemble, X, lambda votes: self._run.answers(proposed_first(votes, proposed))
-        )
-
-    def _correct(self, X: Any, digests: list[bytes], proposed: dict[bytes, int], caller: str) -> Cost:
-        """Put queries dissented from to the Quorum. Where it can no longer be asked, they found no quorum."""
-        try:
-            replies = self.session_.ask(X, caller=caller)
-        except BudgetSpent:
-            self._paid.update(((caller, digest), NO_QUORUM) for digest in digests)
-            return Cost(0.0)
-        for place, (digest, label) in enumerate(zip(digests, replies.labels.tolist(), strict=True)):
-            self._paid[caller, digest] = label  # paid for, and released: kept
-            if label not in (NO_QUORUM, proposed[digest]):
-                self._corrections.append((np.asarray(take_rows(X, [place]))[0], label))
-        return replies.spent
-
-    def _made(
-        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], proposed: NDArray[np.int64], spent: Cost
-    ) -> StudentFirstPredictions:
-        filled = proposed if self.on_no_quorum == "student" else None  # type: ignore[comparison-overlap]
-        if self.on_no_quorum == "random":
-            words = np.frombuffer(os.urandom(8 * labels.size), dtype=np.uint64)
-            filled = (words % len(self.classes_)).astype(np.int64)
-        made = StudentFirstPredictions.of(labels, classes=self.classes_, refused=refused, spent=spent, filled=filled)
-        assert isinstance(made, StudentFirstPredictions)
-        made.corrected = made.answered & (labels != proposed)
-        if self.on_no_quorum == "raise" and made.no_quorum.any():
-            text = f"the ensemble dissents on {int(made.no_quorum.sum())} of {made.size} queries and finds no quorum"
-            raise NoQuorum(
-                f"{text}; they were paid for, and the batch is in this error's `predictions`", predictions=made
-            )
-        return made
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> StudentFirstPredictions:
+        proposed = self._proposals(queries)
+        filled = proposed if str(self.on_no_quorum) == "student" else self._filled(len(codes))
+        told = StudentFirstPredictions.of(codes, classes=self.classes_, filled=filled, **known)
+        assert isinstance(told, StudentFirstPredictions)
+        told.corrected = told.answered & (codes != proposed)
+        self._check_quorum(told)
+        return told
 
     @property
     def corrections_(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The queries on which the student was corrected, and the labels released for them.
-
-        >>> hasattr(StudentFirstClassifier(None), "corrections_")
-        False
-        """
-        rows = [row for row, _ in self._corrections]
-        points = np.stack(rows) if rows else np.empty((0, self.n_features_in_))
-        return points, self.classes_[[code for _, code in self._corrections]]
+        """The queries on which the student was corrected, and the labels released for them."""
+        lines = self.session_.answerer.journal.lines()
+        points = np.array([row for row, _ in lines]) if lines else np.empty((0, self.n_features_in_))
+        return points, self.classes_[[code for _, code in lines]]
 
     def retrain(self, X: Any, y: Any, *, weight: int = 1) -> "StudentFirstClassifier":
         """Fit the student again on its own public points and on the corrections, each counted `weight` times.
 
         The corrections are released labels, so this costs nothing. The queries of all callers become points that the
         student was trained on: do it where those may be known. What the caller passes is the student's own training
-        set, a matrix or a pandas data frame.
+        set, a matrix or a pandas data frame. The new student answers in this process; a folder keeps the one that it
+        was saved with.
 
         >>> from sklearn.dummy import DummyClassifier
         >>> student = DummyClassifier(strategy="most_frequent").fit([[0.0], [1.0], [2.0]], [0, 1, 1])  # always says 1
@@ -336,8 +223,7 @@ class StudentFirstClassifier(PrivateClassifier):
         check_is_fitted(self)
         weight = check_count("weight", weight)
         labels = np.asarray(y)
-        with self._lock:
-            points, corrected = self.corrections_
+        points, corrected = self.corrections_
         own = np.asarray(X)
         if own.ndim != 2 or own.shape[1] != self.n_features_in_ or labels.shape != (len(own),):
             raise InvalidInput(
@@ -349,7 +235,84 @@ class StudentFirstClassifier(PrivateClassifier):
         if hasattr(X, "iloc"):
             rows = type(X)(rows, columns=X.columns).astype(X.dtypes)
         student = self.student.estimator if isinstance(self.student, FrozenEstimator) else self.student
-        student = clone(student).fit(rows, np.concatenate([labels, np.repeat(corrected, weight)]))
-        with self._lock:
-            self.student_ = student
+        self.student_ = clone(student).fit(rows, np.concatenate([labels, np.repeat(corrected, weight)]))
         return self
+
+
+class StudentFirst:
+    """The student's label where it stands; where the ensemble dissents, the label that a Quorum of it finds.
+
+    Both runs share a budget. `propose` says what the student says; `journal` has the corrections, each a query and the
+    class that was released for it.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        dissent: Dissent,
+        quorum: Quorum,
+        *,
+        propose: Callable[[Any], NDArray[np.int64]],
+        journal: Journal | None = None,
+    ) -> None:
+        self.ensemble, self.dissent, self.quorum = ensemble, dissent, quorum
+        self.propose, self.journal = propose, Journal() if journal is None else journal
+        self.dissent_run: Run
+        self.quorum_run: Run
+
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Open both runs, or go on with those whose secret noises the ledger has."""
+        assert budget is not None
+        self.dissent_run, self.quorum_run = open_runs([self.dissent, self.quorum], budget, ledger)
+
+    def affordable(self, most: int) -> int:
+        """Return `most`, unless the last dissent was met."""
+        if self.dissent_run.no_quorums_left == 0:
+            raise self._ended()
+        return most
+
+    def draw(self, X: Any) -> Answers:
+        """Ask whether the ensemble disagrees with the student, and what it says where it does."""
+        proposed = self.propose(X)  # before anything is paid
+        try:
+            stands = release_votes(
+                self.ensemble, X, lambda votes: self.dissent_run.answers(proposed_first(votes, proposed))
+            )
+        except (BudgetSpent, RunEnded):
+            raise self._ended() from None
+        labels = proposed[: len(stands.labels)].copy()
+        dissents = np.flatnonzero(stands.labels == NO_QUORUM)
+        spent = stands.spent or Cost(0.0)
+        if dissents.size:
+            rows = take_rows(X, dissents)
+            labels[dissents], cost = self._corrected(rows)
+            spent = spent + cost
+            right = np.flatnonzero((labels != NO_QUORUM) & (labels != proposed[: len(labels)]))
+            points = np.asarray(take_rows(X, right)).tolist()
+            self.journal.add(zip(points, labels[right].tolist(), strict=True))
+        return Answers(labels=labels, spent=spent, refused=stands.refused)
+
+    def _corrected(self, X: Any) -> tuple[NDArray[np.int64], Cost]:
+        """Put queries dissented from to the Quorum. Where it can no longer be asked, they found no quorum."""
+        labels, spent = np.full(len(X), NO_QUORUM, dtype=np.int64), Cost(0.0)
+        with contextlib.suppress(BudgetSpent, RunEnded):
+            answers = release_votes(self.ensemble, X, self.quorum_run.answers)
+            labels[: len(answers.labels)], spent = answers.labels, answers.spent or Cost(0.0)
+        return labels, spent
+
+    def _ended(self) -> BudgetSpent:
+        text = f"the ensemble has met its {self.dissent.no_quorums} dissents, or its budget is spent"
+        return BudgetSpent(f"{text}. Ask the student itself, or fit again with a budget of its own")
+
+    def move(self, ledger: Ledger) -> None:
+        """End both runs here, and leave their secret noises in the ledger."""
+        ledger.keep_run(self.dissent_run.end(), self.quorum_run.end())
+
+
+def _named(X: Any, names: Any) -> Any:
+    """Return a matrix as a data frame with these names, for a student that was trained on one."""
+    if not isinstance(X, np.ndarray):
+        return X
+    from pandas import DataFrame  # noqa: PLC0415  only for students that know names
+
+    return DataFrame(X, columns=names)

@@ -6,34 +6,39 @@ number of units, the columns (names, types and, in a data frame, categories) and
 why.
 """
 
-import os
-from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
-from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum
-from quorate.planner import ON_NO_QUORUM, Plan, plan
+from quorate.errors import Infeasible, InvalidInput
+from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
+from quorate.predictors.base import (
+    SessionClassifier,
+    allows_missing,
+    check_choice,
+    check_records,
+    class_codes,
+    declared_classes,
+)
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.predictors.inputs import allows_missing, check_records, class_codes, declared_classes
-from quorate.predictors.predictions import Predictions
-from quorate.privacy.claims import LABELS_READ, Claim, replaced
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
 
 
-class PrivateClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class PrivateClassifier(SessionClassifier):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
     Parameters
@@ -76,36 +81,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
     (array(['yes', 'no'], dtype='<U3'), array([ True,  True]))
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        queries: int = 1000,
-        classes: Any = None,
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        holdout: float = 0.0,
-        on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.delta = delta
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.queries = queries
-        self.classes = classes
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.holdout = holdout
-        self.on_no_quorum = on_no_quorum
-        self.n_jobs = n_jobs
-        self.backend = backend
+    estimator: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    queries: int = 1000
+    classes: Any = None
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    on_no_quorum: Literal["abstain", "random", "raise"] = "abstain"
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(
         self,
@@ -124,14 +113,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         of votes on public points by teachers that saw no private row, guide the plan better than `disagreement` does.
         `one_scale` says that all columns are of about one size, as those of a schema are, so that linear teachers can
         be counted three times as fast; it must be known without a look at the records.
-
-        >>> PrivateClassifier(teachers=50).fit([[0.0], [1.0]] * 30, [0, 1] * 30)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.Infeasible: ...
         """
-        self._check_settings()
-        self.__dict__.pop("session_", None)  # of an earlier fit: no answer mixes two models
+        self.check_settings()
+        self._forget("session_")
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
         X = check_records(self, X, estimator=self.estimator_, reset=True)
         self.classes_, labels = declared_classes(self.classes, y)
@@ -163,7 +147,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         self._open(ensemble, made)
         return self
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta)
         check_count("queries", self.queries)
@@ -175,8 +160,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         for name in ("teachers", "no_quorums"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
-        if self.on_no_quorum not in ON_NO_QUORUM:
-            raise InvalidInput(f"on_no_quorum must be one of {', '.join(ON_NO_QUORUM)}, not {self.on_no_quorum!r}")
+        check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
             raise InvalidInput(f"holdout must be a share from 0 to 0.5, not {self.holdout!r}")
         if self.holdout and self.delta == 0:
@@ -191,7 +175,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
         return first, (float_down(rest[0]), float_down(rest[1]))
 
-    def _plan(self, held_out: int, **known: Any) -> Plan:
+    def _plan(self, held_out: int, **known: Any) -> PrivatePlan:
         epsilon, delta = self._shares()[1] if held_out else (self.epsilon, self.delta)
         asked: dict[str, Any] = {"disagreement": self.disagreement}
         if self.teachers != "auto":
@@ -211,7 +195,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
             raise Infeasible(made.shortfall())
         return made
 
-    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> Plan:
+    def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> PrivatePlan:
         try:
             return self._plan(held_out, teachers=teachers, disagreement=estimate.pessimistic)
         except Infeasible as error:
@@ -226,28 +210,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
         epsilon, delta = self._shares()[0]
         return estimate_rates(ensemble, X, codes, epsilon=epsilon, delta=delta)
 
-    def _open(self, ensemble: Ensemble, made: Plan) -> None:
+    def _open(self, ensemble: Ensemble, made: PrivatePlan) -> None:
         self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers
         self.session_ = Session(Votes(ensemble, made.mechanism), made.open_budget())
-
-    @property
-    def budget_(self) -> Any:
-        """The budget that answers are paid from.
-
-        >>> hasattr(PrivateClassifier(), "budget_")
-        False
-        """
-        return self.session_.budget
-
-    @property
-    def claim_(self) -> str:
-        """The guarantee, in one sentence.
-
-        >>> hasattr(PrivateClassifier(), "claim_")
-        False
-        """
-        conditions = () if self.declared_ else (LABELS_READ,)
-        return str(Claim(self.epsilon_, self.delta_, unit=replaced(self.unit_), conditions=conditions))
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
@@ -257,95 +222,21 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):
 
         >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
         >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> classifier.spent_epsilon()
-        0.0
+        >>> answers = classifier.predict([[1.0], [0.0], [1.0]])  # one query is a repetition, and free
+        >>> spent = classifier.spent_epsilon()
+        >>> repeated = classifier.predict([[0.0]])
+        >>> 0 < spent == classifier.spent_epsilon() < 2.0
+        True
         """
-        check_is_fitted(self)
-        estimate = 0.0 if self.estimate_ is None else self.estimate_.epsilon
-        return estimate + float(self.budget_.spent_epsilon())
-
-    def predict(self, X: Any, caller: str = "") -> Predictions:
-        """Answer a batch of queries, in order, each paid for by the budget as its mechanism says.
-
-        A query that this `caller` asked before gets the same answer again, at no privacy cost. Where the budget ends
-        within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
-        is said before anything is spent.
-
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> classifier.predict([[1.0], [0.0]]).labels
-        array([1, 0])
-        """
-        self._check_settings()
-        X = self.checked(X)
-        replies = self.session_.ask(X, caller=caller)
-        filled = None
-        if self.on_no_quorum == "random":
-            words = np.frombuffer(os.urandom(8 * len(replies.labels)), dtype=np.uint64)
-            filled = (words % len(self.classes_)).astype(np.int64)
-        made = Predictions.of(
-            replies.labels, classes=self.classes_, refused=replies.refused, spent=replies.spent, filled=filled
-        )
-        if self.on_no_quorum == "raise" and made.no_quorum.any():
-            text = f"{int(made.no_quorum.sum())} of {made.size} queries found no quorum; they were paid for"
-            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=made)
-        return made
+        estimate = None if not hasattr(self, "session_") else self.estimate_
+        return super().spent_epsilon() + (0.0 if estimate is None else estimate.epsilon)
 
     def checked(self, X: Any) -> Any:
-        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked.
-
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> classifier.checked([[1]])
-        array([[1.]])
-        """
+        """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
         return check_records(self, X, estimator=self.estimator_, reset=False)
-
-    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
-        """Answer queries one by one as they come, each a row of features: a label, or None for no quorum.
-
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> list(classifier.stream([[1.0], [0.0]]))
-        [1, 0]
-        """
-        for query in queries:
-            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
-            yield self.predict(row, caller=caller).tolist()[0]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered, and answered with `y`. They are asked, and paid for, all.
-
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> classifier.score([[1.0], [0.0]], [1, 0])
-        1.0
-        """
-        check_consistent_length(X, y, sample_weight)
-        made = self.predict(X)
-        if made.refused:
-            raise BudgetSpent(
-                f"{made.refused} of {made.size} queries could not be paid for, so that there is no score; "
-                f"the classifier is planned for queries={self.queries}"
-            )
-        right = made.labels == np.asarray(y)
-        return float(np.average(right, weights=sample_weight))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "session_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = allows_missing(self._estimator())
-        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
-        tags.non_deterministic = True
         return tags
-
-    def __getstate__(self) -> Any:
-        if hasattr(self, "session_"):
-            raise TypeError(
-                "a fitted PrivateClassifier cannot be copied or pickled: the copy would spend the budget a second "
-                "time. It can be saved with quorate.save, which keeps one budget for all"
-            )
-        return super().__getstate__()

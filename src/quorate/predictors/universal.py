@@ -8,7 +8,9 @@ This is Algorithm 4 of Nandi and Bassily (2020). Both of its mechanisms read the
 between them: each has a share, and the shares add up to what is claimed. PROOF_CONCEPTS.md, steps 4, 5 and 9.
 """
 
-import threading
+import copy
+import json
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -16,27 +18,33 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.checks import check_count, check_rate
+from quorate.answerers import Votes
+from quorate.checks import check_count, check_positive, check_rate
 from quorate.concepts import Concept, Hypothesis
 from quorate.concepts.points import say_by_row
 from quorate.concepts.sealed import sealed, works_alone
-from quorate.errors import BudgetSpent, InvalidInput
-from quorate.exchange import Replies
-from quorate.mechanisms import NO_QUORUM
+from quorate.ensemble import Ensemble
+from quorate.errors import BudgetSpent, InvalidInput, RunEnded
+from quorate.journal import Journal
+from quorate.ledger import LOST, Ledger
+from quorate.mechanisms import NO_QUORUM, Answers
 from quorate.mechanisms.exponential import ExponentialChoice
+from quorate.models.codecs import document_of, hypothesis_of
 from quorate.predictors.agnostic import AgnosticClassifier
-from quorate.predictors.concept_classifier import ConceptClassifier, largest_set
+from quorate.predictors.base import Predictions
+from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.semi_private import choose_from_cover, cover_points
-from quorate.predictors.slots import Slots
 from quorate.predictors.stable_choice import Calibration
+from quorate.predictors.unit_rows import UnitRows
 from quorate.privacy import Budget, Cost
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 from quorate.rows import query_digests
 from quorate.session import Session
 
-__all__ = ["UniversalClassifier"]
+__all__ = ["BallotsFirst", "UniversalClassifier"]
 
 
+@dataclass(eq=False, repr=False)
 class UniversalClassifier(ConceptClassifier):
     """A classifier of two classes that answers any number of queries on one budget.
 
@@ -54,7 +62,8 @@ class UniversalClassifier(ConceptClassifier):
     calibration, n_jobs, backend
         As for `AgnosticClassifier`.
 
-    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller.
+    The hypothesis also takes over where the ballots can pay for no more: then its cover is smaller. From then on
+    `predict` also asks it where the ballots had found no quorum; a server repeats the outcome of a query as it was.
 
     >>> from quorate.concepts import Thresholds
     >>> generator = np.random.default_rng(0)
@@ -66,188 +75,200 @@ class UniversalClassifier(ConceptClassifier):
     (array([0, 1]), True)
     """
 
-    answers_: "_Phases"
-
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        classes: Any = None,
-        alpha: float = 0.1,
-        beta: float = 0.05,
-        ballots: int | Literal["auto"] = "auto",
-        share: float = 0.2,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        rate: float | Literal["auto"] = "auto",
-        kappa: float | Literal["auto"] = "auto",
-        rows_per_person: int = 1,
-        calibration: Calibration = "tight",
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.concept = concept
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.alpha = alpha
-        self.beta = beta
-        self.ballots = ballots
-        self.share = share
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.rate = rate
-        self.kappa = kappa
-        self.rows_per_person = rows_per_person
-        self.calibration = calibration
-        self.n_jobs = n_jobs
-        self.backend = backend
+    concept: Concept | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    classes: Any = None
+    alpha: float = 0.1
+    beta: float = 0.05
+    ballots: int | Literal["auto"] = "auto"
+    share: float = 0.2
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    rate: float | Literal["auto"] = "auto"
+    kappa: float | Literal["auto"] = "auto"
+    rows_per_person: int = 1
+    calibration: Calibration = "tight"
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "UniversalClassifier":
-        """Split the budget, fit the teachers on one part of it, keep the rest and the records for the hypothesis.
+        """Split the budget, fit the teachers on one part of it, keep the rest and the records for the hypothesis."""
+        self.check_settings()
+        records = self._records(X, y, groups)
+        first = self.first_phase()
+        first.concept_, first.classes_, first.unit_, first.declared_ = self.concept_, self.classes_, self.unit_, True
+        self.ballots_ = first.queries = self._ballots()
+        votes, budget = first.votes(records)
+        self.epsilon_, self.delta_, self.first_ = float(self.epsilon), float(self.delta), first
+        rest = float_down(Fraction(self.epsilon_) - Fraction(first.epsilon_))  # proof: step 9
+        answerer = BallotsFirst(votes, self.concept_, records, ballots=self.ballots_, epsilon=rest)
+        self.session_ = Session(answerer, budget)
+        return self
 
-        >>> UniversalClassifier(share=1.0).fit([[0.0], [1.0]], [0, 1])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: share must be above 0 and below 1, not 1.0
-        """
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be."""
         if check_rate("alpha", self.alpha) == 1 or check_rate("beta", self.beta) == 1:
             raise InvalidInput("alpha and beta must be below 1")
         if not isinstance(self.share, float | int) or not 0 < self.share < 1:
             raise InvalidInput(f"share must be above 0 and below 1, not {self.share!r}")
         if self.ballots != "auto":
             check_count("ballots", self.ballots)
-        first = self._first_phase()
-        slots = self._records(X, y, groups)
-        first.concept_, first.classes_, first.unit_, first.declared_ = self.concept_, self.classes_, self.unit_, True
-        self.ballots_ = self._ballots()
-        first.queries = self.ballots_
-        first._check_settings()
-        first._fit(slots)
-        self.epsilon_, self.delta_, self.first_ = float(self.epsilon), float(self.delta), first
-        rest = float_down(Fraction(self.epsilon_) - Fraction(first.epsilon_))  # proof: step 9
-        self.answers_ = _Phases(first.answers_, self.concept_, slots, ballots=self.ballots_, epsilon=rest)
-        return self
+        self.first_phase().check_settings()
 
-    def _first_phase(self) -> AgnosticClassifier:
+    def first_phase(self) -> AgnosticClassifier:
         """Return the classifier that answers by ballots, with its part of the budget."""
         taken = ("delta", "teachers", "aggregator", "no_quorums", "disagreement", "rate", "kappa", "rows_per_person")
         given = {name: getattr(self, name) for name in (*taken, "calibration", "alpha", "beta", "n_jobs", "backend")}
-        first = AgnosticClassifier(self.concept, epsilon=self.epsilon, **given)
-        first._check_settings()
+        first = AgnosticClassifier(self.concept, epsilon=check_positive("epsilon", self.epsilon), **given)
         # Both parts, added as real numbers, are at most epsilon: proof, step 9.
         first.epsilon = float_down(Fraction(self.epsilon) * (1 - Fraction(self.share)))
         return first
 
     def _ballots(self) -> int:
         if self.ballots != "auto":
-            self.concept_._check_size(self.ballots)
+            self.concept_.check_size(self.ballots)
             return self.ballots
         wanted = cover_points(vc_dimension=self.concept_.vc_dimension, alpha=self.alpha, beta=self.beta)
-        return max(1, largest_set(self.concept_, wanted))
+        return max(1, self.concept_.largest_set(wanted))
 
     @property
     def switched_(self) -> bool:
-        """Whether the hypothesis has taken over.
-
-        >>> hasattr(UniversalClassifier(), "switched_")
-        False
-        """
-        return self.answers_.hypothesis is not None
+        """Whether the hypothesis has taken over."""
+        return self.session_.answerer.hypothesis is not None
 
     @property
     def hypothesis_(self) -> Hypothesis:
-        """The hypothesis that answers, once it has taken over. It is paid for and may be published.
-
-        >>> hasattr(UniversalClassifier(), "hypothesis_")
-        False
-        """
-        if self.answers_.hypothesis is None:
+        """The hypothesis that answers, once it has taken over. It is paid for and may be published."""
+        hypothesis: Hypothesis | None = self.session_.answerer.hypothesis
+        if hypothesis is None:
             raise AttributeError(f"the hypothesis takes over after {self.ballots_} queries")
-        return self.answers_.hypothesis
+        return hypothesis
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at no more than twice this classifier's delta.
 
         It depends on the answers given (privacy/PROOF.md, step 8). The guarantee, whatever is asked, is `claim_`.
-
-        >>> hasattr(UniversalClassifier(), "spent_epsilon")
-        True
         """
         check_is_fitted(self)
-        return min(self.epsilon_, self.first_.spent_epsilon() + (self.answers_.epsilon if self.switched_ else 0.0))
+        ballots = min(self.first_.epsilon_, self.first_.sample_.spent(float(self.budget_.spent_epsilon())))
+        chosen = self.session_.answerer.epsilon if self.switched_ else 0.0
+        return min(self.epsilon_, ballots + chosen)
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+        """Answer by the hypothesis, once it is there, what the ballots found no quorum on: it is published."""
+        missed = (codes == NO_QUORUM) & ~known["refused"]
+        if self.switched_ and missed.any():
+            codes = codes.copy()
+            codes[missed] = say_by_row(self.hypothesis_.predict, queries[missed])
+        return super()._predictions(queries, codes, **known)
 
 
-class _Phases:
-    """Ballots for the first queries, whoever asks; then the hypothesis, and never a ballot again."""
+class BallotsFirst:
+    """Ballots for the first queries, whoever asks; then one hypothesis, chosen once, and never a ballot again.
 
-    def __init__(self, session: Session, concept: Concept, slots: Slots, *, ballots: int, epsilon: float) -> None:
-        self._session, self._concept, self._slots, self._ballots = session, concept, slots, ballots
+    The queries that were put to the vote are public. They define the candidates, and lie in the journal. The hypothesis
+    is in the ledger before anything that was computed from it leaves.
+    """
+
+    def __init__(
+        self,
+        votes: Votes,
+        concept: Concept,
+        records: UnitRows,
+        *,
+        ballots: int,
+        epsilon: float,
+        journal: Journal | None = None,
+    ) -> None:
+        self.votes, self.records, self.journal = votes, records, Journal() if journal is None else journal
         self.epsilon = ExponentialChoice.calibrate(epsilon=epsilon).epsilon_per_choice  # in whole quanta
-        self.budget = session.budget  # of the ballots; the hypothesis has its own share
-        self._budget = Budget(epsilon=self.epsilon, delta=0.0)
         self.hypothesis: Hypothesis | None = None
-        self._asked: dict[bytes, NDArray[np.float64]] = {}  # public: every query put to the vote so far
-        self._answered: dict[tuple[str, bytes], int] = {}
-        self._lock = threading.Lock()
+        self._concept, self._ballots = concept, ballots
+        self._budget = Budget(epsilon=self.epsilon, delta=0.0)  # of the hypothesis
+        self._asked: dict[bytes, list[float]] = {}  # public: every query put to the vote so far
+        self._seen = 0  # lines of the journal that are among them
+        self._ledger: Ledger | None = None
 
-    def ask(self, X: Any, *, caller: str = "") -> Replies:
-        """Answer a batch: what this caller was told before; then ballots while they last; then the hypothesis."""
-        digests = query_digests(X)
-        with self._lock:
-            new = any((caller, digest) not in self._answered for digest in digests)
-            spent = self._vote(X, digests, caller) if new and self.hypothesis is None else Cost(0.0)
-            known = [self._answered.get((caller, digest), NO_QUORUM) for digest in digests]
-            labels = np.array(known, dtype=np.int64)
-            if self.hypothesis is not None:
-                open_ = labels == NO_QUORUM
-                if open_.any():
-                    labels[open_] = say_by_row(self.hypothesis.predict, X[open_])
-        return Replies(labels=labels, refused=np.zeros(len(labels), dtype=np.bool_), spent=spent)
+    @property
+    def ensemble(self) -> Ensemble:
+        """The teachers of the ballots."""
+        return self.votes.ensemble
 
-    def _vote(self, X: Any, digests: list[bytes], caller: str) -> Cost:
-        """Put queries to the vote as long as the ballots last, and choose the hypothesis when they end."""
-        rows: list[int] = []
-        for row, digest in enumerate(digests):
-            if (caller, digest) in self._answered:
-                continue
-            if digest not in self._asked:
-                if len(self._asked) == self._ballots:
-                    break
-                self._asked[digest] = np.array(X[row])
-            rows.append(row)
-        spent, ended = Cost(0.0), len(self._asked) == self._ballots
-        if rows:
+    def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
+        """Go on where the ledger says: with ballots, or with the hypothesis."""
+        self._ledger, self.votes = ledger, copy.copy(self.votes)
+        if not self._has_chosen():
+            self.votes.open(budget, ledger)
+
+    def affordable(self, most: int) -> int:
+        """Return how many queries are answered together: no more than there are ballots left, and then any number."""
+        return most if self._has_chosen() else max(1, min(most, self._ballots - self._count()))
+
+    def draw(self, X: Any) -> Answers:
+        """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""
+        answers = None
+        if self.hypothesis is None and self._count() < self._ballots:
             try:
-                replies = self._session.ask(X[rows], caller=caller)
-            except BudgetSpent:
-                ended = True
-            else:
-                spent, ended = replies.spent, ended or bool(replies.refused.any())
-                for row, label in zip(rows, replies.labels.tolist(), strict=True):
-                    if label != NO_QUORUM:
-                        self._answered[caller, digests[row]] = label
-        if ended:
+                payable = self.votes.affordable(len(X))
+                self.journal.add(X[:payable].tolist())
+                answers = self.votes.draw(X[:payable])
+            except (BudgetSpent, RunEnded):
+                self.journal.add(X.tolist())
+        if self.hypothesis is None and (answers is None or self._count() >= self._ballots) and not self._is_lost():
             self._choose()
-        return spent
+        if answers is not None:
+            return answers
+        if self.hypothesis is None:
+            raise RunEnded("the ledger is an old copy, and the hypothesis may have been chosen after it was made")
+        return Answers(labels=say_by_row(self.hypothesis.predict, X).astype(np.int64), spent=Cost(0.0))
+
+    def _has_chosen(self) -> bool:
+        """Return whether there is a hypothesis, of this process or of another one that uses the same ledger."""
+        chosen = None if self._ledger is None or self._is_lost() else self._ledger.choice()
+        if self.hypothesis is None and chosen is not None:
+            self.hypothesis = hypothesis_of(json.loads(chosen))
+        return self.hypothesis is not None
+
+    def _is_lost(self) -> bool:
+        return self._ledger is not None and self._ledger.choice() == LOST
+
+    def _count(self) -> int:
+        """Return how many distinct queries were put to the vote."""
+        lines = self.journal.lines()[self._seen :]
+        if lines:
+            self._seen += len(lines)
+            self._asked.update(zip(query_digests(np.array(lines)), lines, strict=True))
+        return len(self._asked)
 
     def _choose(self) -> None:
-        """Choose the hypothesis: once, and after the last ballot (proof: step 9)."""
-        public = np.stack(list(self._asked.values()))
+        """Choose the hypothesis, once, from the queries that were asked so far (proof: step 9)."""
+        self._count()
+        public = np.array(list(self._asked.values()))
         public = public[works_alone(self._concept, public)]  # one caller's query must not fail for all others
-        self.hypothesis, _ = choose_from_cover(
+        hypothesis, _ = choose_from_cover(
             sealed(self._concept),
-            self._slots.points,
-            self._slots.labels,
+            self.records.points,
+            self.records.labels,
             public,
             epsilon=self.epsilon,
-            rows=self._slots.most,
+            rows=self.records.most,
             budget=self._budget,
         )
-        del self._session, self._slots
+        if self._ledger is not None:  # what another process has chosen meanwhile stands, and this one is never seen
+            hypothesis = hypothesis_of(json.loads(self._ledger.keep_choice(_text(hypothesis))))
+        self.hypothesis = hypothesis
+
+    def move(self, ledger: Ledger) -> None:
+        """Leave the noise of the ballots' run in the ledger, or the hypothesis."""
+        if self.hypothesis is None:
+            self.votes.move(ledger)
+        else:
+            ledger.keep_choice(_text(self.hypothesis))
+
+
+def _text(hypothesis: Hypothesis) -> str:
+    return json.dumps(document_of(hypothesis))

@@ -4,14 +4,23 @@ Everything here is arithmetic on public numbers. Neighbouring data sets replace 
 person); see PROOF.md beside this file for each rule used.
 """
 
-from quorate.privacy.amplification import amplify, amplify_inverse
 from quorate.privacy.budget import RENYI_QUANTA, Budget
 from quorate.privacy.claims import Claim
-from quorate.privacy.conversion import best_order, to_capacity, to_delta, to_epsilon
-from quorate.privacy.cost import Cost
-from quorate.privacy.curves import exponential_renyi, gaussian_renyi, laplace_renyi, pure_renyi
-from quorate.privacy.groups import group_privacy
-from quorate.privacy.relabelling import relabelling_epsilon
+from quorate.privacy.cost import (
+    Cost,
+    amplify,
+    amplify_inverse,
+    best_order,
+    exponential_renyi,
+    gaussian_renyi,
+    group_privacy,
+    laplace_renyi,
+    pure_renyi,
+    relabelling_epsilon,
+    to_capacity,
+    to_delta,
+    to_epsilon,
+)
 
 __all__ = [
     "RENYI_QUANTA",

@@ -15,12 +15,9 @@ from fractions import Fraction
 from typing import NoReturn
 from weakref import WeakKeyDictionary
 
-from quorate.checks import check_count, check_delta, check_order, check_positive
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
 from quorate.errors import BudgetSpent, InvalidInput
-from quorate.privacy.conversion import best_order, to_capacity, to_epsilon
-from quorate.privacy.cost import Cost
-from quorate.process import check_process, process_identity
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 
 __all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "to_quanta"]
 
@@ -33,11 +30,7 @@ Quanta = tuple[int, int]  # of divergence, and of slack
 
 
 def to_quanta(cost: Cost) -> Quanta:
-    """Return the cost in whole quanta, rounded up.
-
-    >>> to_quanta(Cost(renyi=1.0)) == (RENYI_QUANTA, 0)
-    True
-    """
+    """Return the cost in whole quanta, rounded up."""
     if not isinstance(cost, Cost):  # which has refused what is negative or no number
         raise InvalidInput(f"a budget is charged with a Cost, not with {type(cost).__name__}")
     return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
@@ -119,72 +112,40 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon that the budget was opened with. Like all of its terms, it cannot be changed.
-
-        >>> Budget(epsilon=1.0, delta=1e-6).epsilon
-        1.0
-        """
+        """The epsilon that the budget was opened with. Like all of its terms, it cannot be changed."""
         return self._epsilon
 
     @property
     def delta(self) -> float:
-        """The delta that the budget was opened with, `slack` included.
-
-        >>> Budget(epsilon=1.0, delta=1e-6).delta
-        1e-06
-        """
+        """The delta that the budget was opened with, `slack` included."""
         return self._delta
 
     @property
     def order(self) -> float:
-        """The Renyi order at which every cost is counted. All that was charged was charged at it (PROOF.md, step 3).
-
-        >>> Budget(epsilon=1.0, delta=1e-6, order=22.0).order
-        22.0
-        """
+        """The Renyi order at which every cost is counted. All that was charged was charged at it (PROOF.md, step 3)."""
         return self._order
 
     @property
     def slack(self) -> float:
-        """The share of delta that is set aside for tail events.
-
-        >>> Budget(epsilon=1.0, delta=1e-6, slack=1e-7).slack
-        1e-07
-        """
+        """The share of delta that is set aside for tail events."""
         return self._slack_share
 
     def capacity(self) -> Cost:
-        """Return what could be spent when the budget opened, rounded down.
-
-        >>> Budget(epsilon=1.0, delta=0.0).capacity()
-        Cost(renyi=1.0, slack=0.0)
-        """
+        """Return what could be spent when the budget opened, rounded down."""
         return _cost((self._capacity, self._slack), float_down)
 
     def quanta(self) -> Quanta:
-        """Return what could be spent when the budget opened, in whole quanta: for a ledger.
-
-        >>> Budget(epsilon=1.0, delta=0.0).quanta() == (RENYI_QUANTA, 0)
-        True
-        """
+        """Return what could be spent when the budget opened, in whole quanta: for a ledger."""
         return self._capacity, self._slack
 
     def spent(self) -> Cost:
-        """Return what has been charged, rounded up.
-
-        >>> Budget(epsilon=1.0, delta=0.0).spent()
-        Cost(renyi=0.0, slack=0.0)
-        """
+        """Return what has been charged, rounded up."""
         with self._held():
             self._refresh()
             return _cost((self._spent, self._spent_slack), float_up)
 
     def remaining(self) -> Cost:
-        """Return what is left, rounded down.
-
-        >>> Budget(epsilon=1.0, delta=0.0).remaining()
-        Cost(renyi=1.0, slack=0.0)
-        """
+        """Return what is left, rounded down."""
         with self._held():
             self._refresh()
             return self._left()
@@ -194,9 +155,6 @@ class Budget:
 
         It depends on what was released, such as the number of no-quorums: it bounds how well these very outcomes tell
         neighbouring data sets apart if asking stops here (PROOF.md, step 8). The guarantee is `epsilon`, not this.
-
-        >>> Budget(epsilon=1.0, delta=0.0).spent_epsilon()
-        0.0
         """
         spent = self.spent()
         if spent == Cost(0.0):
@@ -206,11 +164,7 @@ class Budget:
         return min(self.epsilon, to_epsilon(spent.renyi, order=self.order, delta=self._rest))
 
     def affordable(self, *costs: Cost) -> int:
-        """Return how many times these costs, together, could be paid now. A cost of nothing can be paid 2**62 times.
-
-        >>> Budget(epsilon=1.0, delta=0.0).affordable(Cost(renyi=0.3))
-        3
-        """
+        """Return how many times these costs, together, could be paid now. A cost of nothing can be paid 2**62 times."""
         with self._held():
             self._refresh()
             return self._affordable([to_quanta(cost) for cost in costs])
@@ -219,9 +173,6 @@ class Budget:
         """Return how many times these costs, together, can be paid from here on, up to `most`, and see to it.
 
         A budget that others spend too takes so much out of it for this process; what is not used can be given back.
-
-        >>> Budget(epsilon=1.0, delta=0.0).acquire(Cost(renyi=0.3), most=2)
-        2
         """
         check_process("this budget", self._process)
         most = check_count("most", most, least=0)
@@ -229,13 +180,7 @@ class Budget:
             return min(most, self._acquired([to_quanta(cost) for cost in costs], most))
 
     def covers(self, *counted: tuple[Cost, int]) -> bool:
-        """Return whether as much as these costs, each so many times, has been charged here already.
-
-        >>> budget = Budget(epsilon=1.0, delta=0.0)
-        >>> budget.spend(Cost(renyi=0.5))
-        >>> budget.covers((Cost(renyi=0.25), 2)), budget.covers((Cost(renyi=0.25), 3))
-        (True, False)
-        """
+        """Return whether these costs, each this many times, have been charged here already."""
         renyi = slack = 0
         for cost, times in counted:
             one, count = to_quanta(cost), check_count("times", times, least=0)
@@ -245,16 +190,10 @@ class Budget:
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Give back what was obtained and not used, where others wait for it. Nobody does here.
-
-        >>> Budget(epsilon=1.0, delta=0.0).return_unused()
-        """
+        """Return what was acquired and not used. A budget that only one process spends has nothing to return."""
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing.
-
-        >>> Budget(epsilon=1.0, delta=0.0).spend(Cost(renyi=0.5), times=2)
-        """
+        """Charge `cost` `times` over, or raise `BudgetSpent` and charge nothing."""
         self.reserve(cost, times=times)
         self.return_unused()
 
@@ -262,12 +201,6 @@ class Budget:
         """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all of it or nothing.
 
         What is never settled stays charged.
-
-        >>> budget = Budget(epsilon=1.0, delta=0.0)
-        >>> reservation = budget.reserve(Cost(renyi=0.25), times=4)
-        >>> reservation.settle(1)
-        >>> budget.remaining().renyi
-        0.75
         """
         check_process("this budget", self._process)
         times = check_count("times", times, least=0)
@@ -320,14 +253,7 @@ class Budget:
         return most
 
     def close(self) -> tuple[int, int]:
-        """Spend nothing more here, and return what has been spent, in quanta: for a ledger that takes the account over.
-
-        >>> budget = Budget(epsilon=1.0, delta=0.0)
-        >>> budget.close()
-        (0, 0)
-        >>> budget.affordable(Cost(renyi=0.1))
-        0
-        """
+        """Spend nothing more here; return what was spent, in quanta, for a ledger that takes the account over."""
         check_process("this budget", self._process)
         with self._held():
             if self._closed:
@@ -370,11 +296,7 @@ class Budget:
 
 
 class Reservation:
-    """A charge made before its outcomes were drawn. `Budget.reserve` makes them; one made otherwise settles nothing.
-
-    >>> reservation = Budget(epsilon=1.0, delta=0.0).reserve(Cost(renyi=0.5), times=2)
-    >>> reservation.settle(2)
-    """
+    """A charge made before its outcomes were drawn. `Budget.reserve` makes them; one made otherwise settles nothing."""
 
     __slots__ = ("__weakref__", "_budget")
 
@@ -382,13 +304,7 @@ class Reservation:
         self._budget = budget
 
     def settle(self, *counts: int) -> None:
-        """Keep the charge for this many outcomes of each cost and return the rest. May be called once.
-
-        >>> Budget(epsilon=1.0, delta=0.0).reserve(Cost(renyi=0.5), times=2).settle(3)
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: a reservation for 2 can be settled at 0 to 2, not 3
-        """
+        """Keep the charge for this many outcomes of each cost and return the rest. May be called once."""
         self._budget._settle(self, counts)
 
     def __reduce__(self) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quorate.rounding import text_up
+from quorate.privacy.cost import text_up
 
 __all__ = ["LABELS_READ", "Claim", "replaced"]
 
@@ -11,13 +11,7 @@ LABELS_READ = "the label set was read from y and counts as public"  # a conditio
 
 @dataclass(frozen=True)
 class Claim:
-    """(epsilon, delta)-differential privacy under replacement of one unit: of what, and on which conditions.
-
-    >>> print(Claim(1.0, 1e-6, unit="one row"))
-    (1, 1e-06)-differentially private under replacement of one row
-    >>> print(Claim(1.0, 0.0, unit="one row", what="all answers together are", conditions=("n is public",)))
-    all answers together are (1, 0)-differentially private under replacement of one row; n is public
-    """
+    """(epsilon, delta)-differential privacy under replacement of one unit: of what, and on which conditions."""
 
     epsilon: float
     delta: float
@@ -32,9 +26,5 @@ class Claim:
 
 
 def replaced(unit: str) -> str:
-    """Return what is replaced between neighbouring data sets, for the unit "row" or "person".
-
-    >>> replaced("row"), replaced("person")
-    ('one row', 'all rows of one person')
-    """
+    """Return what is replaced between neighbouring data sets, for the unit "row" or "person"."""
     return "one row" if unit == "row" else "all rows of one person"

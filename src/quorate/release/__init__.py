@@ -3,39 +3,32 @@
     QueryRelease             all answers published once; afterwards anyone may ask, at no privacy cost
     OnlineRelease            one query at a time, paid for only where public data and earlier answers are clearly wrong
     Workload, Columns        what is asked of a table, and what is known about its columns in public
-    plan_release             what can be achieved, before any private record is read
     ENGINES                  the ways to turn counts into released answers
 
-The steps are modules of their own: `cover` and `tables` make cells and queries of public things, `domain` brings
+The steps are modules of their own: `cover` and `workloads` make cells and queries of public things, `domain` brings
 records to their cells and seals the counts, `engines` release them, and everything after that is post-processing.
 PROOF.md has the whole argument.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from quorate.release.engines import ENGINES
 from quorate.release.online import OnlineAnswer, OnlineRelease
-from quorate.release.planning import ReleasePlan, plan_release
 from quorate.release.release import QueryRelease
-from quorate.release.tables import Categories, Columns, Cuts, Workload
+from quorate.release.workloads import Columns, Workload
 
-__all__ = [
-    "ENGINES",
-    "Categories",
-    "Columns",
-    "Cuts",
-    "OnlineAnswer",
-    "OnlineRelease",
-    "QueryRelease",
-    "ReleasePlan",
-    "Workload",
-    "plan_release",
-]
+__all__ = ["ENGINES", "Columns", "OnlineAnswer", "OnlineRelease", "QueryRelease", "Workload"]
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name):  # the old place of what `quorate.models` does for all kinds, for one release
-        if name not in ("load", "save"):
+    def __getattr__(name):
+        if name in ("ReleasePlan", "plan_release"):  # which stand above what they plan
+            return getattr(import_module("quorate.planner"), name)
+        if name not in ("Categories", "Cuts"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("quorate.models"), name)
+        new = "Category(...)" if name == "Categories" else "Number(cuts=...)"
+        warnings.warn(f"{name} is now quorate.tables.{new}, for one release", DeprecationWarning, stacklevel=2)
+        tables = import_module("quorate.tables")
+        return tables.Category if name == "Categories" else lambda values: tables.Number(cuts=values)

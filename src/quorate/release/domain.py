@@ -8,72 +8,104 @@ answers, or one of them without another that lies within it, or nothing at all (
 """
 
 import json
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from quorate.concepts import Concept, Finite, Hypothesis
 from quorate.concepts.points import Points, check_points
+from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
-from quorate.release.cover import make_cover
+from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
-from quorate.release.queries import Floats, Queries, Rows
-from quorate.release.sealed import SealedCounts
-from quorate.release.tables import BoundWorkload, Workload
-from quorate.release.tables.truths import ExpressionWorkload
+from quorate.release.queries import NOTHING, Floats, Queries, Rows, Whole
+from quorate.release.workloads import BoundWorkload, Workload
+from quorate.release.workloads.truths import ExpressionWorkload
 
-__all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "TableDomain", "make_domain"]
+__all__ = ["MOST_LISTED", "NOTHING", "CoverDomain", "Domain", "SealedCounts", "TableDomain", "make_domain"]
 
-NOTHING = -1  # the number of a query that no record fulfils, and of the part that a query does not have
 MOST_LISTED = 2_000_000  # queries that are written out as a table
 
-Numbers = NDArray[np.int64]
+Released = TypeVar("Released")
 
 
-class Domain(Protocol):
+class SealedCounts(Ballots):
+    """Counts of private records by cells, or their codes, to be put to a mechanism and to nothing else."""
+
+    __slots__ = ()
+
+    def __init__(self, counts: Whole | Rows) -> None:
+        super().__init__(counts)  # type: ignore[arg-type]
+
+    def put_to(self, release: Callable[[Any], Released]) -> Released:
+        """Hand the counts to a mechanism's release, and return what it released."""
+        return super().put_to(release)
+
+    def __len__(self) -> int:
+        raise TypeError("counts are sealed and have no length: put them to a mechanism")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "<sealed counts>"
+
+
+class Domain(ABC):
     """What `QueryRelease` and `OnlineRelease` need to know about a class of hypotheses or a workload.
 
-    >>> from quorate.concepts import Thresholds
-    >>> CoverDomain(Thresholds(), [1.0, 2.0]).queries.cells is None
-    False
+    `asked` is the cover or the bound workload: what is asked has a number there, and an engine answers its `queries`.
     """
 
-    queries: Queries
+    asked: Cover | BoundWorkload
+
+    @property
+    def queries(self) -> Queries:
+        """The queries that an engine answers."""
+        return self.asked.queries
 
     @abstractmethod
     def identity(self) -> bytes:
         """Return what tells this domain from any other: public things alone."""
 
-    @abstractmethod
     def seal(self, private: Any) -> tuple[SealedCounts, int]:
         """Return the private records by their cells, sealed, and how many there are, which is public."""
+        counted = self._count(private)
+        records = counted.records if isinstance(counted, Rows) else int(counted.sum())
+        if records == 0:
+            raise InvalidInput("private must hold at least one record")
+        return SealedCounts(counted), records
+
+    @abstractmethod
+    def _count(self, private: Any) -> Whole | Rows:
+        """Return private records by their cells."""
 
     @abstractmethod
     def public(self) -> Floats | Rows | None:
         """Return the public records by their cells, or None where there are none."""
 
     @abstractmethod
-    def find(self, asked: Any) -> Numbers:
+    def find(self, asked: Any) -> Whole:
         """Return the numbers of what is asked."""
 
     @abstractmethod
     def every(self) -> Any:
         """Return all queries, as `find` takes them, or refuse where they are too many for a list."""
 
-    @abstractmethod
-    def parts(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+    def parts(self, numbers: Whole) -> tuple[Whole, Whole]:
         """Return for each number the engine's query, and the one within it that does not belong, or `NOTHING`."""
+        plus, minus = self.asked.parts(numbers)
+        return np.asarray(plus, dtype=np.int64), np.asarray(minus, dtype=np.int64)
 
-    @abstractmethod
     def has_differences(self) -> bool:
         """Return whether some query has two parts: it errs as both of them."""
+        return self.asked.has_differences
 
     @abstractmethod
-    def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
+    def describe(self, numbers: Whole, asked: Any) -> list[dict[str, Any]]:
         """Return a name for each of these queries, as columns of a tidy table."""
 
     @abstractmethod
@@ -81,147 +113,68 @@ class Domain(Protocol):
         """Return the error of a query's projection, apart from the engine's: a bound from public records."""
 
     @abstractmethod
-    def rows(self, places: Numbers, support: Rows | None) -> Any:
+    def rows(self, places: Whole, support: Rows | None) -> Any:
         """Return records that lie in these cells, or on these rows of the support."""
 
 
-class CoverDomain:
-    """A class of hypotheses on the cells that public points define.
-
-    >>> from quorate.concepts import Threshold, Thresholds
-    >>> domain = CoverDomain(Thresholds(), [1.0, 2.0, 3.0])
-    >>> len(domain.find([Threshold(1.5)]))
-    1
-    """
+class CoverDomain(Domain):
+    """A class of hypotheses on the cells that public points define."""
 
     def __init__(self, concept: Concept, public: Any) -> None:
         self.concept = concept
         if public is None:
             raise InvalidInput("a class of hypotheses has its cells from public points: fit(private, public)")
         self.public_points: Points = check_points(public, features=concept.features, name="public")
-        self.cover = make_cover(concept, self.public_points)
-        self.queries: Queries = self.cover.queries
+        self.asked = self.cover = make_cover(concept, self.public_points)
 
     def identity(self) -> bytes:
-        """Return the class and the public points. Members of a finite list are told apart by their number alone.
-
-        >>> from quorate.concepts import Thresholds
-        >>> CoverDomain(Thresholds(), [1.0]).identity() == CoverDomain(Thresholds(), [2.0]).identity()
-        False
-        """
+        """Return the class and the public points. Members of a finite list are told apart by their number alone."""
         concept = self.concept
         name = f"Finite of {len(concept.members)}" if isinstance(concept, Finite) else repr(concept)
         return name.encode() + self.public_points.tobytes()
 
-    def seal(self, private: Any) -> tuple[SealedCounts, int]:
-        """Return how many private points lie in each cell, sealed.
-
-        >>> from quorate.concepts import Thresholds
-        >>> CoverDomain(Thresholds(), [1.0, 2.0]).seal([0.5, 1.5, float("nan")])
-        (<sealed counts>, 3)
-        """
-        points = read_points(private, features=self.concept.features, name="private")
-        if len(points) == 0:
-            raise InvalidInput("private must hold at least one record")
-        return SealedCounts(self.cover.count(points)), len(points)
+    def _count(self, private: Any) -> Whole | Rows:
+        return self.cover.count(read_points(private, features=self.concept.features, name="private"))
 
     def public(self) -> Floats | Rows:
-        """Return how many public points lie in each cell.
-
-        >>> from quorate.concepts import Thresholds
-        >>> float(CoverDomain(Thresholds(), [1.0, 2.0]).public().sum())
-        2.0
-        """
+        """Return how many public points lie in each cell."""
         counted = self.cover.count(self.public_points)
         return counted if isinstance(counted, Rows) else counted.astype(np.float64)
 
-    def find(self, asked: Any) -> Numbers:
-        """Return the numbers of the cover's queries that label the public points as these hypotheses do.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> len(CoverDomain(Thresholds(), [1.0, 2.0]).find([Threshold(1.5), Threshold(0.0)]))
-        2
-        """
+    def find(self, asked: Any) -> Whole:
+        """Return the numbers of the cover's queries that label the public points as these hypotheses do."""
         wanted = _hypotheses(asked)
         if not wanted:
             return np.empty(0, dtype=np.int64)
         return np.asarray(self.cover.project(wanted), dtype=np.int64)
 
     def every(self) -> list[Hypothesis]:
-        """Return one hypothesis for each way in which the class labels the public points.
+        """Return one hypothesis for each way in which the class labels the public points."""
+        dichotomies = self.concept.dichotomies(self.public_points)
+        if len(dichotomies) > MOST_LISTED:
+            raise InvalidInput(f"{len(dichotomies)} queries are more than the {MOST_LISTED} that are listed; say which")
+        return list(dichotomies)
 
-        >>> from quorate.concepts import Thresholds
-        >>> len(CoverDomain(Thresholds(), [1.0, 2.0]).every())
-        3
-        """
-        found = self.concept.dichotomies(self.public_points)
-        if len(found) > MOST_LISTED:
-            raise InvalidInput(f"{len(found)} queries are more than the {MOST_LISTED} that are listed; say which")
-        return list(found)
-
-    def parts(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the engine's query for each, and the one that is taken away from it.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> domain = CoverDomain(Thresholds(), [1.0, 2.0])
-        >>> [len(part) for part in domain.parts(domain.find([Threshold(1.5)]))]
-        [1, 1]
-        """
-        plus, minus = self.cover.parts(numbers)
-        return np.asarray(plus, dtype=np.int64), np.asarray(minus, dtype=np.int64)
-
-    def has_differences(self) -> bool:
-        """Return whether some hypothesis is answered by the difference of two queries.
-
-        >>> from quorate.concepts import Thresholds
-        >>> CoverDomain(Thresholds(), [1.0, 2.0]).has_differences()
-        False
-        """
-        return self.cover.has_differences
-
-    def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
-        """Return the hypotheses as they were asked.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> CoverDomain(Thresholds(), [1.0]).describe(np.array([0]), [Threshold(0.5)])
-        [{'query': 'Threshold(cut=0.5, upward=True)'}]
-        """
+    def describe(self, numbers: Whole, asked: Any) -> list[dict[str, Any]]:
+        """Return the hypotheses as they were asked."""
         return [{"query": repr(one)} for one in _hypotheses(asked)]
 
     def share(self, beta: float) -> float:
-        """Return the cover's own share of the error: that of answering a hypothesis by another of the cover.
-
-        >>> from quorate.concepts import Thresholds
-        >>> 0 < CoverDomain(Thresholds(), [1.0, 2.0, 3.0]).share(0.05) <= 1
-        True
-        """
+        """Return the cover's own share of the error: that of answering a hypothesis by another of the cover."""
         return float(self.cover.share(beta))
 
-    def rows(self, places: Numbers, support: Rows | None) -> Points:
-        """Return a point of each of these cells, or of these rows; NaN where it is the cell of what is no point.
-
-        >>> from quorate.concepts import Thresholds
-        >>> CoverDomain(Thresholds(), [1.0, 2.0]).rows(np.array([1, 1]), None).shape
-        (2, 1)
-        """
+    def rows(self, places: Whole, support: Rows | None) -> Points:
+        """Return a point of each of these cells, or of these rows; NaN where it is the cell of what is no point."""
         if support is not None:
             return np.asarray(self.cover.centres(support.codes[places]), dtype=np.float64)  # type: ignore[call-arg]
         return np.asarray(self.cover.centres(), dtype=np.float64)[places]
 
 
-class TableDomain:
-    """A workload on a table whose columns are known in public.
-
-    >>> workload = Workload.marginals(1)
-    >>> from quorate.release import Columns
-    >>> domain = TableDomain(workload.bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-    >>> domain.queries.count
-    3
-    """
+class TableDomain(Domain):
+    """A workload on a table whose columns are known in public."""
 
     def __init__(self, bound: BoundWorkload, public: Any = None) -> None:
-        self.bound = bound
-        self.queries: Queries = bound.queries
+        self.asked = self.bound = bound
         self._public: Floats | Rows | None = None
         self._names: dict[str, int] | None = None
         if public is not None:
@@ -229,57 +182,24 @@ class TableDomain:
             self._public = counted if isinstance(counted, Rows) else counted.astype(np.float64)
 
     def identity(self) -> bytes:
-        """Return the workload, its columns and the public records.
-
-        >>> bound = Workload.marginals(1).bind(columns={"sex": ["f", "m"]})
-        >>> TableDomain(bound, {"sex": ["f"]}).identity() == TableDomain(bound, {"sex": ["m"]}).identity()
-        False
-        """
+        """Return the workload, its columns and the public records."""
         known = self._public
         public = b"" if known is None else known.codes.tobytes() if isinstance(known, Rows) else known.tobytes()
         return json.dumps(self.bound.to_dict(), sort_keys=True).encode() + public
 
     def remember(self, public: Floats | Rows) -> None:
-        """Take public records that were counted before: for a release that is read from a file.
-
-        >>> from quorate.release import Columns
-        >>> domain = TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-        >>> domain.remember(Rows([[0]], sizes=(3,)))
-        """
+        """Take public records that were counted before: for a release that is read from a file."""
         self._public = public
 
-    def seal(self, private: Any) -> tuple[SealedCounts, int]:
-        """Return the private records by their codes or cells, sealed.
-
-        >>> from quorate.release import Columns
-        >>> domain = TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-        >>> domain.seal({"sex": ["f", "f", "?"]})
-        (<sealed counts>, 3)
-        """
-        counted = self.bound.count(private)
-        records = counted.records if isinstance(counted, Rows) else int(counted.sum())
-        if records == 0:
-            raise InvalidInput("private must hold at least one record")
-        return SealedCounts(counted), records
+    def _count(self, private: Any) -> Whole | Rows:
+        return self.bound.count(private)
 
     def public(self) -> Floats | Rows | None:
-        """Return the public records by their codes or cells.
-
-        >>> from quorate.release import Columns
-        >>> bound = Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))
-        >>> TableDomain(bound, {"sex": ["f", "m"]}).public()
-        Rows(2 records, 1 columns)
-        """
+        """Return the public records by their codes or cells."""
         return self._public
 
-    def find(self, asked: Any) -> Numbers:
-        """Return the numbers of the queries that these numbers, names or expressions say.
-
-        >>> from quorate.release import Columns
-        >>> domain = TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-        >>> domain.find([{"sex": "m"}, 0])
-        array([1, 0])
-        """
+    def find(self, asked: Any) -> Whole:
+        """Return the numbers of the queries that these numbers, names or expressions say."""
         wanted = [asked] if isinstance(asked, str | Mapping | int) or not isinstance(asked, Iterable) else list(asked)
         numbers = np.array([self._number(one) for one in wanted], dtype=np.int64)
         if numbers.size and not (numbers.min() >= NOTHING and numbers.max() < self.bound.count_queries):
@@ -302,73 +222,29 @@ class TableDomain:
             raise InvalidInput(f"no query of this workload is called {text!r}; they are called as {first!r} is")
         return self._names[text]
 
-    def every(self) -> Numbers:
-        """Return the numbers of all queries of the workload.
-
-        >>> from quorate.release import Columns
-        >>> TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))).every()
-        array([0, 1, 2])
-        """
+    def every(self) -> Whole:
+        """Return the numbers of all queries of the workload."""
         if self.bound.count_queries > MOST_LISTED:
             raise InvalidInput(
                 f"{self.bound.count_queries} queries are more than the {MOST_LISTED} that are listed; say which"
             )
         return np.arange(self.bound.count_queries, dtype=np.int64)
 
-    def parts(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the engine's query for each, and the one that is taken away from it.
-
-        >>> from quorate.release import Columns
-        >>> domain = TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-        >>> domain.parts(np.array([1]))
-        (array([1]), array([-1]))
-        """
-        plus, minus = self.bound.parts(numbers)
-        return np.asarray(plus, dtype=np.int64), np.asarray(minus, dtype=np.int64)
-
-    def has_differences(self) -> bool:
-        """Return whether some query of the workload is answered by the difference of two.
-
-        >>> TableDomain(Workload.marginals(1).bind(columns={"sex": ["f", "m"]})).has_differences()
-        False
-        """
-        return self.bound.has_differences
-
-    def describe(self, numbers: Numbers, asked: Any) -> list[dict[str, Any]]:
-        """Return the tidy names of these queries.
-
-        >>> from quorate.release import Columns
-        >>> domain = TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-        >>> domain.describe(np.array([1]), None)
-        [{'query': 'sex = m', 'sex': 'm'}]
-        """
+    def describe(self, numbers: Whole, asked: Any) -> list[dict[str, Any]]:
+        """Return the tidy names of these queries."""
         return self.bound.describe(numbers)
 
     def share(self, beta: float) -> float:
-        """Return 0: a workload's queries are answered themselves.
-
-        >>> from quorate.release import Columns
-        >>> TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]}))).share(0.05)
-        0.0
-        """
+        """Return 0: a workload's queries are answered themselves."""
         return 0.0
 
-    def rows(self, places: Numbers, support: Rows | None) -> Any:
-        """Return records of these cells, or of these rows, as a table.
-
-        >>> from quorate.release import Columns
-        >>> domain = TableDomain(Workload.marginals(1).bind(columns=Columns.from_dict({"sex": ["f", "m"]})))
-        >>> domain.rows(np.array([1]), Rows([[0], [1]], sizes=(3,))).to_pydict()
-        {'sex': ['m']}
-        """
+    def rows(self, places: Whole, support: Rows | None) -> Any:
+        """Return records of these cells, or of these rows, as a table."""
         return pa.table(self.bound.decode(self.bound.cell_codes(places) if support is None else support.codes[places]))
 
 
 def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
-    """Return the domain of a class of hypotheses or of a workload, made of public things alone.
-
-    >>> from quorate.concepts import Thresholds
-    """
+    """Return the domain of a class of hypotheses or of a workload, made of public things alone."""
     if isinstance(subject, Concept):
         return CoverDomain(subject, public)
     if isinstance(subject, Workload):

@@ -22,12 +22,6 @@ class LearnedWeights:
     The start is the public histogram with a share `blend` of the uniform one, so that no cell is ruled out. A
     correction scales a query's cells by one factor and the others by another, which is the least change, by relative
     entropy, that gives the query its released share (Hardt and Rothblum 2010).
-
-    >>> from quorate.release.queries import Prefixes
-    >>> learned = LearnedWeights(Prefixes(4), np.array([1.0, 1.0, 1.0, 1.0]), blend=0.1)
-    >>> learned.correct(1, 0.8)
-    >>> round(learned.answer(1), 6)
-    0.8
     """
 
     def __init__(self, queries: Queries, start: Floats | Rows, *, blend: float) -> None:
@@ -41,25 +35,11 @@ class LearnedWeights:
         self._members: dict[tuple[int, int], NDArray[np.bool_]] = {}
 
     def answer(self, number: int, without: int = -1) -> float:
-        """Return the share that the weights give to a query, or to what it holds and another does not.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> learned = LearnedWeights(Prefixes(3), np.array([2.0, 1.0, 1.0]), blend=0.0)
-        >>> learned.answer(0), learned.answer(1, 0)
-        (0.5, 0.25)
-        """
+        """Return the share that the weights give to a query, or to what it holds and another does not."""
         return min(1.0, float(self.weights[self._cells(number, without)].sum()))
 
     def correct(self, number: int, share: float, without: int = -1) -> None:
-        """Take in a released share, and go through the earlier ones again.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> learned = LearnedWeights(Prefixes(3), np.array([1.0, 1.0, 1.0]), blend=0.0)
-        >>> learned.correct(0, 0.5), learned.correct(1, 0.6)
-        (None, None)
-        >>> round(learned.answer(0), 6), round(learned.answer(1), 6)
-        (0.5, 0.6)
-        """
+        """Take in a released share, and go through the earlier ones again."""
         self.corrections.append((int(number), int(without), float(share)))
         for _ in range(max(2, _SCALED // len(self.corrections))):
             moved = [self._scale(*correction) for correction in self.corrections[-_REPLAYED:]]
@@ -88,12 +68,7 @@ class LearnedWeights:
 
     @staticmethod
     def mask(queries: Queries, number: int, without: int, support: Rows | None) -> NDArray[np.bool_]:
-        """Return which cells, or which rows of the support, a query holds and the other does not.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> LearnedWeights.mask(Prefixes(3), 1, 0, None)
-        array([False,  True, False])
-        """
+        """Return which cells, or which rows of the support, a query holds and the other does not."""
         held = _held(queries, number, support)
         return held if without < 0 else held & ~_held(queries, without, support)
 

@@ -1,7 +1,7 @@
 """Queries one at a time, each paid for only where the public or learned answer is clearly wrong.
 
 Private multiplicative weights (Hardt and Rothblum 2010) with one threshold run: the model proposes an answer, the run
-says whether it stands, and where it does not the count is measured and the model corrected.
+says whether it stands, and where it does not the count is measured and the model corrected (`proposals.py`).
 
 Claim: all that `ask` ever returns, and the model, is (epsilon, delta)-differentially private under replacement of one
 private record, or of one person with all records, for any adaptively chosen queries. PROOF.md, step 6, says why.
@@ -20,30 +20,25 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_delta, check_positive, check_rate
-from quorate.errors import BudgetSpent, Infeasible, InvalidInput
+from quorate.errors import Infeasible, InvalidInput
 from quorate.ledger import Ledger
-from quorate.mechanisms import NO_QUORUM, NoisySum
-from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
+from quorate.mechanisms import NoisySum
+from quorate.mechanisms.above_threshold import AboveThreshold
 from quorate.mechanisms.orders import smallest_epsilon
-from quorate.memory import Asked
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim
-from quorate.process import check_process, process_identity
-from quorate.release.domain import NOTHING, Domain, make_domain
+from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.learned import LearnedWeights
 from quorate.release.people import PERSON, RECORD, first_records
-from quorate.release.queries import Rows
-from quorate.session import release_counts
+from quorate.release.proposals import EXACT, MEASURED, Proposals, read_labels, rows_of_numbers
+from quorate.session import Session
 
 __all__ = ["OnlineAnswer", "OnlineRelease"]
-
-Query = tuple[int, int]  # an engine's query, and the one within it that does not belong, or NOTHING
 
 _BLEND = 0.1  # of alpha: the share of the uniform histogram in the start
 _WITHIN = 3.2905  # scales that hold 99.9% of a Gaussian
 _LEASE = 4  # crossings whose price is taken out of a ledger at a time: a crash loses no more
 _LEDGER_FILE = "ledger.sqlite"
-_CALLER = "online"  # under which a ledger keeps what was measured
 
 
 @dataclass(frozen=True)
@@ -52,9 +47,6 @@ class OnlineAnswer:
 
     `error` is one standard deviation of a measured answer, and alpha for one that stands. Where the budget could not
     have paid, the query is `refused`, and answer and error are NaN.
-
-    >>> OnlineAnswer(query="x >= 1", answer=0.5, error=0.05, paid=False).paid
-    False
     """
 
     query: str
@@ -79,8 +71,9 @@ class OnlineRelease(BaseEstimator):
     columns
         What is declared about the columns of a table, as for `QueryRelease`.
     ledger
-        A folder to keep the budget in, the run's secret noise and what was measured, so that it goes on after a restart
-        with the same records. It is the owner's, and secret. Without it, all is kept in memory.
+        A folder to keep the budget in, the run's secret noise and what was answered, so that it goes on after a restart
+        with the same records. It is the owner's, and secret. Without it, all is kept in memory. `save` keeps the counts
+        of the records too: a model in a folder needs them no more.
 
     After `fit`: `payable_` says how many paid answers the budget allows, `opening_epsilon_` what the opening costs by
     itself (PROOF.md, step 6), `paid_` how many answers were paid for, `model_` what was learned, `unit_` what is
@@ -112,205 +105,125 @@ class OnlineRelease(BaseEstimator):
         """Count the private records by cells that public data define, and open the run. Only the opening is paid.
 
         With `groups`, which says whose record each is, the person is protected, and the first record of each counts.
-
-        >>> from quorate.concepts import Thresholds
-        >>> OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5]).paid_
-        0
         """
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         alpha = check_rate("alpha", self.alpha)
         if self.ledger is not None:
             _check_folder(Path(self.ledger))
         domain = make_domain(self.subject, public, self.columns)
-        start = domain.public()
-        if start is None:
+        if domain.public() is None:
             raise InvalidInput("an online release starts from public records: fit(private, public)")
         counts, records = domain.seal(private if groups is None else first_records(private, groups))
         far = math.floor(alpha * records)
         if far < 2:
             raise Infeasible(f"alpha={alpha:g} of {records} records is less than 2 of them; ask for less precision")
-        measurement = NoisySum(sensitivity=1, scale=max(far / (2 * _WITHIN), 1e-6))
         mechanism = AboveThreshold.calibrate(
-            epsilon=epsilon, delta=delta, records=records, near=far // 2, far=far, measurement=measurement.scale
+            epsilon=epsilon, delta=delta, records=records, near=far // 2, far=far, measurement=_measurement(far).scale
         )
-        self.domain_: Domain = domain
-        self.records_, self.payable_ = records, mechanism.no_quorums
-        self.model_ = LearnedWeights(domain.queries, start, blend=_BLEND * alpha)
-        self.opening_epsilon_ = smallest_epsilon(lambda order: mechanism.opening_cost(order).renyi, delta=delta)[0]
-        self.unit_ = RECORD if groups is None else PERSON
-        unit = "one record" if groups is None else "all records of one person"
-        self.claim_ = str(Claim(epsilon, delta, unit=unit, what="all answers together are"))
-        self._counts, self._measurement, self._mechanism, self._alpha = counts, measurement, mechanism, alpha
-        self._known: dict[Query, float] = {}
-        self._lock, self._process = threading.Lock(), process_identity()
-        self._open(Budget(epsilon=epsilon, delta=delta, order=mechanism.order, slack=0.0))
+        budget = Budget(epsilon=epsilon, delta=delta, order=mechanism.order, slack=0.0)
+        answers = self.prepare(domain, counts, records, mechanism, unit=RECORD if groups is None else PERSON)
+        self.session_ = self._session(answers, budget)
         return self
 
-    @property
-    def paid_(self) -> int:
-        """How many answers were paid for.
+    def prepare(
+        self, domain: Domain, counts: SealedCounts, records: int, mechanism: AboveThreshold, *, unit: str
+    ) -> Proposals:
+        """Set what is public of a fit, and return what answers: for `fit`, and for a release that is loaded."""
+        self.domain_, self.records_, self.unit_, self.alpha_ = domain, records, unit, float(self.alpha)
+        self.payable_ = mechanism.no_quorums
+        self.opening_epsilon_ = smallest_epsilon(lambda order: mechanism.opening_cost(order).renyi, delta=self.delta)[0]
+        protected = "one record" if unit == RECORD else "all records of one person"
+        self.claim_ = str(Claim(self.epsilon, self.delta, unit=protected, what="all answers together are"))
+        self._lock = threading.Lock()
+        start = domain.public()
+        assert start is not None
+        model = LearnedWeights(domain.queries, start, blend=_BLEND * self.alpha_)
+        measurement = _measurement(math.floor(self.alpha_ * records))
+        return Proposals(domain, counts, records, model=model, mechanism=mechanism, measurement=measurement)
 
-        >>> from quorate.concepts import Thresholds
-        >>> OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5]).paid_
-        0
-        """
-        check_is_fitted(self, "model_")
-        return len(self.model_.corrections)
-
-    def ask(self, queries: Any) -> list[OnlineAnswer]:
-        """Answer queries one after the other. Raises `BudgetSpent` where not one of them could be answered.
-
-        A query that could not be paid for if it had to be is refused; a batch that meets the end is answered in part.
-
-        A query that was measured before has its measured answer again, at no privacy cost.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> online = OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5, 1.6, 1.7])
-        >>> len(online.ask([Threshold(1.55), Threshold(1.65)]))
-        2
-        """
-        check_is_fitted(self, "model_")
-        check_process("this release", self._process)
-        numbers = self.domain_.find(queries)
-        names = [str(name["query"]) for name in self.domain_.describe(numbers, queries)]
-        plus, minus = self.domain_.parts(numbers)
-        answers, ended = list[OnlineAnswer](), None
-        with self._lock:
-            for one, other, name in zip(plus, minus, names, strict=True):
-                try:
-                    answers.append(self._ask((int(one), int(other)), name))
-                except BudgetSpent as error:
-                    ended = error
-                    answers.append(OnlineAnswer(name, math.nan, math.nan, paid=False, refused=True))
-        if ended is not None and all(answer.refused for answer in answers):
-            raise ended
-        return answers
-
-    def answer(self, queries: Any) -> NDArray[np.float64]:
-        """Return what the model says, unchecked: nothing is spent, and nothing is promised about its error.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5]).answer([Threshold(9.0)])
-        array([...])
-        """
-        check_is_fitted(self, "model_")
-        numbers = self.domain_.find(queries)
-        plus, minus = self.domain_.parts(numbers)
-        with self._lock:
-            return np.array([self._proposed(int(one), int(other)) for one, other in zip(plus, minus, strict=True)])
-
-    def close(self) -> None:
-        """Let go of the ledger, if there is one. Nothing is answered after that.
-
-        >>> from quorate.concepts import Thresholds
-        >>> OnlineRelease(Thresholds(), alpha=0.5).fit([1.0, 2.0] * 5000, [1.5]).close()
-        """
-        check_is_fitted(self, "model_")
-        with self._lock:
-            self.budget_.return_unused(all=True)
-            self._run.end()
-            if self._kept is not None:
-                self._kept.close()
-
-    def _open(self, budget: Budget) -> None:
-        """Open the run, or go on with the one that the ledger kept, and with what was measured in it."""
-        self._kept: Ledger | None = None
-        self.budget_ = budget
+    def _session(self, answers: Proposals, budget: Budget) -> Session:
+        """Return a session in memory, or one that goes on from the folder of a ledger."""
         if self.ledger is None:
-            self._run = self._mechanism.open(budget)
-            return
-        path, fingerprint = Path(self.ledger) / _LEDGER_FILE, self._fingerprint()
-        self._kept = (
+            return Session(answers, budget)
+        public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_, self.unit_)).encode()
+        fingerprint = hashlib.sha256(public + self.domain_.identity()).hexdigest()  # of public things alone
+        path = Path(self.ledger) / _LEDGER_FILE
+        ledger = (
             Ledger.open(path, fingerprint=fingerprint)
             if path.exists()
             else Ledger.create(path, budget, fingerprint=fingerprint)
         )
-        self.budget_ = self._kept.budget(lease=_LEASE)
-        noise = self._kept.run()
-        if noise is None:
-            self._run = self._mechanism.open(self.budget_)
-            self._kept.keep_run(self._run.threshold_noise)
-        else:
-            self._run = self._mechanism.resume(self.budget_, threshold_noise=noise)
-        self._catch_up()
+        return Session(answers, ledger.budget(lease=_LEASE), ledger=ledger)
 
-    def _ask(self, query: Query, name: str) -> OnlineAnswer:
-        if query[0] == NOTHING:
-            return OnlineAnswer(name, 0.0, 0.0, paid=False)
-        if query in self._known:
-            return OnlineAnswer(name, self._known[query], self._measurement.scale / self.records_, paid=False)
-        if self._run.no_quorums_left == 0:
-            raise BudgetSpent(f"the run has ended: it was closed, or has met its {self.payable_} paid answers")
-        crossing = self._mechanism.no_quorum_cost(self.budget_.order)
-        measuring = self._measurement.release_cost(self.budget_.order)
-        if self.budget_.affordable(crossing, measuring) < 1:  # both, before either: a crossing is always measured
-            raise BudgetSpent("the budget cannot pay for another answer, which any query may turn out to need")
-        proposal = self._proposed(*query)
-        if release_counts(self._counts, lambda counts: self._stands(counts, query, proposal)):
-            return OnlineAnswer(name, proposal, self._alpha, paid=False)
-        noisy = release_counts(
-            self._counts,
-            lambda counts: self._measurement.release(self._count(counts, query), budget=self.budget_),
-        )
-        self._keep(query, noisy)
-        return OnlineAnswer(name, self._learn(query, noisy), self._measurement.scale / self.records_, paid=True)
+    @property
+    def budget_(self) -> Budget:
+        """The budget that pays."""
+        check_is_fitted(self, "session_")
+        assert self.session_.budget is not None
+        return self.session_.budget
 
-    def _proposed(self, number: int, without: int) -> float:
-        return 0.0 if number == NOTHING else self.model_.answer(number, without)
+    @property
+    def model_(self) -> LearnedWeights:
+        """What was learned from released counts: public."""
+        check_is_fitted(self, "session_")
+        model: LearnedWeights = self.session_.answerer.model
+        return model
 
-    def _stands(self, counts: Any, query: Query, proposal: float) -> bool:
-        """Return what the run releases: whether the proposal stands."""
-        distance = abs(self._count(counts, query) - round(proposal * self.records_))  # proof: step 6
-        ballots = distance_ballots(np.array([min(distance, self.records_)]), records=self.records_)
-        return bool(self._run.answers(ballots).labels[0] != NO_QUORUM)
+    @property
+    def paid_(self) -> int:
+        """How many answers were paid for."""
+        return len(self.model_.corrections)
 
-    def _count(self, counts: Any, query: Query) -> int:
-        """Return how many private records a query holds: a whole number, which one record moves by at most 1."""
-        if isinstance(counts, Rows):
-            return int(LearnedWeights.mask(self.domain_.queries, *query, counts).sum())
-        return int(counts[LearnedWeights.mask(self.domain_.queries, *query, None)].sum())
+    def ask(self, queries: Any, *, caller: str = "") -> list[OnlineAnswer]:
+        """Answer queries one after the other. Raises `BudgetSpent` where not one of them could be answered.
 
-    def _learn(self, query: Query, noisy: int) -> float:
-        share = min(max(noisy / self.records_, 0.0), 1.0)
-        self._known[query] = share
-        self.model_.correct(query[0], share, query[1])
-        return share
-
-    def _keep(self, query: Query, noisy: int) -> None:
-        """Put what was measured on the disk before it leaves, where there is a ledger.
-
-        Another process may have kept a measurement at the same place, and the ledger keeps the first: that one is
-        learned, and the next place is tried.
+        A query that could not be paid for if it had to be is refused; a batch that meets the end is answered in part.
+        What this caller was answered before, it is answered again, at no privacy cost.
         """
-        while self._kept is not None:
-            self._catch_up()
-            place = len(self.model_.corrections)
-            values = (*query, noisy)
-            self._kept.keep({(_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
-            if self._measured(place) == values:
-                return
+        check_is_fitted(self, "session_")
+        numbers = self.domain_.find(queries)
+        names = [str(name["query"]) for name in self.domain_.describe(numbers, queries)]
+        asked = list(zip(*(part.tolist() for part in self.domain_.parts(numbers)), strict=True))
+        with self._lock:
+            paid = self.session_.answerer.paid
+            before = len(paid)
+            replies = self.session_.ask(rows_of_numbers(numbers), caller=caller)
+            fresh = set(paid[before:])
+        shares, errors = self.read(replies.labels)
+        answers = []
+        for name, query, share, error, refused in zip(names, asked, shares, errors, replies.refused, strict=True):
+            answers.append(
+                OnlineAnswer(name, math.nan, math.nan, paid=False, refused=True)
+                if refused
+                else OnlineAnswer(name, float(share), float(error), paid=query in fresh)
+            )
+            fresh.discard(query)  # a query that stands twice in a batch is paid for once
+        return answers
 
-    def _catch_up(self) -> None:
-        """Learn what the ledger holds and this process does not know: from before a restart, or from another one."""
-        while (known := self._measured(len(self.model_.corrections))) is not None:
-            number, without, noisy = known
-            self._learn((number, without), noisy)
+    def read(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the shares and their errors that the labels of a session say."""
+        shares, how = read_labels(labels)
+        measured = self.session_.answerer.measurement.scale / self.records_
+        return shares, np.select([how == EXACT, how == MEASURED], [0.0, measured], self.alpha_)
 
-    def _measured(self, place: int) -> tuple[int, int, int] | None:
-        """Return what the ledger keeps at a place: a query, what is left out of it, and its noisy count."""
-        assert self._kept is not None
-        keys = _keys(place)
-        [admitted] = self._kept.admit([Asked(_CALLER, keys)])
-        known = getattr(admitted, "known", {})
-        if not all(key in known for key in keys):
-            return None
-        number, without, noisy = (int(known[key]) for key in keys)
-        return number, without, noisy
+    def answer(self, queries: Any) -> NDArray[np.float64]:
+        """Return what the model says, unchecked: nothing is spent, and nothing is promised about its error."""
+        check_is_fitted(self, "session_")
+        answers, parts = self.session_.answerer, self.domain_.parts(self.domain_.find(queries))
+        with self._lock:
+            return np.array([answers.proposed((int(one), int(other))) for one, other in zip(*parts, strict=True)])
 
-    def _fingerprint(self) -> str:
-        """Return what tells this release from another, made of public things alone."""
-        public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_, self.unit_)).encode()
-        return hashlib.sha256(public + self.domain_.identity()).hexdigest()
+    def close(self) -> None:
+        """End the run and let go of the ledger, if there is one. Nothing is answered after that."""
+        check_is_fitted(self, "session_")
+        with self._lock:
+            self.session_.answerer.run.end()
+            self.session_.close()
+
+
+def _measurement(far: int) -> NoisySum:
+    """Return the noise of a count that must be told from one that is `far` away."""
+    return NoisySum(sensitivity=1, scale=max(far / (2 * _WITHIN), 1e-6))
 
 
 def _check_folder(folder: Path) -> None:
@@ -321,9 +234,3 @@ def _check_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be the folder of a ledger: {error.strerror}") from None
-
-
-def _keys(place: int) -> list[bytes]:
-    """Return the keys of a measurement in a ledger: of its query, of what is left out of that, and of its count."""
-    kinds = ("query", "without", "count")
-    return [hashlib.blake2b(f"{kind} {place}".encode(), digest_size=16).digest() for kind in kinds]

@@ -20,11 +20,6 @@ def first_records(private: Any, groups: Any) -> Any:
 
     Which one is kept depends on this person's records alone. It is not drawn at random, so that a run that goes on
     after a restart goes on with the same records.
-
-    >>> first_records([1.5, 2.5, 3.5], ["ann", "bob", "ann"])
-    [1.5, 2.5]
-    >>> first_records({"sex": ["f", "m", "f"], "age": [40, 50, 41]}, [7, 8, 7])
-    {'sex': ['f', 'm'], 'age': [40, 50]}
     """
     columns = list(private.values()) if isinstance(private, Mapping) else [private]
     try:

@@ -18,11 +18,6 @@ def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
 
     An expression or a JSON object {"column": value} for a workload; "low:high,low:high" for boxes, with an end left
     out where there is none; "a,b>c" for the halfspace a*x + b*y > c.
-
-    >>> parse_queries(["0:1,:2"], Boxes(2))
-    [Box(lower=(0.0, -inf), upper=(1.0, 2.0))]
-    >>> parse_queries(['{"age": 40}', "age < 40"], None)
-    [{'age': 40}, 'age < 40']
     """
     if isinstance(about, Boxes):
         return [_box(text, about.features) for text in texts]

@@ -68,13 +68,7 @@ class QueryRelease(BaseEstimator):
     """
 
     def __init__(
-        self,
-        subject: Any,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        engine: str = "auto",
-        columns: Any = None,
+        self, subject: Any, *, epsilon: float = 1.0, delta: float = 1e-6, engine: str = "auto", columns: Any = None
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
 
@@ -85,12 +79,6 @@ class QueryRelease(BaseEstimator):
         person is counted: answers are shares of people.
 
         Everything that can be refused is refused before anything is spent.
-
-        >>> from quorate.concepts import Thresholds
-        >>> QueryRelease(Thresholds(), engine="none").fit([1.0], [2.0])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: engine must be 'auto' or one of ...
         """
         began = time.perf_counter()
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
@@ -102,7 +90,7 @@ class QueryRelease(BaseEstimator):
         sealed, records = domain.seal(private)  # proof: step 2
         settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
         engine = choose_engine(domain.queries, engine=self.engine, **settings)
-        expected = engine.predict(domain.queries, **settings)
+        expected = engine.expected_error(domain.queries, **settings)
         if not math.isfinite(expected):
             raise Infeasible(
                 f"engine {engine.name!r} cannot answer these {domain.queries.count} queries"
@@ -153,14 +141,7 @@ class QueryRelease(BaseEstimator):
         return pa.table(columns)
 
     def read(self, numbers: Any) -> tuple[Floats, Floats]:
-        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known.
-
-        >>> from quorate.concepts import Thresholds
-        >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-        >>> shares, errors = release.read([0])
-        >>> shares.shape, errors.shape
-        ((1,), (1,))
-        """
+        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known."""
         check_is_fitted(self, "released_")
         plus, minus = self.domain_.parts(np.asarray(numbers, dtype=np.int64))
         shares = self._answers(plus) - self._answers(minus)
@@ -168,25 +149,20 @@ class QueryRelease(BaseEstimator):
 
     def _answers(self, numbers: Any) -> Floats:
         """Return the released answers; nothing at all is 0."""
-        found, asked = np.zeros(len(numbers)), numbers != NOTHING
+        shares, asked = np.zeros(len(numbers)), numbers != NOTHING
         if asked.any():
-            found[asked] = self.released_.some(self.domain_.queries, numbers[asked])
-        return found
+            shares[asked] = self.released_.some(self.domain_.queries, numbers[asked])
+        return shares
 
     def _errors(self, numbers: Any) -> Floats:
-        found, asked = np.zeros(len(numbers)), numbers != NOTHING
-        found[asked] = np.nan if self.released_.errors is None else self.released_.errors[numbers[asked]]
-        return found
+        errors, asked = np.zeros(len(numbers)), numbers != NOTHING
+        errors[asked] = np.nan if self.released_.errors is None else self.released_.errors[numbers[asked]]
+        return errors
 
     def weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
 
         Those of the engine, or, where it has none, some that are fitted to its answers.
-
-        >>> from quorate.concepts import Thresholds
-        >>> weights, rows = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).weights()
-        >>> round(float(weights.sum()), 6), rows
-        (1.0, None)
         """
         check_is_fitted(self, "released_")
         released = self.released_
@@ -237,22 +213,13 @@ class QueryRelease(BaseEstimator):
         """Return a bound on the largest error over all queries: with probability 1 - beta, half of beta for each part.
 
         The engine's part, over the queries of the cover or workload, and the cover's own, over all hypotheses.
-
-        >>> from quorate.concepts import Thresholds
-        >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).error_bound() <= 1
-        True
         """
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
         return min(1.0, self.engine_error_bound(beta / 2) + self.domain_.share(beta / 2))
 
     def engine_error_bound(self, beta: float = 0.05) -> float:
-        """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta.
-
-        >>> from quorate.concepts import Thresholds
-        >>> 0 < QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).engine_error_bound() < 1
-        True
-        """
+        """Return a bound on the engine's own part of the error of any answer, with probability 1 - beta."""
         check_is_fitted(self, "released_")
         beta = check_rate("beta", beta)
         errors, count = self.released_.errors, self.domain_.queries.count
@@ -267,12 +234,7 @@ class QueryRelease(BaseEstimator):
 
     @property
     def has_error_bars(self) -> bool:
-        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate.
-
-        >>> from quorate.concepts import Thresholds
-        >>> QueryRelease(Thresholds(), engine="plain").fit([1.0, 2.0] * 500, [1.5]).has_error_bars
-        True
-        """
+        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate."""
         check_is_fitted(self, "released_")
         measured = self.engine_ == "prefix" and "deviation" in self.released_.details  # everything, and not only some
         return self.released_.errors is not None or measured
@@ -285,13 +247,7 @@ class QueryRelease(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> "QueryRelease":
-        """Return the release of a folder, as it was after `fit`.
-
-        >>> QueryRelease.load("no such folder")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
-        """
+        """Return the release of a folder, as it was after `fit`."""
         from quorate.models import load  # noqa: PLC0415
 
         release: QueryRelease = load(folder, kind="query release")
@@ -305,7 +261,7 @@ class QueryRelease(BaseEstimator):
 
 
 def _keys(names: list[dict[str, Any]]) -> list[str]:
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys(name))
-    return list(found)
+        keys.update(dict.fromkeys(name))
+    return list(keys)

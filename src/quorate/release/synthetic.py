@@ -29,10 +29,6 @@ def round_weights(queries: Queries, weights: Floats, rows: int, *, support: Rows
     Systematic rounding along an order in which neighbours are alike: any stretch of it is off by less than one row, so
     that a threshold is off by half a row and an interval by one. Other queries are made of many stretches; for them a
     few rows are then moved from where too many are to where too few are, as long as the largest difference shrinks.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> round_weights(Prefixes(4), np.array([0.3, 0.3, 0.2, 0.2]), 10)
-    array([3, 3, 2, 2])
     """
     shares = np.clip(weights, 0.0, None)
     shares = shares / shares.sum()
@@ -102,12 +98,7 @@ def fit_weights(
     start: Floats | None = None,
     support: Rows | None = None,
 ) -> Floats:
-    """Return weights whose answers come close to released ones, and that are otherwise as near as can be to the start.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> fit_weights(Prefixes(3), np.array([0.2, 0.1, 1.0])).round(2)
-    array([0.15, 0.  , 0.85])
-    """
+    """Return weights whose answers come close to released ones, and that otherwise stay near the start."""
     if isinstance(queries, Prefixes):
         return np.diff(_rising(np.clip(answers, 0.0, 1.0)), prepend=0.0)
     size = queries.cells if support is None else support.records
@@ -119,7 +110,7 @@ def fit_weights(
     if support is None and _FEW * queries.count < size:
         dual = _Dual(queries, answers, deviations, prior)
         return dual.newton() if queries.count * size <= _TABLE else dual.descend()
-    found, _ = fit_entropy(
+    fitted, _ = fit_entropy(
         lambda weights: _answers(queries, weights, support),
         lambda residuals: queries.spread(residuals, support),
         targets=answers,
@@ -127,7 +118,7 @@ def fit_weights(
         prior=prior,
         strength=1.0,
     )
-    return found
+    return fitted
 
 
 class _Dual:
@@ -182,8 +173,8 @@ class _Dual:
         """Return the weights by a quasi-Newton method: for so many cells that a table of them does not fit."""
         options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20}
         start = np.zeros(self._queries.count)
-        found = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
-        return self.weigh(found)[0]
+        multipliers = optimize.minimize(self.value, start, jac=True, method="L-BFGS-B", options=options).x
+        return self.weigh(multipliers)[0]
 
 
 def _held(queries: Queries, number: int) -> NDArray[np.bool_]:
@@ -196,10 +187,6 @@ def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
     """Return rows whose columns are independent and distributed as released: where no public rows can be weighted.
 
     Each column has its share of the rows in an order of its own, which depends on nothing but their number.
-
-    >>> queries = Marginals((2, 3), [(0,), (1,)])
-    >>> product_support(queries, np.array([0.5, 0.5, 0.2, 0.3, 0.5]), 10).records
-    10
     """
     columns = []
     for column, size in enumerate(queries.sizes):

@@ -6,10 +6,9 @@
 The page is made with matplotlib and jinja2, the optional extra `quorate[report]`.
 """
 
-from quorate.report.data import Accuracy, Agreement, Claim, ReportData
+from quorate.report.data import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.report.model import write_report
 from quorate.report.rendering import check_installed
-from quorate.report.sources import proofs_for, software_versions
 
 __all__ = [
     "Accuracy",

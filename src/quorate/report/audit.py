@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quorate.audit import Verdict
+from quorate.auditing import Verdict
 from quorate.report.rendering import render, write_page
 from quorate.report.words import percent
 
@@ -18,9 +18,6 @@ class AuditReport:
     """What the page shows.
 
     `planted` has (name, what, attack, evidence, caught, twin cleared), `replays` (name, words, sound).
-
-    >>> AuditReport(verdicts=()).violated
-    0
     """
 
     verdicts: Sequence[Verdict]
@@ -31,31 +28,17 @@ class AuditReport:
 
     @property
     def violated(self) -> int:
-        """How many claims an attack showed to be false.
-
-        >>> AuditReport(verdicts=()).violated
-        0
-        """
+        """How many claims an attack showed to be false."""
         return sum(verdict.violated for verdict in self.verdicts)
 
 
 def write_audit_report(data: AuditReport, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. A file that stands there is replaced.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_audit_report(AuditReport(verdicts=()), Path(folder) / "audit.html").name
-    'audit.html'
-    """
+    """Write the page to `path` and return that path. A file that stands there is replaced."""
     return write_page(render_audit(data), path)
 
 
 def render_audit(data: AuditReport) -> str:
-    """Return the page as text.
-
-    >>> "<h1>Audit of every claim</h1>" in render_audit(AuditReport(verdicts=()))
-    True
-    """
+    """Return the page as text."""
     verdicts = sorted(data.verdicts, key=lambda verdict: -verdict.ratio)
     return render("audit.html", data=data, cards=_cards(data), claims=[_claim(verdict) for verdict in verdicts])
 

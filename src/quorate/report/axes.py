@@ -14,14 +14,7 @@ _CLOSE = 0.09  # of an axis: labels nearer than that touch
 
 
 def plain(axis: Any) -> None:
-    """Label an axis at five round places or so.
-
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().add_subplot(xlim=(0, 20_000))
-    >>> plain(axes.xaxis)
-    >>> axes.xaxis.get_major_formatter()(15_000)
-    '15,000'
-    """
+    """Label an axis at five round places or so."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
@@ -29,14 +22,7 @@ def plain(axis: Any) -> None:
 
 
 def logarithmic(axis: Any, values: Sequence[float], labels: int = 6) -> None:
-    """Make an axis logarithmic where all values are positive, with about as many labels as asked for.
-
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().add_subplot()
-    >>> logarithmic(axes.yaxis, [0.02, 0.3])
-    >>> axes.get_yscale()
-    'log'
-    """
+    """Make an axis logarithmic where all values are positive, with about as many labels as asked for."""
     from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
 
     if min(values) <= 0:
@@ -52,14 +38,7 @@ def logarithmic(axis: Any, values: Sequence[float], labels: int = 6) -> None:
 
 
 def logarithmic_at(axis: Any, values: Sequence[float]) -> None:
-    """Make an axis logarithmic and label it at the values themselves, where they are few and positive.
-
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().add_subplot()
-    >>> logarithmic_at(axes.xaxis, [0.1, 0.3, 1.0])
-    >>> [float(place) for place in axes.get_xticks()]
-    [0.1, 0.3, 1.0]
-    """
+    """Make an axis logarithmic and label it at the values themselves, where they are few and positive."""
     logarithmic(axis, values)
     if min(values) > 0 and len(values) <= 7:
         shown = apart(values)
@@ -68,11 +47,7 @@ def logarithmic_at(axis: Any, values: Sequence[float]) -> None:
 
 
 def apart(values: Sequence[float]) -> list[float]:
-    """Return those of some positive values whose labels do not touch on a logarithmic axis, the ends among them.
-
-    >>> apart([0.1, 0.9, 1.0, 10.0])
-    [0.1, 0.9, 10.0]
-    """
+    """Return those of some positive values whose labels do not touch on a logarithmic axis, the ends among them."""
     ends = min(values), max(values)
     least = _CLOSE * math.log(ends[1] / ends[0])
     kept = [ends[0]]
@@ -83,14 +58,7 @@ def apart(values: Sequence[float]) -> list[float]:
 
 
 def named_rows(axes: Any, names: Sequence[str], chosen: str, word: str) -> None:
-    """Name the rows of a plot, the first on top, and mark the chosen one by a word.
-
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().add_subplot()
-    >>> named_rows(axes, ["prefix", "plain"], "prefix", "used")
-    >>> [label.get_text() for label in axes.get_yticklabels()]
-    ['prefix (used)', 'plain']
-    """
+    """Name the rows of a plot, the first on top, and mark the chosen one by a word."""
     shown = [_short(name) + (f" ({word})" if name == chosen else "") for name in names]
     axes.set_yticks(range(len(names)), shown)
     axes.set_ylim(len(names) - 0.5, -0.5)

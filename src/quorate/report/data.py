@@ -1,16 +1,29 @@
-"""What a report may show."""
+"""What a report may show, and where its claims can be checked: the proofs in the package, the software used."""
 
 import math
-from collections.abc import Iterable, Mapping
+import platform
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import metadata, resources
 from typing import Any
 
 from quorate.errors import InvalidInput
 
-__all__ = ["Accuracy", "Agreement", "Claim", "ReportData"]
+__all__ = ["Accuracy", "Agreement", "Claim", "ReportData", "proofs_for", "software_versions"]
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
+_PROOFS = {
+    "privacy": ("privacy/PROOF.md", "costs add up over adaptively chosen queries, and convert to (epsilon, delta)"),
+    "predictors": ("predictors/PROOF.md", "one unit is dealt to one teacher, and moves at most one ballot a query"),
+    "quorum": ("mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
+    "noisy_max": ("mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
+    "confident_max": ("mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
+    "sharp_majority": ("mechanisms/sharp_majority/PROOF.md", "what an answer costs, and that none is better at it"),
+    "soft_majority": ("mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
+    "stability": ("mechanisms/stability/PROOF.md", "an epoch up to a no-quorum has one cost, however many answers"),
+    "between_thresholds": ("mechanisms/between_thresholds/PROOF.md", "each no-quorum costs a fixed price; two classes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +32,6 @@ class Claim:
 
     `unit` is who is protected, `neighbours` what may change between the data sets that are compared, and
     `labels` says whether the set of labels was declared, or read from y and so not covered by the guarantee.
-
-    >>> Claim(epsilon=1.0, delta=1e-6, unit="person").labels
-    'declared'
     """
 
     epsilon: float
@@ -43,9 +53,6 @@ class Accuracy:
     """Accuracy against epsilon: points of (epsilon, accuracy of the answers, share answered), and how they were had.
 
     The points must come from public labelled points or from a simulation; `source` says which, and is shown.
-
-    >>> Accuracy(points=((1.0, 0.94, 0.98),), source="simulated from a public pilot").points[0][1]
-    0.94
     """
 
     points: tuple[tuple[float, float, float], ...]
@@ -61,9 +68,6 @@ class Agreement:
 
     The votes of teachers that were fitted on private records are private, whatever the query: they must not stand
     here. Fit teachers on public records, or simulate. `source` says which, and is shown.
-
-    >>> Agreement.of([0.97, 1.0, 0.62], source="teachers fitted on a public pilot").counts[-1]
-    2
     """
 
     counts: tuple[int, ...]
@@ -71,11 +75,7 @@ class Agreement:
 
     @classmethod
     def of(cls, shares: Iterable[float], *, source: str) -> "Agreement":
-        """Return the histogram of these shares.
-
-        >>> len(Agreement.of([0.5], source="simulated").counts)
-        20
-        """
+        """Return the histogram of these shares."""
         counts = [0] * _BINS
         for share in shares:
             if not 0 <= share <= 1:
@@ -88,7 +88,7 @@ class Agreement:
 class ReportData:
     """What a report may show: *public or released values only*.
 
-    Whoever fills this in vouches for it. May stand here: parameters and plans made without private records; released
+    The caller vouches for the values. May stand here: parameters and plans made without private records; released
     answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
     long as the no-quorums themselves were released; figures measured on public points with public models, or simulated.
     May not stand here: votes, margins or agreement of teachers that saw private records, accuracy on private records,
@@ -99,10 +99,6 @@ class ReportData:
     `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
     one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `results` any
     further figures by name; `notes` what a reader must know to judge them.
-
-    >>> data = ReportData(title="A report", claim=Claim(epsilon=1.0, delta=1e-6), spending=((100, 0.3), (200, 0.4)))
-    >>> data.as_dict()["claim"]["epsilon"]
-    1.0
     """
 
     title: str
@@ -125,11 +121,7 @@ class ReportData:
             _numbers("answer_rate", self.answer_rate, 2, shares=(1,))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same as plain dictionaries, lists, texts and numbers, for JSON.
-
-        >>> sorted(ReportData(title="A report", claim=Claim(epsilon=1.0, delta=0.0)).as_dict())[:3]
-        ['accuracy', 'agreement', 'answer_rate']
-        """
+        """Return the same as plain dictionaries, lists, texts and numbers, for JSON."""
         plain: dict[str, Any] = _plain(self)
         return plain
 
@@ -156,3 +148,26 @@ def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: t
             f"{name} must hold at least one point of {width} finite numbers, with shares from 0 to 1; "
             "pass None to leave the section out"
         )
+
+
+def proofs_for(aggregator: str | None = None) -> dict[str, str]:
+    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves."""
+    proofs = {}
+    for key in ("privacy", "predictors", aggregator):
+        if key not in _PROOFS:
+            continue
+        name, line = _PROOFS[key]
+        if resources.files("quorate").joinpath(name).is_file():
+            proofs[f"quorate/{name}"] = line
+    return proofs
+
+
+def software_versions(packages: Sequence[str] = ("quorate", "opendp", "numpy", "scikit-learn")) -> dict[str, str]:
+    """Return the versions of Python and of these packages, as far as they are installed."""
+    versions = {"Python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -43,11 +43,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot with the words that stand for it where it cannot be seen. `source` says where its figures come from.
-
-    >>> Plot(name="spending", title="Budget", description="A line.", svg="<svg></svg>").name
-    'spending'
-    """
+    """A plot with the words that stand for it where it cannot be seen. `source` says where its figures come from."""
 
     name: str
     title: str
@@ -65,11 +61,7 @@ def draw_plot(
     source: str = "",
     height: float = _HEIGHT,
 ) -> Plot:
-    """Return what `draw` draws on axes, as a plot. `name` is part of every id, so that pages may hold several.
-
-    >>> draw_plot("line", "A line", "It goes up.", lambda axes: axes.plot([0, 1], color=BLUE)).svg.count("<svg")
-    1
-    """
+    """Return what `draw` draws on axes, as a plot. `name` is part of every id, so that pages may hold several."""
     import matplotlib  # noqa: PLC0415
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -86,11 +78,7 @@ def draw_plot(
 
 
 def standing_alone(svg: str) -> str:
-    """Return a plot's drawing as a file of its own: with its namespaces, and plain colours on white.
-
-    >>> standing_alone('<svg><path style="stroke: var(--blue)"/></svg>')[-37:]
-    '<path style="stroke: #0072b2"/></svg>'
-    """
+    """Return a plot's drawing as a file of its own: with its namespaces, and plain colours on white."""
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(variable, colour)
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'

@@ -35,26 +35,12 @@ _PLAN_WORDS = {
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. A file that stands there is replaced.
-
-    >>> import tempfile
-    >>> from quorate.report import Claim
-    >>> data = ReportData(title="A report", claim=Claim(epsilon=1.0, delta=1e-6))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(data, Path(folder) / "report.html").name
-    'report.html'
-    """
+    """Write the page to `path` and return that path. A file that stands there is replaced."""
     return write_page(render_report(data), path)
 
 
 def render_report(data: ReportData) -> str:
-    """Return the page as text.
-
-    >>> from quorate.report import Claim
-    >>> page = render_report(ReportData(title="Wards & labels", claim=Claim(epsilon=1.0, delta=1e-6)))
-    >>> "<h1>Wards &amp; labels</h1>" in page
-    True
-    """
+    """Return the page as text."""
     check_installed()
     return render(
         "model.html",

@@ -12,11 +12,7 @@ __all__ = ["plot_accuracy", "plot_agreement", "plot_answer_rate", "plot_candidat
 
 
 def plot_spending(points: Points, claim: Claim) -> Plot:
-    """Return epsilon spent so far (ex post) over queries asked, with the line that it may not pass.
-
-    >>> plot_spending(((100, 0.2), (200, 0.5)), Claim(epsilon=1.0, delta=1e-6)).description
-    'After 200 queries 0.5 of epsilon 1 was spent, ex post.'
-    """
+    """Return epsilon spent so far (ex post) over queries asked, with the line that it may not pass."""
     asked, spent = _columns(points if points[0][0] == 0 else [(0, 0.0), *points])
 
     def draw(axes: Any) -> None:
@@ -34,11 +30,7 @@ def plot_spending(points: Points, claim: Claim) -> Plot:
 
 
 def plot_answer_rate(points: Points) -> Plot:
-    """Return the share of each batch that was answered.
-
-    >>> plot_answer_rate(((100, 0.95), (200, 0.97))).description
-    'Batch by batch, from 95.0% to 97.0% of the queries were answered.'
-    """
+    """Return the share of each batch that was answered."""
     asked, shares = _columns(points)
 
     def draw(axes: Any) -> None:
@@ -52,11 +44,7 @@ def plot_answer_rate(points: Points) -> Plot:
 
 
 def plot_accuracy(accuracy: Accuracy) -> Plot:
-    """Return accuracy and answer rate against epsilon.
-
-    >>> plot_accuracy(Accuracy(points=((0.5, 0.9, 0.8), (1.0, 0.94, 0.95)), source="simulated")).name
-    'accuracy'
-    """
+    """Return accuracy and answer rate against epsilon."""
     rows = sorted(accuracy.points)
     epsilons, right, answered = ([row[place] for row in rows] for place in range(3))
 
@@ -83,11 +71,7 @@ def plot_accuracy(accuracy: Accuracy) -> Plot:
 
 
 def plot_agreement(agreement: Agreement) -> Plot:
-    """Return the histogram of the plurality's share on public points.
-
-    >>> plot_agreement(Agreement.of([0.95, 1.0, 0.6, 1.0], source="simulated")).description
-    'On 75.0% of the public points at least nine teachers in ten agree.'
-    """
+    """Return the histogram of the plurality's share on public points."""
     counts, bins = agreement.counts, len(agreement.counts)
     total = max(1, sum(counts))
     first = next((place for place, count in enumerate(counts) if count), 0)
@@ -105,11 +89,7 @@ def plot_agreement(agreement: Agreement) -> Plot:
 
 
 def plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
-    """Return the planned alternatives as bars; each has a `name`, and shares `right` and `answered`.
-
-    >>> plot_candidates([{"name": "quorum", "right": 0.93, "answered": 0.97}], "quorum").description
-    "Expected share of all queries answered with the teachers' plurality label: quorum 93.0%. Chosen: quorum."
-    """
+    """Return the planned alternatives as bars; each has a `name`, and shares `right` and `answered`."""
 
     def draw(axes: Any) -> None:
         places = range(len(bars))

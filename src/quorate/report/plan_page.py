@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quorate.bench.cover_sweeps import crossover, line_errors
 from quorate.concepts import Thresholds
-from quorate.release import ReleasePlan, plan_release
+from quorate.planner.release import ReleasePlan, plan_release
 from quorate.report import Claim, software_versions
 from quorate.report.drawing import standing_alone
 from quorate.report.release import ReleaseReport, write_release_report
@@ -23,12 +23,7 @@ _POINTS = (10, 30, 100, 300, 1000, 3000)
 
 
 def plan_report(plan: ReleasePlan) -> ReleaseReport:
-    """Return what the page of a plan shows.
-
-    >>> page = plan_report(plan_release(Thresholds(), records=10_000, public=100))
-    >>> len(page.crossover), len(page.sizes)
-    (6, 6)
-    """
+    """Return what the page of a plan shows."""
     line = [line_errors(Thresholds(), records=_LINE_RECORDS, points=size, world=size) for size in _POINTS]
     stages = crossover(features=FEATURES, records=_RECORDS, points=_POINTS, seeds=5)
     needed = {"private_records_needed": plan.private_needed, "public_records_needed": plan.public_needed}

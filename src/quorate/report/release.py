@@ -25,9 +25,6 @@ class ReleaseReport:
     simulated records, expected one). `engines` are (name, expected error), `crossover` is (public records, private
     data alone, both, public data alone), `sizes` (public points, the cover's share, the engine's error). `answers`
     are rows of the released table. `source` says what was simulated.
-
-    >>> ReleaseReport(title="A release", claim=Claim(epsilon=1.0, delta=1e-6)).answers
-    ()
     """
 
     title: str
@@ -53,24 +50,12 @@ class ReleaseReport:
 
 
 def write_release_report(data: ReleaseReport, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. A file that stands there is replaced.
-
-    >>> import tempfile
-    >>> data = ReleaseReport(title="A release", claim=Claim(epsilon=1.0, delta=1e-6))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_release_report(data, Path(folder) / "report.html").name
-    'report.html'
-    """
+    """Write the page to `path` and return that path. A file that stands there is replaced."""
     return write_page(render_release(data), path)
 
 
 def render_release(data: ReleaseReport) -> str:
-    """Return the page as text.
-
-    >>> page = render_release(ReleaseReport(title="Ages & wages", claim=Claim(epsilon=1.0, delta=1e-6)))
-    >>> "<h1>Ages &amp; wages</h1>" in page
-    True
-    """
+    """Return the page as text."""
     check_installed()
     return render(
         "release.html",

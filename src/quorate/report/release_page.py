@@ -12,7 +12,7 @@ import numpy as np
 
 from quorate.errors import QuorateError
 from quorate.release import QueryRelease
-from quorate.release.engines import ENGINES, predict_errors
+from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
 from quorate.release.queries import Floats
 from quorate.report import Claim, software_versions
@@ -33,12 +33,7 @@ _PROOFS = {
 
 
 def release_bill(release: QueryRelease) -> dict[str, Any]:
-    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone.
-
-    >>> from quorate.concepts import Thresholds
-    >>> release_bill(QueryRelease(Thresholds()).fit([1.0, 2.0] * 2000, [1.5]))["records"]
-    4000
-    """
+    """Return the figures of a release: public or released, but for `seconds`, which is for who ran it alone."""
     queries = release.domain_.queries
     return {
         "claim": release.claim_,
@@ -59,14 +54,7 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
 
 
 def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> tuple[Floats, Floats, Floats, float]:
-    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds it took.
-
-    >>> from quorate.concepts import Thresholds
-    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-    >>> truth, answers, errors, seconds = simulate_release(release, [0.5, 1.5, 2.5], epsilon=1.0)
-    >>> bool(abs(truth - answers).max() < 0.1)
-    True
-    """
+    """Run the same release on its own synthetic records: return true shares, answers, errors, and the seconds."""
     rows = min(release.records_, _MOST_ROWS)
     records = release.synthetic(rows)
     queries = release.domain_.queries
@@ -83,15 +71,7 @@ def simulate_release(release: QueryRelease, public: Any, *, epsilon: float) -> t
 
 
 def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
-    """Write the page of a release, with figures from simulated records.
-
-    >>> import tempfile
-    >>> from quorate.concepts import Thresholds
-    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report_of(release, [0.5, 1.5, 2.5], Path(folder) / "report.html").name
-    'report.html'
-    """
+    """Write the page of a release, with figures from simulated records."""
     bill = release_bill(release)
     began = time.perf_counter()
     truth, errors, again = _simulated(release, public)
@@ -100,7 +80,7 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         "all simulations for this page": time.perf_counter() - began,
     }
     known = release.domain_.public()
-    outlook = predict_errors(
+    outlook = expected_errors(
         release.domain_.queries,
         records=release.records_,
         epsilon=release.budget_.epsilon,
@@ -167,7 +147,7 @@ def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any]
 def _expected(release: QueryRelease, epsilon: float) -> float:
     engine = ENGINES[release.engine_]
     settings: dict[str, Any] = {"records": min(release.records_, _MOST_ROWS), "delta": release.budget_.delta}
-    return engine.predict(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
+    return engine.expected_error(release.domain_.queries, epsilon=epsilon, public=release.domain_.public(), **settings)
 
 
 def _answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:

@@ -1,6 +1,6 @@
 """The plots of a release's page: its engines before the run, and its errors on simulated records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,11 +14,7 @@ _MOST_POINTS = 800  # drawn one by one
 
 
 def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
-    """Return the expected largest error of each engine, the smallest on top.
-
-    >>> plot_engines([("prefix", 0.002), ("plain", 0.004)], "prefix").description
-    'Expected largest error: prefix 0.002, plain 0.004. Used: prefix.'
-    """
+    """Return the expected largest error of each engine, the smallest on top."""
     best = [(words(name), error) for name, error in sorted(engines, key=lambda one: one[1])]
     used, errors = words(chosen), [error for _, error in best]
 
@@ -39,11 +35,7 @@ def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
 
 
 def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
-    """Return how far answers are from the truth, with error bars where they are known.
-
-    >>> plot_truth([(0.5, 0.52, 0.5, 0.54), (0.1, 0.1, 0.08, 0.12)], "simulated").description
-    'Largest difference between an answer and the truth: 0.02, over 2 queries.'
-    """
+    """Return how far answers are from the truth, with error bars where they are known."""
     worst = max(abs(point[1] - point[0]) for point in points)
     step = max(1, -(-len(points) // _MOST_POINTS))
     shown = sorted(points)[::step]
@@ -65,63 +57,37 @@ def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str)
 
 
 def plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
-    """Return the largest error against epsilon, measured and expected.
-
-    >>> plot_epsilon([(0.1, 0.02, 0.021), (1.0, 0.002, 0.0021)], "simulated").description
-    'Largest error: 0.02 at epsilon 0.1, 0.002 at epsilon 1.'
-    """
+    """Return the largest error against epsilon, measured and expected."""
     rows = sorted(points)
-    epsilons, measured, expected = ([row[place] for row in rows] for place in range(3))
-
-    def draw(axes: Any) -> None:
-        axes.plot(epsilons, expected, color=GREEN, linestyle="--", label="expected")
-        axes.plot(epsilons, measured, color=BLUE, marker="o", label="measured")
-        _errors_against(axes, epsilons, [*measured, *expected])
-        axes.set(xlabel="epsilon", ylabel="largest error, share of records")
-
+    lines = {"expected": (2, {"color": GREEN, "linestyle": "--"}), "measured": (1, {"color": BLUE, "marker": "o"})}
+    draw = _errors_against(rows, lines, xlabel="epsilon", ylabel="largest error, share of records")
     first, last = rows[0], rows[-1]
     description = f"Largest error: {first[1]:.3g} at epsilon {first[0]:g}, {last[1]:.3g} at epsilon {last[0]:g}."
     return draw_plot("epsilon", "Largest error against epsilon", description, draw, source=source)
 
 
 def plot_public_size(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
-    """Return the cover's own share and the engine's error against the number of public points.
-
-    >>> plot_public_size([(10, 0.3, 0.002), (100, 0.04, 0.003)], "simulated").description
-    'With 100 public points the cover itself errs by 0.04 and the engine by 0.003.'
-    """
+    """Return the cover's own share and the engine's error against the number of public points."""
     rows = sorted(points)
-    sizes, cover, engine = ([row[place] for row in rows] for place in range(3))
-
-    def draw(axes: Any) -> None:
-        axes.plot(sizes, cover, color=ORANGE, marker="s", label="the cover's own")
-        axes.plot(sizes, engine, color=BLUE, marker="o", label="the engine's")
-        _errors_against(axes, sizes, [*cover, *engine])
-        axes.set(xlabel="public points", ylabel="error, share of records")
-
-    last = rows[-1]
-    description = (
-        f"With {last[0]:,.0f} public points the cover itself errs by {last[1]:.3g} and the engine by {last[2]:.3g}."
-    )
+    lines = {
+        "the cover's own": (1, {"color": ORANGE, "marker": "s"}),
+        "the engine's": (2, {"color": BLUE, "marker": "o"}),
+    }
+    draw = _errors_against(rows, lines, xlabel="public points", ylabel="error, share of records")
+    size, cover, engine = rows[-1]
+    description = f"With {size:,.0f} public points the cover itself errs by {cover:.3g} and the engine by {engine:.3g}."
     return draw_plot("public-size", "Two parts of the error", description, draw, source=source)
 
 
 def plot_crossover(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:
-    """Return the error of stumps against public records: private data alone, public data alone, and both.
-
-    >>> plot_crossover([(10, 0.05, 0.05, 0.3), (1000, 0.05, 0.03, 0.03)], "64 columns").description
-    'Public data alone overtake private data alone between 10 and 1,000 public records.'
-    """
+    """Return the error of stumps against public records: private data alone, public data alone, and both."""
     rows = sorted(points)
-    sizes, private, both, public = ([row[place] for row in rows] for place in range(4))
-
-    def draw(axes: Any) -> None:
-        axes.plot(sizes, private, color=ORANGE, linestyle="--", label="private alone")
-        axes.plot(sizes, public, color=GREEN, linestyle=":", label="public alone")
-        axes.plot(sizes, both, color=BLUE, marker="o", label="both")
-        _errors_against(axes, sizes, [*private, *both, *public])
-        axes.set(xlabel="public records", ylabel="largest error")
-
+    lines = {
+        "private alone": (1, {"color": ORANGE, "linestyle": "--"}),
+        "public alone": (3, {"color": GREEN, "linestyle": ":"}),
+        "both": (2, {"color": BLUE, "marker": "o"}),
+    }
+    draw = _errors_against(rows, lines, xlabel="public records", ylabel="largest error")
     return draw_plot("crossover", "Stumps: when public data help", _crossing(rows), draw, source=source)
 
 
@@ -138,7 +104,18 @@ def _crossing(rows: Sequence[tuple[float, float, float, float]]) -> str:
     return "Public data alone never do as well as private data alone here."
 
 
-def _errors_against(axes: Any, across: Sequence[float], up: Sequence[float]) -> None:
-    logarithmic_at(axes.xaxis, across)
-    logarithmic(axes.yaxis, up)
-    axes.legend(loc="best")
+def _errors_against(
+    rows: Sequence[tuple[float, ...]], lines: Mapping[str, tuple[int, dict[str, str]]], *, xlabel: str, ylabel: str
+) -> Callable[[Any], None]:
+    """Return what draws lines, each a place in a row and a style, against the first figure of a row; both axes log."""
+    across = [row[0] for row in rows]
+
+    def draw(axes: Any) -> None:
+        for label, (place, style) in lines.items():
+            axes.plot(across, [row[place] for row in rows], label=label, **style)
+        logarithmic_at(axes.xaxis, across)
+        logarithmic(axes.yaxis, [error for row in rows for error in row[1:]])
+        axes.legend(loc="best")
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+
+    return draw

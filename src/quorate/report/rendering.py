@@ -15,10 +15,7 @@ __all__ = ["check_installed", "render", "write_page"]
 
 
 def check_installed() -> None:
-    """Refuse, before any work is done for a report, if the packages that make it are not installed.
-
-    >>> check_installed()
-    """
+    """Refuse, before any work is done for a report, if the packages that make it are not installed."""
     try:
         import jinja2  # noqa: F401, PLC0415
         import matplotlib  # noqa: F401, PLC0415
@@ -29,24 +26,13 @@ def check_installed() -> None:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template of this package filled with values, each of them escaped.
-
-    >>> from quorate.report.audit import AuditReport
-    >>> render("audit.html", data=AuditReport(verdicts=()), cards={}, claims=[])[:15]
-    '<!DOCTYPE html>'
-    """
+    """Return a template of this package filled with values, each of them escaped."""
     check_installed()
     return _environment().get_template(template).render(**values)
 
 
 def write_page(page: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page to `path` and return that path. A file that stands there is replaced.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_page("<!DOCTYPE html>", Path(folder) / "report.html").name
-    'report.html'
-    """
+    """Write a page to `path` and return that path. A file that stands there is replaced."""
     target = Path(path)
     if not target.parent.is_dir():
         raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")
@@ -60,8 +46,8 @@ def write_page(page: str, path: str | os.PathLike[str]) -> Path:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("quorate.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    made.filters |= {"figure": figure, "percent": percent, "words": words}
-    return made
+    environment.filters |= {"figure": figure, "percent": percent, "words": words}
+    return environment

@@ -60,65 +60,72 @@ def run_theory(folder: Path, *, quick: bool = False) -> Path:
 
 _HEAD = """# The theory, measured
 
-`python -m quorate.report.theory docs` measures every figure here on the methods as they are, with their own noise.
-The *excess error* of an answer is how much more often it is wrong than the best hypothesis of the class. Epsilon is 1
-(for each answer of "pure"; for 40 answers together of "agnostic"; for the published hypothesis of "semi-private"),
-delta is 1e-6 where there is one, and gamma is 0.1 for "stable".
+`python -m quorate.report.theory docs` measures every figure here on the current code, with its own
+noise. The *excess error* of an answer is how much more often it is wrong than the best hypothesis
+of the class. Epsilon is 1: for each answer of "pure", for 40 answers together of "agnostic", and
+for the published hypothesis of "semi-private". Delta is 1e-6 where there is one, and gamma is 0.1
+for "stable".
 """
 
 _EXCESS = """## Excess error against the number of records
-Labels are right with probability 1/2 + b. For each number of records the worst b of a ladder counts: that is what a
-bound over all distributions speaks of. Such bounds fall like n^(-1/2), up to logarithms; terms of order 1/n make small
-samples steeper.
+Labels are right with probability 1/2 + b. For each number of records, b runs over a ladder of
+values and the worst one counts, because a bound over all distributions must cover it. Such bounds
+fall like n^(-1/2), up to logarithms. Terms of order 1/n make small samples steeper.
 """
 
 _NOISE = """## When no hypothesis is right
-Two thresholds are the best, each wrong on a share gamma of the points, and every threshold between them is worse.
-Teachers on plain chunks (Bassily, Thakkar and Thakurta 2018) are split between the two, and the region where they
-differ, 2 gamma, finds no quorum. Relabelling (Nandi and Bassily 2020) settles on one of them first. The table has the
-share of queries that did not get the right label. In print the first is bounded by 3 gamma. With enough teachers
-it is at most 2 gamma: points at which half of them are wrong have at most twice their mean error. Epsilon is 4 for 100
-queries and 200,000 records. In the plane the same records stand in a thin strip, there are 20,000 of them, and
-epsilon is 32 for 40 queries, since the dichotomies of at most 950 points can be gone through.
+Two thresholds are the best, each wrong on a share gamma of the points, and every threshold between
+them is worse. Teachers on plain chunks (Bassily, Thakkar and Thakurta 2018) are split between the
+two, and the region where they differ, 2 gamma, finds no quorum. Relabelling (Nandi and Bassily
+2020) settles on one of them first. The table gives the share of queries that did not get the right
+label. In print the share for plain teachers is bounded by 3 gamma. With enough teachers it is at
+most 2 gamma: points at which half of them are wrong have at most twice their mean error.
 
-These settings were chosen so that the effect shows. With a fifth of the records on the line, or at epsilon 4 in the
-plane, the relabelled sample was too small for a quorum and relabelling gained nothing or lost.
+On the line, epsilon is 4 for 100 queries and 200,000 records. In the plane, the same records are in
+a thin strip, there are 20,000 of them, and epsilon is 32 for 40 queries, since only the dichotomies
+of at most 950 points can be enumerated.
+
+These settings were chosen so that the effect shows. With a fifth of the records on the line, or at
+epsilon 4 in the plane, the relabelled sample was too small for a quorum, and relabelling gained
+nothing or made things worse.
 
 ![share of queries without the right label](theory/noise.svg)
 """
 
 _QUERIES = """## How many queries
-The largest power of two for which nine in ten queries are expected to get the label of most teachers, at epsilon 1.
-Plain teachers are taken to disagree by a fifth, as with one wrong label in five, and teachers on relabelled chunks by a
-fiftieth. Relabelling costs queries; what it buys is the section above.
+The table gives the largest power of two for which nine in ten queries are expected to get the label
+of most teachers, at epsilon 1. Plain teachers are assumed to disagree by a fifth, as with one wrong
+label in five, and teachers on relabelled chunks by a fiftieth. Relabelling costs queries; the
+section above shows what it buys.
 
 ![queries against records](theory/queries.svg)
 """
 
 _STABILITY = """## Stability
-One record moves a prediction of `StableClassifier` by at most {exact:.2f} gamma over all data sets of a few rows,
-exactly, and by {sampled:.2f} gamma between two neighbours of 10,000 records. A published hypothesis
-(`SemiPrivateClassifier`) loses at most {published:.2f} epsilon over all small data sets. No stable learner does with
-fewer than (d - 1)/(8 gamma alpha) records. Beside it, the bound with explicit constants that the planner uses, d = 3:
+One record moves a prediction of `StableClassifier` by at most {exact:.2f} gamma, exactly, over all
+data sets of a few rows, and by {sampled:.2f} gamma between two neighbours of 10,000 records. A
+published hypothesis (`SemiPrivateClassifier`) loses at most {published:.2f} epsilon over all small
+data sets. Every stable learner needs at least (d - 1)/(8 gamma alpha) records. The table sets that
+beside the bound with explicit constants that the planner uses, for d = 3:
 """
 
 _PLAN = """## What the planner says
-`plan_concept` compares the methods by bounds that hold for every distribution, which are far above what is measured
-here. VC dimension 1, a million records, epsilon 1, best first:
+`plan_concept` compares the methods by bounds that hold for every distribution. These are far above
+what is measured here. VC dimension 1, a million records, epsilon 1, best first:
 """
 
 
 def _excess(plots: Path, quick: bool) -> list[str]:
     parts = [_EXCESS]
     for name, (concept, methods, repeats) in _SWEEPS.items():
-        made = [
+        sweeps = [
             excess_sweep(method, concept, sizes, repeats=2 if quick else repeats) for method, sizes in methods.items()
         ]
-        _draw(plots / f"excess-{name}.svg", _excess_axes, made)
+        _draw(plots / f"excess-{name}.svg", _excess_axes, sweeps)
         parts += [f"### {name.capitalize()}", f"![excess error of {name}](theory/excess-{name}.svg)", ""]
         rows = [
             [sweep.method, f"{n:,}", f"{error:.4f}", f"{sweep.exponent:.2f}" if n == sweep.records[-1] else ""]
-            for sweep in made
+            for sweep in sweeps
             for n, error in zip(sweep.records, sweep.errors, strict=True)
         ]
         parts += [_table(["method", "records", "excess error", "power of n"], rows), ""]
@@ -127,11 +134,11 @@ def _excess(plots: Path, quick: bool) -> list[str]:
 
 def _noise(plots: Path, quick: bool) -> list[str]:
     runs = 1 if quick else 5
-    found = {
+    errors = {
         gamma: [plateau_errors(Thresholds(), records=200_000, gamma=gamma) for _ in range(runs)] for gamma in _GAMMAS
     }
     means = {
-        method: [float(np.mean([run[method] for run in found[gamma]])) for gamma in _GAMMAS]
+        method: [float(np.mean([run[method] for run in errors[gamma]])) for gamma in _GAMMAS]
         for method in ("subsample", "agnostic")
     }
     _draw(plots / "noise.svg", _noise_axes, means)
@@ -154,11 +161,11 @@ def _noise(plots: Path, quick: bool) -> list[str]:
 
 def _queries(plots: Path, quick: bool) -> list[str]:
     sizes = _RECORDS[:2] if quick else _RECORDS
-    found = [answered_queries(records=records) for records in sizes]
-    _draw(plots / "queries.svg", _queries_axes, (sizes, found))
+    answered = [answered_queries(records=records) for records in sizes]
+    _draw(plots / "queries.svg", _queries_axes, (sizes, answered))
     rows = [
         [f"{records:,}", f"{one['agnostic']:,}", f"{one['subsample']:,}", f"{one['published']:,}"]
-        for records, one in zip(sizes, found, strict=True)
+        for records, one in zip(sizes, answered, strict=True)
     ]
     return [
         _QUERIES,
@@ -172,15 +179,15 @@ def _stability(quick: bool) -> list[str]:
     rows = []
     for gamma in (0.01, 0.1):
         for alpha in (0.05, 0.1):
-            made = plan_concept(records=10**6, vc_dimension=3, gamma=gamma, alpha=alpha, queries=1).method("stable")
-            rows.append([f"{gamma:g}", f"{alpha:g}", f"{made.least:,}", f"{made.needed:,}"])
+            method = plan_concept(records=10**6, vc_dimension=3, gamma=gamma, alpha=alpha, queries=1).method("stable")
+            rows.append([f"{gamma:g}", f"{alpha:g}", f"{method.least:,}", f"{method.needed:,}"])
     return [
         _STABILITY.format(
             exact=figures["stable.exact_share_of_gamma"],
             sampled=figures["stable.sampled_share_of_gamma"],
             published=figures["semi_private.exact_share_of_epsilon"],
         ),
-        _table(["gamma", "alpha", "records needed at least", "records that are sure to do"], rows),
+        _table(["gamma", "alpha", "records needed at least", "records that suffice"], rows),
         "",
     ]
 
@@ -201,7 +208,7 @@ def _plan() -> list[str]:
         ]
     return [
         _PLAN,
-        _table(["given", "method", "sure excess error", "records for 0.1"], rows),
+        _table(["given", "method", "guaranteed excess error", "records for 0.1"], rows),
     ]
 
 
@@ -243,7 +250,7 @@ def _noise_axes(axes: Any, means: dict[str, list[float]]) -> None:
     for times in (1, 2, 3):
         axes.plot(_GAMMAS, [times * gamma for gamma in _GAMMAS], ":", color="#888888")
         axes.annotate(f"{times} gamma", (_GAMMAS[-1], times * _GAMMAS[-1]))
-    axes.set(xlabel="gamma: error of the best hypothesis", ylabel="not answered rightly")
+    axes.set(xlabel="gamma: error of the best hypothesis", ylabel="share without the right label")
 
 
 def _queries_axes(axes: Any, data: tuple[Sequence[int], list[dict[str, int]]]) -> None:

@@ -8,11 +8,7 @@ __all__ = ["decimals_for", "figure", "percent", "words"]
 
 
 def figure(value: Any) -> str:
-    """Return a number as people read it; nothing for None, and anything else as its text.
-
-    >>> figure(12345), figure(0.41237), figure(1e-06), figure(None), figure("north")
-    ('12,345', '0.4124', '1e-6', '', 'north')
-    """
+    """Return a number as people read it; nothing for None, and anything else as its text."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -26,27 +22,15 @@ def figure(value: Any) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Return a share as a percentage.
-
-    >>> percent(0.934), percent(0.934, 0)
-    ('93.4%', '93%')
-    """
+    """Return a share as a percentage."""
     return f"{100 * share:.{digits}f}%"
 
 
 def words(name: Any) -> str:
-    """Return a name of the code as words.
-
-    >>> words("noisy_max")
-    'noisy max'
-    """
+    """Return a name of the code as words."""
     return str(name).replace("_", " ")
 
 
 def decimals_for(value: float) -> int:
-    """Return how many decimals show two digits of a small number that are not 0: from two to six.
-
-    >>> decimals_for(0.00044), decimals_for(0.3), decimals_for(1e-12)
-    (5, 2, 6)
-    """
+    """Return how many decimals show two digits of a small number that are not 0: from two to six."""
     return 6 if value <= 0 else min(6, max(2, 1 - math.floor(math.log10(value))))

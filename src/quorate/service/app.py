@@ -1,215 +1,253 @@
-"""The service as an ASGI application: finds the route, lets in who may, answers, logs and counts. Nothing escapes it.
+"""The service as a Starlette application: routes, who is let in, one middleware, starting and stopping.
 
     make_app([model, ...], settings)     the application; models are `quorate.service.model.Model`
 
-Every answer is sent from one place, and so is every refusal. An exception that nobody expected becomes 500 `internal`,
-and says nothing of itself.
+Every refusal is written in one place. An exception that nobody expected becomes 500 `internal`, and says nothing of
+itself.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quorate import __version__
 from quorate.errors import LedgerRefused, QuorateError
 from quorate.service.auth import OWNER, Access, check_site, token_of
-from quorate.service.calls import Answer, Call, json_answer, page_answer, refusal_answer
-from quorate.service.errors import Refused, code_of
+from quorate.service.errors import Refused
+from quorate.service.http import Context, context_of, json_response, page_response, refusal_response
 from quorate.service.infer import Infer
-from quorate.service.logs import Log
-from quorate.service.metrics import CONTENT_TYPE, Metrics
 from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
 from quorate.service.pages import CONTENT_SECURITY_POLICY, dashboard_page, docs_page
 from quorate.service.reading import Verifier, budget_document, budget_figures, model_view, owns, read_budget
-from quorate.service.routes import ROUTES, find_route
+from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
+from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
 
-__all__ = ["Service", "make_app"]
+__all__ = ["RequestMiddleware", "Service", "make_app"]
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
+_EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(models: Sequence[Model], settings: Settings, *, log: Log | None = None) -> "Service":
-    """Return the application that serves these models.
+def make_app(models: Sequence[Model], settings: Settings, *, log: Log | None = None) -> Starlette:
+    """Return the application that serves these models. Its `state.service` holds them."""
+    service = Service(models, settings, log=Log() if log is None else log)
+    routes = [Route(route.path, _Endpoint(service, route), methods=[route.method]) for route in ROUTES]
+    app = _Application(routes=routes, lifespan=service.lifespan)
+    app.router.redirect_slashes = False
+    app.state.service = service
+    return app
 
-    >>> make_app([], Settings(models={"m": "m"})).models
-    {}
-    """
-    return Service(models, settings, log=Log() if log is None else log)
+
+class _Application(Starlette):
+    """Starlette with one middleware, which answers every exception: Starlette's own two would have nothing to do."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return RequestMiddleware(self.router, self.state.service)
+
+
+class RequestMiddleware:
+    """Around every request: refuses the pages of other sites, lets no exception out, logs and counts."""
+
+    def __init__(self, app: ASGIApp, service: "Service") -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or start and stop with the server."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = Context(scope)
+
+        async def start(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                context.status = message["status"]
+                message["headers"] += _EVERY_RESPONSE
+            await send(message)
+
+        try:
+            writes = scope["method"] not in ("GET", "HEAD")
+            check_site(context.headers, keys=self._service.settings.keys, writes=writes)
+            await self._app(scope, receive, start)
+        except Exception as error:
+            if context.status:  # the response has started: the server ends the connection
+                raise
+            await self._refusal(scope, context, error)(scope, receive, start)
+        self._service.note(_path_of(scope), context)
+
+    def _refusal(self, scope: Scope, context: Context, error: Exception) -> Response:
+        if isinstance(error, HTTPException):  # of Starlette: no route, or none by this method
+            refused = Refused("not_found" if error.status_code == 404 else "method_not_allowed")
+        elif isinstance(error, Refused | QuorateError):  # a ledger that cannot be read, for example
+            refused = error if isinstance(error, Refused) else Refused.by(error)
+        else:  # whatever it is, its text stays here
+            self._service.log.failure(error, route=_path_of(scope))
+            refused = Refused("internal")
+        context.code = refused.code
+        return refusal_response(refused)
+
+
+def _path_of(scope: Scope) -> str:
+    """Return the template of the route that a request took, or nothing where there is none."""
+    route = scope.get("route")
+    return "" if route is None else str(route.path)
+
+
+class _Endpoint:
+    """What answers a route, as an ASGI application: lets the caller in, then asks the handler of that name."""
+
+    def __init__(self, service: "Service", route: RouteInfo) -> None:
+        self._service, self._scope = service, route.scope
+        self._handler: Handler = service.handler(route.endpoint)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        if self._scope is not None:
+            await self._service.let_in(request, self._scope)
+        response = await self._handler(request)
+        await response(scope, receive, send)
 
 
 class Service:
-    """The application. It owns its models: when it stops, what is queued is answered and leases go back.
-
-    >>> Service([], Settings(models={"m": "m"}), log=Log()).settings.keys
-    True
-    """
+    """What the endpoints share. It owns its models: when it stops, what is queued is answered and leases go back."""
 
     def __init__(self, models: Sequence[Model], settings: Settings, *, log: Log) -> None:
         self.models = {model.name: model for model in models}
         self.settings, self.log, self.metrics = settings, log, Metrics()
         finders = {model.name: model.ledger.find_key for model in models if model.ledger is not None}
         published = {model.name for model in models if model.published}
-        self._access = Access(finders, required=settings.keys, published=published)
+        self.access = Access(finders, required=settings.keys, published=published)
+        self.asking = Infer(settings, self.metrics)
         self._verifier = Verifier()
-        self._infer = Infer(settings, self.metrics)
-        self._handlers: dict[str, Handler] = {route.handler: getattr(self, f"_on_{route.handler}") for route in ROUTES}
-        self._openapi = openapi_document(settings)
-        self._tending: list[asyncio.Task[None]] = []
+        self._document = openapi_document(settings)
+        self._recurring: list[asyncio.Task[None]] = []
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, or start and stop with the server."""
-        if scope["type"] == "http":
-            await self._http(Call(scope, receive), send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+    def handler(self, name: str) -> Handler:
+        """Return what answers the routes of this name."""
+        asking: dict[str, Handler] = {"infer": self.asking.infer, "feed": self.asking.feed}
+        handler: Handler = asking.get(name) or getattr(self, f"_{name}")
+        return handler
 
-    async def _http(self, call: Call, send: Any) -> None:
-        try:
-            answer = await self._answered(call)
-        except Refused as refused:
-            answer = refusal_answer(refused)
-        except QuorateError as error:  # a ledger that cannot be read, for example
-            answer = refusal_answer(Refused(code_of(error)))
-        except Exception as error:  # whatever it is, its text stays here
-            self.log.failure(error, route=call.route.template if call.route else "")
-            answer = refusal_answer(Refused("internal"))
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.sent_headers()})
-        await send({"type": "http.response.body", "body": answer.body})
-        self._note(call, answer)
-
-    async def _answered(self, call: Call) -> Answer:
-        call.route, call.name = find_route(call.path)
-        route = call.route
-        check_site(call.headers, keys=self.settings.keys, writes=call.method not in ("GET", "HEAD"))
-        if route is None:
-            raise Refused("not_found")
-        if call.method != route.method and (call.method, route.method) != ("HEAD", "GET"):
-            raise Refused("method_not_allowed")
-        if route.scope is not None:
-            await self._let_in(call, route.scope)
-        return await self._handlers[route.handler](call)
-
-    async def _let_in(self, call: Call, scope: str) -> None:
-        """Find out who calls, and refuse whoever may not. A model that is not there looks the same without a key."""
-        token = token_of(call.headers.get(b"authorization")) if self.settings.keys else None
-        model = self.models.get(call.name)
+    async def let_in(self, request: Request, scope: str) -> None:
+        """Find out who calls, and refuse who may not. Without a key, a model that is not there looks like any other."""
+        context, name = context_of(request), request.path_params.get("name", "")
+        token = token_of(context.headers.get(b"authorization")) if self.settings.keys else None
+        context.model = model = self.models.get(name)
         if model is not None:
-            caller = await self._access.caller(call.name, token)
-            known = {call.name: caller} if caller is not None else {}
-            call.model = model
+            caller = await self.access.caller(name, token)
+            known = {name: caller} if caller is not None else {}
         else:
-            known = await self._access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
+            known = await self.access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
         if self.settings.keys and not known:
             raise Refused("unauthenticated")
-        if call.name and model is None:
+        if name and model is None:
             raise Refused("unknown_model")
-        call.known = {name: caller for name, caller in known.items() if caller is not None and caller.may(scope)}
-        call.caller = next(iter(known.values())) if known else OWNER
-        if known and not call.known:
+        context.known = {name: caller for name, caller in known.items() if caller.may(scope)}
+        context.caller = next(iter(known.values())) if known else OWNER
+        if known and not context.known:
             raise Refused("forbidden", f"this key has not the scope {scope!r}; ask the owner for one that has")
 
-    def _note(self, call: Call, answer: Answer) -> None:
-        paces = call.departure.ticks if call.departure is not None else 0
-        elapsed = paces * self._infer.pace.seconds or time.perf_counter() - call.started
-        seconds = self._infer.pace.told(elapsed)
-        route = call.route.template if call.route is not None else ""
-        model = call.model.name if call.model is not None else ""
-        self.metrics.request(route=route, model=model, status=answer.status, code=answer.code, seconds=seconds)
-        known = call.caller is not OWNER
+    def note(self, route: str, context: Context) -> None:
+        """Log and count a request that was answered; a refusal of somebody with a key goes to the ledger too."""
+        pace, code = self.asking.pace, context.code
+        paces = context.departure.ticks if context.departure is not None else 0
+        seconds = pace.told(paces * pace.seconds or time.perf_counter() - context.started)
+        model = context.model.name if context.model is not None else ""
+        self.metrics.request(route=route, model=model, status=context.status, code=code, seconds=seconds)
+        known = context.caller is not OWNER
         self.log.event(
             "request",
             route=route,
             model=model,
-            status=answer.status,
-            code=answer.code,
+            status=context.status,
+            code=code,
             milliseconds=round(1000 * seconds, 3),
-            key=call.caller.id if known else None,
+            key=context.caller.id if known else None,
         )
-        if answer.code and call.model is not None and answer.status != 401 and (known or not self.settings.keys):
-            call.model.note(call.caller.id, answer.code)
+        if code and context.model is not None and context.status != 401 and (known or not self.settings.keys):
+            context.model.note(context.caller.id, code)
 
     # Handlers, by the names in the table of routes.
 
-    async def _on_infer(self, call: Call) -> Answer:
-        return await self._infer(call)
+    async def _live(self, request: Request) -> Response:
+        return json_response({"live": True})
 
-    async def _on_feed(self, call: Call) -> Answer:
-        return await self._infer.feed(call)
-
-    async def _on_live(self, call: Call) -> Answer:
-        return json_answer({"live": True})
-
-    async def _on_ready(self, call: Call) -> Answer:
-        if not all(model.groups.answering for model in self.models.values()):
+    async def _ready(self, request: Request) -> Response:
+        if not all(model.batcher.answering for model in self.models.values()):
             raise Refused("not_ready")
-        return json_answer({"ready": True})
+        return json_response({"ready": True})
 
-    async def _on_server(self, call: Call) -> Answer:
-        return json_answer({"name": "quorate", "version": __version__, "extensions": ["binary_tensor_data"]})
+    async def _server(self, request: Request) -> Response:
+        return json_response({"name": "quorate", "version": __version__, "extensions": ["binary_tensor_data"]})
 
-    async def _on_model(self, call: Call) -> Answer:
-        return json_answer(_named(call).metadata())
+    async def _model(self, request: Request) -> Response:
+        return json_response(context_of(request).named_model.metadata())
 
-    async def _on_model_ready(self, call: Call) -> Answer:
-        if not _named(call).groups.answering:
+    async def _model_ready(self, request: Request) -> Response:
+        model = context_of(request).named_model
+        if not model.batcher.answering:
             raise Refused("not_ready")
-        return json_answer({"name": call.name, "ready": True})
+        return json_response({"name": model.name, "ready": True})
 
-    async def _on_budget(self, call: Call) -> Answer:
-        model = _named(call)
-        return json_answer(budget_document(model, await read_budget(model), owner=owns(call.caller)))
+    async def _budget(self, request: Request) -> Response:
+        context = context_of(request)
+        view = await read_budget(context.named_model)
+        return json_response(budget_document(context.named_model, view, owner=owns(context.caller)))
 
-    async def _on_metrics(self, call: Call) -> Answer:
-        budgets = {}
-        for name in call.known:
+    async def _metrics(self, request: Request) -> Response:
+        known, budgets = list(context_of(request).known), {}
+        for name in known:
             with contextlib.suppress(LedgerRefused, Refused):  # no figures for a ledger that cannot be read
                 budgets[name] = budget_figures(self.models[name], await read_budget(self.models[name]))
-        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=list(call.known))
-        return Answer(200, text, [(b"content-type", CONTENT_TYPE.encode())])
+        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known)
+        return Response(text, media_type=CONTENT_TYPE)
 
-    async def _on_docs(self, call: Call) -> Answer:
-        return page_answer(docs_page(self._openapi), CONTENT_SECURITY_POLICY)
+    async def _docs(self, request: Request) -> Response:
+        return page_response(docs_page(self._document), CONTENT_SECURITY_POLICY)
 
-    async def _on_openapi(self, call: Call) -> Answer:
-        return json_answer(self._openapi)
+    async def _openapi(self, request: Request) -> Response:
+        return json_response(self._document)
 
-    async def _on_dashboard(self, call: Call) -> Answer:
+    async def _dashboard(self, request: Request) -> Response:
         at = time.time()
         shown = [
             await model_view(self.models[name], caller, self._verifier, at=at)
-            for name, caller in call.known.items()
+            for name, caller in context_of(request).known.items()
             if self.models[name].ledger is not None
         ]
-        return page_answer(dashboard_page(shown, at=at), CONTENT_SECURITY_POLICY)
+        return page_response(dashboard_page(shown, at=at), CONTENT_SECURITY_POLICY)
 
     # Starting and stopping.
 
-    async def _lifespan(self, receive: Any, send: Any) -> None:
-        await receive()
-        self._start()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        failed = await self._stop()
-        await send({"type": "lifespan.shutdown.failed" if failed else "lifespan.shutdown.complete"})
-
-    def _start(self) -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+        """Start answering; at the end answer what is queued, and give leases back."""
         for model in self.models.values():
-            model.groups.start()
-        self._tending = [asyncio.create_task(self._every(_NOTES_SECONDS, Model.write_notes))]
+            model.batcher.start()
+        self._recurring = [asyncio.create_task(self._every(_NOTES_SECONDS, Model.write_notes))]
         if self.settings.keys:
-            self._tending.append(asyncio.create_task(self._every(_KEYS_SECONDS, Model.read_keys)))
+            self._recurring.append(asyncio.create_task(self._every(_KEYS_SECONDS, Model.read_keys)))
         self.log.event("started", models=len(self.models), keys=self.settings.keys)
+        yield
+        if await self._stop():
+            raise RuntimeError("a model could not be closed; the log says where")
 
     async def _stop(self) -> bool:
         """Stop cleanly; return whether something could not be."""
-        for task in self._tending:
+        for task in self._recurring:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
@@ -225,7 +263,7 @@ class Service:
         return failed
 
     async def _every(self, seconds: float, work: Callable[[Model], Awaitable[None]]) -> None:
-        """Do this for each model, over and over, whoever asks meanwhile."""
+        """Do this for each model again and again, whatever is asked meanwhile."""
         while True:
             for model in self.models.values():
                 try:
@@ -233,8 +271,3 @@ class Service:
                 except Exception as error:
                     self.log.failure(error, route="")
             await asyncio.sleep(seconds)
-
-
-def _named(call: Call) -> Model:
-    assert call.model is not None
-    return call.model

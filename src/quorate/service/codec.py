@@ -4,19 +4,27 @@ A body is JSON, or JSON of the length that `Inference-Header-Content-Length` say
 Whatever the protocol does not know, or Quorate does not do, is refused: a mistyped field would be a wish that is
 silently not met. A response is a function of the request and of the answers alone, so that the same answers to the same
 request are the same bytes.
+
+Numbers become NumPy arrays, texts (BYTES) lists of `str`, both flat in row-major order. Every number is finite.
 """
 
 import hashlib
+import math
 import re
+import struct
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from quorate.service.datatypes import DATATYPES, Values, binary_of, from_binary, from_json
 from quorate.service.errors import Refused
 
 __all__ = [
+    "DATATYPES",
+    "Datatype",
     "InferRequest",
     "InputParameters",
     "OutputParameters",
@@ -26,12 +34,41 @@ __all__ = [
     "RequestedTensor",
     "ResponseTensor",
     "Tensor",
+    "Values",
+    "binary_of",
     "check_id",
+    "from_binary",
+    "from_json",
     "listed",
     "read_request",
     "request_digest",
     "write_response",
 ]
+
+Values = NDArray[Any] | list[str]
+
+
+class Datatype(NamedTuple):
+    """A datatype of the protocol: its array type (None for texts) and what stands for an element in JSON."""
+
+    array: np.dtype[Any] | None
+    element: type
+
+
+DATATYPES: dict[str, Datatype] = {
+    "BOOL": Datatype(np.dtype(np.bool_), bool),
+    **{f"INT{bits}": Datatype(np.dtype(f"<i{bits // 8}"), int) for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": Datatype(np.dtype(f"<u{bits // 8}"), int) for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": Datatype(np.dtype(f"<f{bits // 8}"), float) for bits in (16, 32, 64)},
+    "BYTES": Datatype(None, str),
+}
+
+_DECODERS: dict[tuple[type, int], msgspec.json.Decoder[Any]] = {}
+for _element in (bool, int, float, str):
+    _DECODERS[_element, 1] = msgspec.json.Decoder(list[_element])  # type: ignore[valid-type]
+    _DECODERS[_element, 2] = msgspec.json.Decoder(list[list[_element]])  # type: ignore[valid-type]
+_NESTED = re.compile(rb"\s*\[\s*\[")
+_LENGTH = struct.Struct("<I")
 
 Parameter = bool | int | float | str | None
 
@@ -43,30 +80,20 @@ _UNKNOWN_FIELD = "Object contains unknown field"
 
 
 class InputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of an input: how many bytes after the JSON are its data. What it is for people is not read.
-
-    >>> InputParameters(binary_data_size=16).binary_data_size
-    16
-    """
+    """What may be said of an input: how many bytes after the JSON are its data. What it is for people is not read."""
 
     binary_data_size: int | None = None
     content_type: Parameter = None
 
 
 class OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of an output: whether it follows the JSON as bytes.
-
-    >>> OutputParameters().binary_data
-    """
+    """What may be said of an output: whether it follows the JSON as bytes."""
 
     binary_data: bool | None = None
 
 
 class RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of a request. It waits for its answer, and all wait alike, whatever its priority and timeout.
-
-    >>> RequestParameters(binary_data_output=True).timeout
-    """
+    """What may be said of a request. It waits for its answer, and all wait alike, whatever its priority and timeout."""
 
     binary_data_output: bool | None = None
     priority: Parameter = None
@@ -74,10 +101,7 @@ class RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RequestedTensor(msgspec.Struct, forbid_unknown_fields=True):
-    """An input as it stands in a request.
-
-    >>> RequestedTensor(name="features", shape=[1, 2], datatype="FP64").parameters
-    """
+    """An input as it stands in a request."""
 
     name: str
     shape: list[int]
@@ -87,21 +111,14 @@ class RequestedTensor(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RequestedOutput(msgspec.Struct, forbid_unknown_fields=True):
-    """An output that a request asks for.
-
-    >>> RequestedOutput(name="label").name
-    'label'
-    """
+    """An output that a request asks for."""
 
     name: str
     parameters: OutputParameters | None = None
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON of a request.
-
-    >>> RequestBody(inputs=[]).id
-    """
+    """The JSON of a request."""
 
     inputs: list[RequestedTensor]
     id: str | None = None
@@ -110,11 +127,7 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Tensor(NamedTuple):
-    """An input that was read: flat elements and their shape.
-
-    >>> Tensor("sex", "BYTES", [1], ["f"]).values
-    ['f']
-    """
+    """An input that was read: flat elements and their shape."""
 
     name: str
     datatype: str
@@ -123,11 +136,7 @@ class Tensor(NamedTuple):
 
 
 class InferRequest(NamedTuple):
-    """A request that was read: its id ("" for none), its inputs, and the outputs asked for with how they are sent.
-
-    >>> InferRequest("", {}, None, binary=False).binary
-    False
-    """
+    """A request that was read: its id ("" for none), its inputs, and the outputs asked for with how they are sent."""
 
     id: str
     inputs: dict[str, Tensor]
@@ -136,11 +145,7 @@ class InferRequest(NamedTuple):
 
 
 class ResponseTensor(NamedTuple):
-    """An output to be written.
-
-    >>> ResponseTensor("index", "INT64", [-1], binary=False).binary
-    False
-    """
+    """An output to be written."""
 
     name: str
     datatype: str
@@ -158,10 +163,6 @@ def read_request(
     """Read a request for a model with inputs of these names, or refuse it.
 
     `header_length` is where its JSON ends, if that is not the end of the body.
-
-    >>> body = b'{"inputs": [{"name": "x", "shape": [2], "datatype": "INT8", "data": [1, 2]}]}'
-    >>> read_request(body, names=["x"], row_limit=10).inputs["x"].values
-    array([1, 2], dtype=int8)
     """
     view = memoryview(body)
     if header_length is not None and not 0 <= header_length <= len(view):
@@ -196,45 +197,25 @@ def read_request(
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return some names as an error shows them.
-
-    >>> listed(["age", "sex"])
-    "'age', 'sex'"
-    """
+    """Return some names as an error shows them."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
 
 
 def check_id(id: str) -> str:
-    """Return an id that can be kept, and sent back as it came.
-
-    >>> check_id("7c9e6679-7425-40de-944b-e07fc1f90ae7")
-    '7c9e6679-7425-40de-944b-e07fc1f90ae7'
-    >>> check_id("")
-    Traceback (most recent call last):
-    ...
-    quorate.service.errors.Refused: bad_id
-    """
+    """Return an id that can be kept, and sent back as it came."""
     if not _VISIBLE.fullmatch(id):
         raise Refused("bad_id")
     return id
 
 
 def request_digest(body: bytes, header_length: int | None) -> bytes:
-    """Return a digest of all that decides the bytes of a response: every byte that was sent, and where its JSON ends.
-
-    >>> request_digest(b"{}", None) != request_digest(b"{}", 2)
-    True
-    """
+    """Return a digest of all that decides the bytes of a response: every byte sent, and where its JSON ends."""
     return hashlib.blake2b(b"%d\n%b" % (-1 if header_length is None else header_length, body), digest_size=32).digest()
 
 
 def write_response(model: str, id: str, outputs: Sequence[ResponseTensor]) -> tuple[bytes, int | None]:
-    """Return the body of a response, and the length of its JSON where bytes follow.
-
-    >>> write_response("m", "", [ResponseTensor("index", "INT64", msgspec.json.decode(b"[1]"), binary=False)])[0]
-    b'{"model_name":"m","model_version":"1","outputs":[{"name":"index","datatype":"INT64","shape":[1],"data":[1]}]}'
-    """
+    """Return the body of a response, and the length of its JSON where bytes follow."""
     described, following = [], []
     for name, datatype, values, binary in outputs:
         tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": [len(values)]}
@@ -290,3 +271,90 @@ def _json_values(described: RequestedTensor) -> Values:
 def _as_bytes(output: RequestedOutput, otherwise: bool) -> bool:
     asked = None if output.parameters is None else output.parameters.binary_data
     return otherwise if asked is None else asked
+
+
+def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> Values:
+    """Return the elements of a tensor whose data stand in the JSON, flat or nested as its shape is."""
+    kind = DATATYPES[datatype]
+    depth = 2 if len(shape) == 2 and _NESTED.match(data) else 1
+    try:
+        values: Any = _DECODERS[kind.element, depth].decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Refused(
+            "bad_tensor", f"the data of input {name!r} must be a list of {datatype}, as its shape is"
+        ) from None
+    if depth == 2:
+        if len(values) != shape[0] or any(len(row) != shape[1] for row in values):
+            raise _wrong_size(name)
+        values = list(chain.from_iterable(values))
+    if len(values) != math.prod(shape):
+        raise _wrong_size(name)
+    if kind.array is None:
+        return _texts(name, values)
+    try:
+        with np.errstate(over="ignore"):
+            return _finite(name, np.array(values, dtype=kind.array))
+    except OverflowError:
+        raise Refused("bad_tensor", f"a number of input {name!r} is out of the range of {datatype}") from None
+
+
+def from_binary(name: str, datatype: str, shape: list[int], data: memoryview) -> Values:
+    """Return the elements of a tensor whose data follow the JSON as bytes, in little-endian order."""
+    kind = DATATYPES[datatype].array
+    if kind is None:
+        return _texts_of_bytes(name, math.prod(shape), data)
+    if len(data) != math.prod(shape) * kind.itemsize:
+        raise _wrong_size(name)
+    if kind.kind != "b":
+        return _finite(name, np.frombuffer(data, dtype=kind))
+    numbers = np.frombuffer(data, dtype=np.uint8)
+    if numbers.size and numbers.max() > 1:
+        raise Refused("bad_tensor", f"a truth value of input {name!r} must be the byte 0 or 1")
+    return numbers.view(np.bool_)
+
+
+def binary_of(values: Values) -> bytes:
+    """Return the elements of a tensor as bytes: what `from_binary` reads."""
+    if isinstance(values, list):
+        encoded = [value.encode() for value in values]
+        return b"".join(part for text in encoded for part in (_LENGTH.pack(len(text)), text))
+    return values.tobytes()
+
+
+def _texts_of_bytes(name: str, count: int, data: memoryview) -> list[str]:
+    place, texts = 0, []
+    if count * _LENGTH.size > len(data):
+        raise _wrong_size(name)
+    for _ in range(count):
+        if place + _LENGTH.size > len(data):
+            raise _wrong_size(name)
+        (length,) = _LENGTH.unpack_from(data, place)
+        place += _LENGTH.size
+        if length > len(data) - place:
+            raise _wrong_size(name)
+        try:
+            texts.append(str(data[place : place + length], "utf-8"))
+        except UnicodeDecodeError:
+            raise Refused("bad_tensor", f"the texts of input {name!r} must be encoded as UTF-8") from None
+        place += length
+    if place != len(data):
+        raise _wrong_size(name)
+    return _texts(name, texts)
+
+
+def _texts(name: str, texts: list[str]) -> list[str]:
+    for text in texts:
+        if not text.isprintable() and ("\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text)):
+            raise Refused("bad_tensor", f"a text of input {name!r} holds a character that is none")
+    return texts
+
+
+def _finite(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise Refused("not_finite", f"all numbers of input {name!r} must be finite; a missing value is an empty text, "
+                      "of datatype BYTES, where the model takes it")  # fmt: skip
+    return values
+
+
+def _wrong_size(name: str) -> Refused:
+    return Refused("bad_tensor", f"the data of input {name!r} are more or fewer than its shape says")

@@ -15,11 +15,7 @@ __all__ = ["PROBLEMS", "Problem", "Refused", "code_of", "error_body"]
 
 
 class Problem(NamedTuple):
-    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever.
-
-    >>> PROBLEMS["overloaded"].status
-    503
-    """
+    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever."""
 
     status: int
     sentence: str
@@ -67,11 +63,7 @@ PROBLEMS: dict[str, Problem] = {
 
 
 class Refused(Exception):
-    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
-
-    >>> Refused("bad_tensor").status, Refused("bad_tensor", "input 'features' must have 20 columns").sentence
-    (400, "input 'features' must have 20 columns")
-    """
+    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value."""
 
     def __init__(self, code: str, sentence: str | None = None) -> None:
         problem = PROBLEMS[code]
@@ -79,14 +71,14 @@ class Refused(Exception):
         self.code, self.status, self.retry_after = code, problem.status, problem.retry_after
         self.sentence = problem.sentence if sentence is None else sentence
 
+    @classmethod
+    def by(cls, error: BaseException) -> "Refused":
+        """Return the refusal for what a session gave instead of an answer, told by the table's own sentence."""
+        return cls(code_of(error))
+
 
 def code_of(error: BaseException) -> str:
-    """Return the code for what a session gave instead of an answer; "internal" for what nobody expected.
-
-    >>> from quorate.errors import BudgetSpent
-    >>> code_of(BudgetSpent("...")), code_of(KeyError("age"))
-    ('budget_spent', 'internal')
-    """
+    """Return the code for what a session gave instead of an answer; "internal" for what nobody expected."""
     if isinstance(error, Refused):
         return error.code
     if isinstance(error, InvalidInput):
@@ -96,9 +88,5 @@ def code_of(error: BaseException) -> str:
 
 
 def error_body(code: str, sentence: str | None = None) -> bytes:
-    """Return the body of a refusal.
-
-    >>> error_body("stopping")
-    b'{"error":"this server is stopping; ask again in a moment","code":"stopping"}'
-    """
+    """Return the body of a refusal."""
     return msgspec.json.encode({"error": sentence or PROBLEMS[code].sentence, "code": code})

@@ -1,105 +1,86 @@
 """Asking a model over HTTP: read, check, queue, wait, write, and leave at the pace.
 
-    body -> clock set -> tensors -> checked queries -> [ the group's `ask_all` ] -> class numbers -> bytes -> departure
+    body -> clock -> tensors -> checked queries -> [ the batch's `ask_all` ] -> class numbers -> bytes -> departure
 
-Everything that is refused before the brackets follows from the request, the key and public state, and what follows from
-the body leaves by the same clock as an answer. The response is a function of the request and the answers: an id that is
+Everything refused before the brackets follows from the request, the key and public state, and what follows from the
+body leaves by the same clock as an answer. The response is a function of the request and the answers: an id that is
 sent again with the same bytes gets the same bytes back.
 """
 
+from collections.abc import Mapping
 from typing import Any
+
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response
 
 from quorate.errors import QuorateError
 from quorate.everlasting import Feed
-from quorate.service.calls import Answer, Call, refusal_answer
 from quorate.service.codec import check_id, read_request, request_digest, write_response
-from quorate.service.errors import Refused, code_of
-from quorate.service.metrics import Metrics
+from quorate.service.errors import Refused
+from quorate.service.http import Pace, context_of, json_response, read_body
 from quorate.service.model import Model
-from quorate.service.pace import Pace
 from quorate.service.settings import Settings
+from quorate.service.telemetry import Metrics
 from quorate.session import Request
 
 __all__ = ["Infer"]
 
-_JSON = (b"content-type", b"application/json")
-_BINARY = (b"content-type", b"application/octet-stream")
-
 
 class Infer:
-    """The address that answers queries.
-
-    >>> infer = Infer(Settings(models={"m": "m"}), Metrics())
-    >>> infer.pace.seconds
-    0.02
-    """
+    """The endpoints that take queries."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self._settings, self._metrics = settings, metrics
+        self.settings, self._metrics = settings, metrics
         self.pace = Pace(settings.pace_ms / 1000)
 
-    async def __call__(self, call: Call) -> Answer:
-        """Answer a call, or refuse it."""
-        return await self._asked(call, Request)
+    async def infer(self, http: HTTPRequest) -> Response:
+        """Answer queries, or refuse them."""
+        return await self._ask(http, Request)
 
-    async def feed(self, call: Call) -> Answer:
+    async def feed(self, http: HTTPRequest) -> Response:
         """Give points to an everlasting model with a pool, as the owner alone may. Nothing is told about them."""
-        if not self._settings.keys:
+        if not self.settings.keys:
             raise Refused(
                 "forbidden", "feeding a model takes a key with the scope 'admin', and this server has no keys"
             )
-        assert call.model is not None
-        if not getattr(call.model.session, "takes_feed", False):
+        if not getattr(context_of(http).named_model.session, "takes_feed", False):
             raise Refused("invalid_input", "only an everlasting model that was fitted with refresh='pool' is fed")
-        answer = await self._asked(call, Feed)
-        if answer.status == 200:
-            answer.body, answer.headers = b'{"fed":%d}' % answer.rows, [_JSON]
-        return answer
+        return await self._ask(http, Feed)
 
-    async def _asked(self, call: Call, kind: type[Request]) -> Answer:
-        model = call.model
-        assert model is not None
-        if call.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    async def _ask(self, http: HTTPRequest, kind: type[Request]) -> Response:
+        context = context_of(http)
+        if context.headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refused("unsupported_encoding")
-        header_length = _header_length(call.headers)
-        key = _idempotency_key(call.headers)
-        body = await call.body(limit=self._settings.body_limit, seconds=self._settings.body_seconds)
-        call.departure = self.pace.departure()  # before anything of the body is read: see `quorate.service.pace`
-        async with call.departure:
-            return await self._read_and_asked(call, model, kind, (body, header_length), key)
-
-    async def _read_and_asked(
-        self, call: Call, model: Model, kind: type[Request], sent: tuple[bytes, int | None], key: str
-    ) -> Answer:
-        request = read_request(*sent, names=model.inputs.names, row_limit=self._settings.row_limit)
-        X, chosen = model.queries(request)
-        asked = kind(
-            X,
-            caller=call.caller.id,
-            id=key or request.id or None,
-            body=request_digest(*sent),
-        )
-        result = await model.groups.ask(asked, rows=len(X))
-        answer = self._written(model, request.id, result, chosen)
-        answer.rows = len(X)
-        if answer.status == 200 and kind is Request:
+        header_length, key = _header_length(context.headers), _idempotency_key(context.headers)
+        body = await read_body(http, limit=self.settings.body_limit, seconds=self.settings.body_seconds)
+        context.departure = self.pace.departure()  # before anything of the body is read: see `quorate.service.http`
+        async with context.departure:
+            model = context.named_model
+            request = read_request(body, header_length, names=model.inputs.names, row_limit=self.settings.row_limit)
+            X = model.inputs.queries(request.inputs)
+            chosen = model.outputs.chosen(request.outputs, binary=request.binary)
+            digest = request_digest(body, header_length)
+            asked = kind(X, caller=context.caller.id, id=key or request.id or None, body=digest)
+            result = await model.batcher.ask(asked, rows=len(X))
+            if isinstance(result, BaseException):
+                raise Refused.by(result) if isinstance(result, QuorateError) else result
+            if kind is Feed:
+                return json_response({"fed": len(X)})
+            response = self._written(model, request.id, result, chosen)
             self._count(model, result)
-        return answer
+            return response
 
-    def _written(self, model: Model, id: str, result: Any, chosen: Any) -> Answer:
-        if isinstance(result, BaseException):
-            if not isinstance(result, QuorateError):
-                raise result
-            return refusal_answer(Refused(code_of(result)))
-        labels, refused = result.labels, result.refused
-        body, length = write_response(model.name, id, model.outputs.written(labels, refused, chosen))
+    def _written(self, model: Model, id: str, result: Any, chosen: Any) -> Response:
+        outputs = model.outputs.written(result.labels, result.refused, chosen)
+        body, length = write_response(model.name, id, outputs)
         if length is None:
-            return Answer(200, body, [_JSON])
-        return Answer(200, body, [_BINARY, (b"inference-header-content-length", b"%d" % length)])
+            return Response(body, media_type="application/json")
+        headers = {"inference-header-content-length": str(length)}
+        return Response(body, headers=headers, media_type="application/octet-stream")
 
     def _count(self, model: Model, result: Any) -> None:
         labels, refused = result.labels, int(result.refused.sum())
-        if model.progress is not None:  # whoever reads metrics must not learn how many no-quorums there were
+        if model.hides_outcomes:  # nobody who reads metrics may learn how many no-quorums there were
             self._metrics.rows(model.name, "asked", len(labels))
             return
         answered = int((labels >= 0).sum())
@@ -108,7 +89,7 @@ class Infer:
         self._metrics.rows(model.name, "refused", refused)
 
 
-def _header_length(headers: dict[bytes, bytes]) -> int | None:
+def _header_length(headers: Mapping[bytes, bytes]) -> int | None:
     value = headers.get(b"inference-header-content-length")
     if value is None:
         return None
@@ -117,6 +98,6 @@ def _header_length(headers: dict[bytes, bytes]) -> int | None:
     return int(value)
 
 
-def _idempotency_key(headers: dict[bytes, bytes]) -> str:
+def _idempotency_key(headers: Mapping[bytes, bytes]) -> str:
     value = headers.get(b"idempotency-key")
     return "" if value is None else check_id(value.decode("latin-1"))

@@ -11,39 +11,30 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import Replies, Request
-from quorate.predictors.inputs import class_codes
+from quorate.predictors.base import class_codes
 from quorate.privacy import Cost
-from quorate.release import QueryRelease
-from quorate.service.codec import InferRequest
-from quorate.service.groups import Groups
-from quorate.service.inputs import Inputs, inputs_of
-from quorate.service.outputs import Outputs
-from quorate.service.releases import QueryInput, ShareOutputs
+from quorate.release import OnlineRelease, QueryRelease
+from quorate.service.batcher import RequestBatcher
+from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
+from quorate.service.tensors import Inputs, Outputs, inputs_of
 from quorate.tables import Schema
 
 __all__ = ["Model", "PublishedAnswers"]
 
-_MOST_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
+_MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
 
 
 class PublishedAnswers:
     """What a session is to private teachers, for a model that was published: nothing is charged, and nothing kept.
 
     `answer` returns numbers for checked queries: of classes, or of queries that a release has answered.
-
-    >>> PublishedAnswers(lambda X: X[:, 0]).ask_all([Request(np.array([[5]]))])[0].labels
-    array([5])
     """
 
     def __init__(self, answer: Callable[[Any], NDArray[np.int64]]) -> None:
         self._answer = answer
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
-        """Answer requests, each by itself.
-
-        >>> PublishedAnswers(len).ask_all([])
-        []
-        """
+        """Answer requests, each by itself."""
         return [self._asked(request.X) for request in requests]
 
     def _asked(self, X: Any) -> Replies:
@@ -53,12 +44,7 @@ class PublishedAnswers:
 class Model:
     """A fitted classifier behind a name.
 
-    `session` answers groups of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
-
-    >>> from quorate.service.inputs import MatrixInput
-    >>> model = Model("clinic", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array(["no", "yes"])))
-    >>> model.metadata()["inputs"]
-    [{'name': 'features', 'datatype': 'FP64', 'shape': [-1, 3]}]
+    `session` answers batches of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
     """
 
     def __init__(
@@ -74,79 +60,53 @@ class Model:
     ) -> None:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
         self.inputs, self.outputs = inputs, outputs
-        self.groups = Groups(
+        self.batcher = RequestBatcher(
             getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
+        self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
         self._notes: list[tuple[float, str, str]] = []
 
     @classmethod
     def of(cls, name: str, classifier: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
-        """Return a fitted classifier under a name; `schema` is that of its folder.
-
-        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-        >>> from quorate import PrivateClassifier
-        >>> made = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-        >>> Model.of("clinic", made).metadata()["parameters"]["claim"]
-        '(2, 1e-06)-differentially private under replacement of one row; ...'
-        """
+        """Return a fitted classifier under a name; `schema` is that of its folder."""
         session = classifier.session_
+        online = isinstance(classifier, OnlineRelease)
         return cls(
             name,
             session=session,
-            inputs=inputs_of(classifier, schema),
-            outputs=Outputs(classifier.classes_),
+            inputs=QueryInput(classifier) if online else inputs_of(classifier, schema),
+            outputs=OnlineOutputs(classifier) if online else Outputs(classifier.classes_),
             claim=classifier.claim_,
             ledger=getattr(session, "ledger", None),
             queue_limit=queue_limit,
         )
 
     @classmethod
-    def of_published(cls, name: str, made: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
-        """Return a classifier or a query release of a published folder under a name: its answers are free.
-
-        >>> from quorate.concepts import Boxes
-        >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
-        >>> [tensor["name"] for tensor in Model.of_published("ages", release).metadata()["outputs"]]
-        ['answer', 'error']
-        """
-        if isinstance(made, QueryRelease):
-            inputs: Inputs = QueryInput(made)
-            outputs: Outputs = ShareOutputs(made)
+    def of_published(cls, name: str, model: Any, *, schema: Schema | None = None, queue_limit: int = 1024) -> "Model":
+        """Return a classifier or a query release of a published folder under a name: its answers are free."""
+        if isinstance(model, QueryRelease):
+            inputs: Inputs = QueryInput(model)
+            outputs: Outputs = ShareOutputs(model)
             session = PublishedAnswers(lambda X: X[:, 0])
-        elif not hasattr(made, "classes_") or getattr(made, "multilabel_", False):
-            raise InvalidInput(f"a {type(made).__name__} of this kind is not served yet: load it and call predict")
+        elif not hasattr(model, "classes_") or getattr(model, "multilabel_", False):
+            raise InvalidInput(f"a {type(model).__name__} of this kind is not served yet: load it and call predict")
         else:
-            inputs, outputs = inputs_of(made, schema), Outputs(made.classes_)
-            session = PublishedAnswers(lambda X: class_codes(made.classes_, made.predict(X)))
-        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=made.claim_, queue_limit=queue_limit)
+            inputs, outputs = inputs_of(model, schema), Outputs(model.classes_)
+            session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)))
+        return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
     @property
     def published(self) -> bool:
-        """Whether the model was published: anybody may ask it, without a key and at no privacy cost.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> parts = {"inputs": MatrixInput(1), "outputs": Outputs(np.array([5, 7]))}
-        >>> Model("m", session=PublishedAnswers(len), **parts).published
-        True
-        """
+        """Whether the model was published: anybody may ask it, without a key and at no privacy cost."""
         return isinstance(self.session, PublishedAnswers)
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).progress
-        """
+        """How far the phase of an everlasting model has come: everybody may know. None for a model of another kind."""
         return getattr(self.session, "progress", None)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the model's metadata as the protocol has it.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> Model("m", session=None, inputs=MatrixInput(3), outputs=Outputs(np.array([5, 7]))).metadata()["platform"]
-        'quorate'
-        """
+        """Return the model's metadata as the protocol has it."""
         return {
             "name": self.name,
             "versions": ["1"],
@@ -160,34 +120,13 @@ class Model:
             },
         }
 
-    def queries(self, request: InferRequest) -> tuple[Any, Sequence[tuple[str, bool]]]:
-        """Return the checked queries of a request, and the outputs to send. Whatever is wrong is refused here.
-
-        >>> from quorate.service.codec import Tensor
-        >>> from quorate.service.inputs import MatrixInput
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
-        >>> tensor = Tensor("features", "FP64", [1, 1], np.array([0.5]))
-        >>> model.queries(InferRequest("", {"features": tensor}, [("label", True)], binary=True))
-        (array([[0.5]]), [('label', True)])
-        """
-        return self.inputs.queries(request.inputs), self.outputs.chosen(request.outputs, binary=request.binary)
-
     def note(self, caller: str, code: str) -> None:
-        """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7]))).note("a1", "bad_json")
-        """
-        if self.ledger is not None and len(self._notes) < _MOST_NOTES:
+        """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones."""
+        if self.ledger is not None and len(self._notes) < _MAX_NOTES:
             self._notes.append((time.time(), caller, code))
 
     async def write_notes(self) -> None:
-        """Write the refusals to the ledger.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
-        >>> asyncio.run(model.write_notes())
-        """
+        """Write the refusals to the ledger."""
         notes, self._notes = self._notes, []
         if notes:
             from quorate.ledger import Refusal  # noqa: PLC0415
@@ -195,24 +134,14 @@ class Model:
             await asyncio.to_thread(self.ledger.note_refusals, [Refusal(*note) for note in notes])
 
     async def read_keys(self) -> None:
-        """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
-        >>> asyncio.run(model.read_keys())
-        """
+        """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told."""
         if self.ledger is not None:
             with contextlib.suppress(LedgerRefused):
                 await asyncio.to_thread(self.ledger.read_keys)
 
     async def close(self) -> None:
-        """Answer what is queued, write what is to be written, and give the lease back.
-
-        >>> from quorate.service.inputs import MatrixInput
-        >>> model = Model("m", session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([5, 7])))
-        >>> asyncio.run(model.close())
-        """
-        await self.groups.close()
+        """Answer what is queued, write what is to be written, and give the lease back."""
+        await self.batcher.close()
         try:
             await self.write_notes()
         finally:

@@ -5,12 +5,11 @@ from typing import Any
 import msgspec
 
 from quorate import __version__
-from quorate.service.codec import RequestBody
-from quorate.service.datatypes import DATATYPES
+from quorate.service.codec import DATATYPES, RequestBody
 from quorate.service.errors import PROBLEMS
-from quorate.service.outputs import OUTPUTS
-from quorate.service.routes import ROUTES, Route
+from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
+from quorate.service.tensors import OUTPUTS
 
 __all__ = ["openapi_document"]
 
@@ -47,12 +46,7 @@ _PARAMETERS = {
 
 
 def openapi_document(settings: Settings) -> dict[str, Any]:
-    """Return the document.
-
-    >>> document = openapi_document(Settings(models={"m": "m"}))
-    >>> document["openapi"], "/v2/models/{name}/infer" in document["paths"]
-    ('3.1.0', True)
-    """
+    """Return the document."""
     body_schema, schemas = _body_schema()
     pace = f"in steps of {settings.pace_ms:g} ms" if settings.pace_ms else "as soon as they are there"
     document: dict[str, Any] = {
@@ -68,9 +62,7 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
         },
     }
     for route in ROUTES:
-        document["paths"].setdefault(route.template, {})[route.method.lower()] = _operation(
-            route, settings, body_schema
-        )
+        document["paths"].setdefault(route.path, {})[route.method.lower()] = _operation(route, settings, body_schema)
     return document
 
 
@@ -97,19 +89,19 @@ def _error_schema() -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) -> dict[str, Any]:
-    asks = route.handler in ("infer", "feed")
+def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]) -> dict[str, Any]:
+    asks = route.endpoint in ("infer", "feed")
     codes = [*(_ASKED if asks else ()), "internal"]
-    if "{name}" in route.template:
+    if "{name}" in route.path:
         codes.append("unknown_model")
-    if route.handler in ("ready", "model_ready"):
+    if route.endpoint in ("ready", "model_ready"):
         codes.append("not_ready")
     if route.scope is not None and settings.keys:
         codes += ["unauthenticated", "forbidden"]
     if not settings.keys and not asks:
         codes.append("cross_site")
     operation: dict[str, Any] = {
-        "operationId": route.handler,
+        "operationId": route.endpoint,
         "tags": [route.part],
         "summary": route.summary,
         "responses": {"200": {"description": "as asked", "content": _content(route)}, **_refusals(codes)},
@@ -118,7 +110,7 @@ def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) ->
         operation["security"] = [{"key": []}, {"password": []}]
         operation["description"] = f"Needs a key with the scope {route.scope!r}." if route.scope else "Needs a key."
     parameters = []
-    if "{name}" in route.template:
+    if "{name}" in route.path:
         parameters.append(_parameter("name", {"type": "string"}, place="path", required=True))
     if asks:
         operation["requestBody"] = {
@@ -135,28 +127,28 @@ def _operation(route: Route, settings: Settings, body_schema: dict[str, Any]) ->
 
 
 def _parameter(name: str, schema: dict[str, Any], *, place: str = "header", required: bool = False) -> dict[str, Any]:
-    made = {"name": name, "in": place, "description": _PARAMETERS[name], "schema": schema}
-    return made | ({"required": True} if required else {})
+    parameter = {"name": name, "in": place, "description": _PARAMETERS[name], "schema": schema}
+    return parameter | ({"required": True} if required else {})
 
 
-def _content(route: Route) -> dict[str, Any]:
-    if route.handler in ("docs", "dashboard"):
+def _content(route: RouteInfo) -> dict[str, Any]:
+    if route.endpoint in ("docs", "dashboard"):
         return {"text/html": {"schema": {"type": "string"}}}
-    if route.handler == "metrics":
+    if route.endpoint == "metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    found: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
-    if route.handler == "infer":
-        found["application/json"]["example"] = _ANSWERED_EXAMPLE
-        found["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
-    return found
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if route.endpoint == "infer":
+        content["application/json"]["example"] = _ANSWERED_EXAMPLE
+        content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    return content
 
 
 def _refusals(codes: list[str]) -> dict[str, Any]:
     """Return the refusals by status, each with its codes and what they mean."""
-    found: dict[str, Any] = {}
+    by_status: dict[str, Any] = {}
     for code, problem in PROBLEMS.items():
         if code in codes:
-            lines = found.setdefault(str(problem.status), [])
+            lines = by_status.setdefault(str(problem.status), [])
             lines.append(f"`{code}`: {problem.sentence}.")
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    return {status: {"description": " ".join(lines), "content": content} for status, lines in found.items()}
+    return {status: {"description": " ".join(lines), "content": content} for status, lines in by_status.items()}

@@ -24,21 +24,14 @@ _PATIENCE = 2.0  # seconds that a page waits for a verification before it is sho
 
 
 class Verifier:
-    """Verifications of ledgers, made in the background and kept for a minute.
-
-    >>> asyncio.run(Verifier().verification("m", verify=lambda: "sound"))
-    'sound'
-    """
+    """Verifications of ledgers, made in the background and kept for a minute."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Any, float]] = {}
         self._making: dict[str, asyncio.Task[Any]] = {}
 
     async def verification(self, name: str, verify: Any) -> Any:
-        """Return the latest verification of a model's ledger, or None where there is none yet.
-
-        >>> asyncio.run(Verifier().verification("m", verify=lambda: None))
-        """
+        """Return the latest verification of a model's ledger, or None where there is none yet."""
         kept = self._made.get(name)
         if kept is not None and time.monotonic() - kept[1] < _VERIFIED_SECONDS:
             return kept[0]
@@ -58,41 +51,19 @@ class Verifier:
 
 
 async def read_budget(model: Model) -> Any:
-    """Return the view of a model's ledger.
-
-    >>> class Ledger:
-    ...     def view(self):
-    ...         return "a view"
-    >>> import numpy as np
-    >>> from quorate.service.inputs import MatrixInput
-    >>> from quorate.service.outputs import Outputs
-    >>> parts = {"inputs": MatrixInput(1), "outputs": Outputs(np.array([0, 1]))}
-    >>> asyncio.run(read_budget(Model("m", session=None, ledger=Ledger(), **parts)))
-    'a view'
-    """
+    """Return the view of a model's ledger."""
     if model.ledger is None:
         raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
     return await asyncio.to_thread(model.ledger.view)
 
 
 def owns(caller: Caller) -> bool:
-    """Return whether this is the owner, who may see how many no-quorums there were: nobody is without a key.
-
-    >>> from quorate.service.auth import OWNER
-    >>> owns(OWNER), owns(Caller("a1", frozenset({"admin"})))
-    (False, True)
-    """
+    """Return whether this is the owner, who may see how many no-quorums there were: nobody is without a key."""
     return bool(caller.id) and caller.may("admin")
 
 
 def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str, Any]:
-    """Return a view as a document for programs. Of an everlasting model clients see what does not move with its count.
-
-    >>> from types import SimpleNamespace as Some
-    >>> view = Some(epsilon=1.0, delta=1e-6, order=8.0, left=0.5, spent_epsilon=0.4, entries=3, head="ab", leases=[])
-    >>> budget_document(Some(name="m", claim="private", progress=None), view)["left"]
-    0.5
-    """
+    """Return a view as a document for programs. Of an everlasting model, clients see nothing that its count moves."""
     known = {"model": model.name, "claim": model.claim, "epsilon": view.epsilon, "delta": view.delta}
     ledger = {"ledger": {"entries": view.entries, "head": view.head}}
     if model.progress is not None:
@@ -103,12 +74,7 @@ def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str
 
 
 def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
-    """Return the figures of a view for Prometheus.
-
-    >>> from types import SimpleNamespace as Some
-    >>> budget_figures(Some(progress=None), Some(left=0.5, spent_epsilon=0.4, epsilon=1.0))
-    {'left': 0.5, 'spent_epsilon': 0.4, 'epsilon': 1.0}
-    """
+    """Return the figures of a view for Prometheus."""
     if model.progress is not None:
         shown = {name: model.progress[name] for name in ("phase", "seats", "seats_taken", "drift")}
         return {"epsilon": view.epsilon} | {name: value for name, value in shown.items() if value is not None}
@@ -116,11 +82,7 @@ def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
 
 
 async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: float) -> ModelView:
-    """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins.
-
-    >>> asyncio.iscoroutinefunction(model_view)
-    True
-    """
+    """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins."""
     shown: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
     told = model.progress is None or owns(caller)
     try:
@@ -131,8 +93,10 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
         shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY) if told else []
         if caller.may("admin"):
             shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
-        found = await verifier.verification(model.name, model.ledger.verify)
-        shown["verification"] = found if told or found is None else dataclasses.replace(found, entries=0, head="")
+        verification = await verifier.verification(model.name, model.ledger.verify)
+        shown["verification"] = (
+            verification if told or verification is None else dataclasses.replace(verification, entries=0, head="")
+        )
     except LedgerRefused as error:  # the page says so; the other models have theirs
         why = str(error) if caller.may("admin") else PROBLEMS["ledger_refused"].sentence
         shown |= {"view": None, "verification": Verification(entries=0, head="", problems=(why,))}

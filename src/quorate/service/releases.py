@@ -1,8 +1,11 @@
-"""A query release as it is served: texts of queries in, shares of the private records out. Nothing is charged.
+"""Releases as they are served: texts of queries in, shares of the private records out.
 
 query     BYTES [-1], in: each as `--ask` of `quorate release` takes it
 answer    FP64 [-1], out: the share of the private records
 error     FP64 [-1], out: one standard deviation; -1 where the engine does not know it
+outcome   BYTES [-1], out, of an online release: answered or refused (the budget cannot pay); read it first
+
+What was published is answered at no cost. An online release answers from its budget, through its session.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,65 +14,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.release import QueryRelease
+from quorate.release import OnlineRelease, QueryRelease
 from quorate.release.domain import NOTHING
+from quorate.release.proposals import rows_of_numbers
 from quorate.release.query_texts import parse_queries
 from quorate.service.codec import ResponseTensor, Tensor
 from quorate.service.errors import Refused
-from quorate.service.inputs import TensorInfo
-from quorate.service.outputs import Outputs
+from quorate.service.tensors import Outputs, TensorInfo
 
-__all__ = ["QueryInput", "ShareOutputs"]
+__all__ = ["OnlineOutputs", "QueryInput", "ShareOutputs"]
 
 
 class QueryInput:
-    """Texts of queries, which become the numbers that the release knows them by.
-
-    >>> from quorate.concepts import Boxes
-    >>> release = QueryRelease(Boxes(1)).fit([[1.0], [2.0]] * 500, [[1.5]])
-    >>> QueryInput(release).queries({"query": Tensor("query", "BYTES", [2], ["0:3", ":"])}).shape
-    (2, 1)
-    """
+    """Texts of queries, which become the numbers that the release knows them by."""
 
     names: Sequence[str] = ("query",)
 
-    def __init__(self, release: QueryRelease) -> None:
+    def __init__(self, release: QueryRelease | OnlineRelease) -> None:
         self._release = release
 
     def described(self) -> list[TensorInfo]:
-        """Return the one tensor.
-
-        >>> QueryInput(QueryRelease(None)).described()
-        [TensorInfo(name='query', datatype='BYTES', shape=[-1])]
-        """
+        """Return the one tensor."""
         return [TensorInfo("query", "BYTES", [-1])]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.int64]:
-        """Return the numbers of the queries, one a row.
-
-        >>> QueryInput(QueryRelease(None)).queries({})
-        Traceback (most recent call last):
-        ...
-        quorate.service.errors.Refused: bad_request
-        """
+        """Return the numbers of the queries, one a row."""
         if "query" not in tensors:
             raise Refused("bad_request", "all inputs of this model must be sent, and they are 'query'")
         tensor = tensors["query"]
         if not isinstance(tensor.values, list) or tensor.shape[1:] not in ([], [1]):
             raise Refused("bad_tensor", "input 'query' takes texts, in the shape [rows] or [rows, 1]")
         try:
-            found = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
+            numbers = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
         except InvalidInput:
             raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
-        return (found - NOTHING).reshape(-1, 1)  # from 0 up: below 0 would not be an answer
+        return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer
 
 
 class ShareOutputs(Outputs):
-    """The answers of a release, by the numbers of queries.
-
-    >>> [tensor.name for tensor in ShareOutputs(QueryRelease(None)).described()]
-    ['answer', 'error']
-    """
+    """The answers of a release, by the numbers of queries."""
 
     names = ("answer", "error")
 
@@ -78,23 +61,43 @@ class ShareOutputs(Outputs):
         self._release = release
 
     def described(self) -> list[TensorInfo]:
-        """Return both tensors.
-
-        >>> ShareOutputs(QueryRelease(None)).described()[1].datatype
-        'FP64'
-        """
+        """Return both tensors."""
         return [TensorInfo(name, "FP64", [-1]) for name in self.names]
 
     def written(
         self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
     ) -> list[ResponseTensor]:
-        """Return the chosen tensors.
-
-        >>> ShareOutputs(QueryRelease(None)).written(np.zeros(0), np.zeros(0), [])
-        []
-        """
+        """Return the chosen tensors."""
         if not chosen:
             return []
         shares, errors = self._release.read(labels + NOTHING)
         known = {"answer": shares, "error": np.where(np.isnan(errors), -1.0, errors)}
         return [ResponseTensor(name, "FP64", known[name], binary) for name, binary in chosen]
+
+
+class OnlineOutputs(Outputs):
+    """The answers of an online release, as its session has them; -1 stands where a query was refused."""
+
+    names = ("answer", "error", "outcome")
+
+    def __init__(self, release: OnlineRelease) -> None:
+        super().__init__(np.zeros(0))
+        self._release = release
+
+    def described(self) -> list[TensorInfo]:
+        """Return the three tensors."""
+        return [TensorInfo(name, "BYTES" if name == "outcome" else "FP64", [-1]) for name in self.names]
+
+    def written(
+        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+    ) -> list[ResponseTensor]:
+        """Return the chosen tensors."""
+        shares, errors = self._release.read(np.maximum(labels, 0))
+        known = {"answer": np.where(refused, -1.0, shares), "error": np.where(refused, -1.0, errors)}
+        outcomes = np.where(refused, "refused", "answered").tolist()
+        return [
+            ResponseTensor(name, "BYTES", outcomes, binary)
+            if name == "outcome"
+            else ResponseTensor(name, "FP64", known[name], binary)
+            for name, binary in chosen
+        ]

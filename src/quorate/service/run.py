@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
 from quorate.errors import InvalidInput
-from quorate.service.logs import Log, log_config
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
+from quorate.service.telemetry import Log, log_config
 
 __all__ = ["serve"]
 
@@ -24,10 +28,8 @@ def serve(settings: Settings) -> int:
     Workers finish what they are asked, return their leases and end. A worker that dies is replaced, and its lease stays
     charged.
 
-    >>> serve(Settings(models={"m": "m"}, host="256.0.0.1"))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: 256.0.0.1:8000 cannot be listened on: ...
+    >>> settings = Settings(models={"triage": "models/triage"}, port=8900, pace_ms=20)
+    >>> serve(settings)  # doctest: +SKIP
     """
     listening = _listen(settings)
     try:
@@ -39,16 +41,16 @@ def serve(settings: Settings) -> int:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sends at once
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sends at once
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((settings.host.strip("[]"), settings.port))
-        made.listen(2048)
-        made.set_inheritable(True)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host.strip("[]"), settings.port))
+        listening.listen(2048)
+        listening.set_inheritable(True)
     except OSError as error:
-        made.close()
+        listening.close()
         raise InvalidInput(f"{settings.host}:{settings.port} cannot be listened on: {error.strerror}") from None
-    return made
+    return listening
 
 
 @contextlib.contextmanager
@@ -73,10 +75,6 @@ def _environment(settings: Settings) -> Iterator[None]:
 
 
 def _run(settings: Settings, listening: socket.socket) -> int:
-    import uvicorn  # noqa: PLC0415  half a second that other commands need not spend
-
-    from quorate.service.workers import Workers  # noqa: PLC0415
-
     config = uvicorn.Config(
         "quorate.service.worker:application",
         factory=True,
@@ -96,7 +94,7 @@ def _run(settings: Settings, listening: socket.socket) -> int:
     log.flush()
     with _signals_end_quietly():
         if settings.workers > 1:
-            workers = Workers(config, sockets=[listening])
+            workers = _Workers(config, sockets=[listening])
             workers.run()
             failed = workers.failed
         else:
@@ -123,3 +121,25 @@ def _signals_end_quietly() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Workers(Multiprocess):
+    """uvicorn's supervisor, which asks no worker whether it is well: while one loads a large model it cannot answer."""
+
+    failed = False  # whether a worker could not start
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace the workers that have died. What they had on lease stays charged."""
+        for place, process in enumerate(self.processes):
+            if self.should_exit.is_set() or process.process.is_alive():
+                continue
+            process.join()
+            if process.exitcode == STARTUP_FAILURE:
+                self.failed = True
+                self.should_exit.set()
+                return
+            log = Log()
+            log.event("worker_died", worker=place, status=process.exitcode)
+            log.flush()
+            self.processes[place] = Process(self.config, self.sockets)
+            self.processes[place].start()

@@ -7,12 +7,14 @@ import threading
 import time
 from pathlib import Path
 
+from starlette.applications import Starlette
+
 from quorate.errors import InvalidInput, QuorateError
 from quorate.models import PublishedFolder, load, open_folder
-from quorate.service.app import Service, make_app
-from quorate.service.logs import Log
+from quorate.service.app import make_app
 from quorate.service.model import Model
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
+from quorate.service.telemetry import Log
 
 __all__ = ["STARTUP_FAILURE", "application", "open_models"]
 
@@ -21,7 +23,7 @@ STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker 
 _WATCH_SECONDS = 0.5
 
 
-def application() -> Service:
+def application() -> Starlette:
     """Return the application for the settings in the environment, or end the process with a sentence."""
     try:
         settings = Settings.from_json(os.environ.get(ENVIRONMENT, "{}"))
@@ -46,13 +48,7 @@ def _end_with(parent: int) -> None:
 
 
 def open_models(settings: Settings) -> list[Model]:
-    """Load every model, each with a lease of its own; if one cannot be loaded, the others give theirs back.
-
-    >>> open_models(Settings(models={"m": "no such folder"}))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: ...
-    """
+    """Load every model, each with a lease of its own; if one cannot be loaded, the others give theirs back."""
     models: list[Model] = []
     try:
         for name, folder in settings.models.items():

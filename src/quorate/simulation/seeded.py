@@ -6,39 +6,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.mechanisms.answers import Answers
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.run import Run, ThresholdMechanism
-from quorate.mechanisms.votes import check_votes_batch
+from quorate.mechanisms.base import Answers, QueryMechanism, Run, ThresholdMechanism, check_votes_batch
 
 __all__ = ["SeededNoise", "simulate"]
 
 
 class SeededNoise:
-    """A stand-in for the system's noise that repeats itself from a seed. Never for a real answer.
-
-    >>> bool((SeededNoise(7).laplace(20.0, 100) == SeededNoise(7).laplace(20.0, 100)).all())
-    True
-    """
+    """A stand-in for the system's noise that repeats itself from a seed. Never for a real answer."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
 
     def laplace(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Return draws of the discrete Laplace law: the difference of two geometric ones.
-
-        >>> SeededNoise(7).laplace(0.01, 2)
-        array([0, 0])
-        """
+        """Return draws of the discrete Laplace law: the difference of two geometric ones."""
         success = -np.expm1(-1.0 / scale)
         return self._generator.geometric(success, size) - self._generator.geometric(success, size)
 
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Return draws of the discrete Gaussian law, by inversion of its distribution function.
-
-        >>> SeededNoise(7).gaussian(0.01, 2)
-        array([0, 0])
-        """
+        """Return draws of the discrete Gaussian law, by inversion of its distribution function."""
         radius = int(np.ceil(12 * scale)) + 1
         points = np.arange(-radius, radius + 1)
         weights = np.cumsum(np.exp(-(points**2) / (2 * scale**2)))
@@ -48,29 +33,16 @@ class SeededNoise:
         return draws
 
     def words(self, size: int) -> NDArray[np.uint64]:
-        """Return uniform 64-bit words.
-
-        >>> SeededNoise(7).words(2).dtype
-        dtype('uint64')
-        """
+        """Return uniform 64-bit words."""
         return self._generator.integers(0, 2**64, size=size, dtype=np.uint64)
 
     def choice(self, scores: Sequence[int], scale: float) -> int:
-        """Return index i with probability proportional to exp(scores[i] / scale).
-
-        >>> SeededNoise(7).choice([0, 100], 1.0)
-        1
-        """
+        """Return index i with probability proportional to exp(scores[i] / scale)."""
         return int(np.argmax(np.asarray(scores) / scale + self._generator.gumbel(size=len(scores))))
 
 
 def simulate(mechanism: QueryMechanism | ThresholdMechanism, votes: Any, *, seed: int) -> Answers:
-    """Answer simulated votes as the mechanism would, with repeatable noise. For planning and research only.
-
-    >>> from quorate.mechanisms import NoisyMax
-    >>> simulate(NoisyMax(teachers=10, classes=2, scale=1.0), [[10, 0], [0, 10]], seed=1).labels
-    array([0, 1])
-    """
+    """Answer simulated votes as the mechanism would, with repeatable noise. For planning and research only."""
     noise = SeededNoise(seed)
     if isinstance(mechanism, ThresholdMechanism):
         return Run(mechanism, budget=None, noise=noise).answers(votes)

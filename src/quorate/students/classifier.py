@@ -14,12 +14,11 @@ PROOF.md says why.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -27,8 +26,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.checks import check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.inputs import allows_missing, check_records, declared_classes
-from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.predictors.base import QuorateClassifier, allows_missing, check_choice, check_records, declared_classes
 from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
@@ -47,12 +45,13 @@ Method = TypeVar("Method")
 
 def _student_has(method: str) -> Callable[[Method], Method]:
     has: Callable[[Method], Method] = available_if(
-        lambda self: hasattr(getattr(self, "student_", None) or self._student(), method)
+        lambda self: hasattr(getattr(self, "student_", None) or self.unfitted_student(), method)
     )
     return has
 
 
-class StudentClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class StudentClassifier(QuorateClassifier):
     """An ordinary classifier that may be published, trained on public points that private teachers have labelled.
 
     Parameters
@@ -85,52 +84,27 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
     array(['yes', 'no'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        student: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        teachers: int | Literal["auto"] = "auto",
-        aggregator: str = "auto",
-        queries: int = 1000,
-        classes: Any = None,
-        points: Literal["random", "margin", "k-centre"] = "random",
-        mode: Literal["transfer", "label-private"] = "transfer",
-        no_quorums: int | Literal["auto"] = "auto",
-        disagreement: float | None = None,
-        holdout: float = 0.0,
-        n_jobs: int | None = None,
-        backend: str | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.student = student
-        self.epsilon = epsilon
-        self.delta = delta
-        self.teachers = teachers
-        self.aggregator = aggregator
-        self.queries = queries
-        self.classes = classes
-        self.points = points
-        self.mode = mode
-        self.no_quorums = no_quorums
-        self.disagreement = disagreement
-        self.holdout = holdout
-        self.n_jobs = n_jobs
-        self.backend = backend
+    estimator: Any = None
+    student: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    queries: int = 1000
+    classes: Any = None
+    points: Literal["random", "margin", "k-centre"] = "random"
+    mode: Literal["transfer", "label-private"] = "transfer"
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    n_jobs: int | None = None
+    backend: str | None = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "StudentClassifier":
-        """Fit teachers on the records, have them label points, train the student, and forget the teachers.
-
-        >>> StudentClassifier().fit([[0.0], [1.0]], [0, 1])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: mode='transfer' needs public points: fit(X, y, public=...), or mode='label-private'
-        """
+        """Fit teachers on the records, have them label points, train the student, and forget the teachers."""
         self._check_settings(public)
-        for name in ("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+        self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_")
         X = self._rows(X, reset=True)
         if self.mode == "transfer":
             return self._transfer(X, y, groups, self._rows(public, reset=False))
@@ -143,7 +117,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         """Label the public points and train the student; `places` are the row numbers that they are known by."""
         self.classes_, labels = declared_classes(self.classes, y)
         queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True)
-        tried = try_student(self._student(), public, self.classes_, told=places is None)
+        tried = try_student(self.unfitted_student(), public, self.classes_, told=places is None)
         if self.points == "margin":
             margins(tried, take_rows(public, np.arange(1)))
         first = self._first_points(public)
@@ -152,8 +126,12 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
         teachers = self._teachers(min(self.queries, len(set(paid)))).fit(
             X, labels, groups=groups, public=public if places is None else None
         )
-        self.plan_, self.unit_ = teachers.plan_, teachers.unit_
-        self.claim_ = self._claim()
+        self.plan_, self.unit_, self.declared_ = teachers.plan_, teachers.unit_, self.classes is not None
+        unit, open_ = "", "the public points are not protected"
+        if self.mode != "transfer":
+            unit = f"the labels of one {self.unit_}"
+            open_ = "the features of the half that served as public points are not protected"
+        self.claim_ = str(self._claim(self.epsilon, self.delta, unit=unit, open_=open_))
         labelled = self._ask(teachers, public, first)
         if self.points == "margin":
             labelled = self._ask_by_margin(teachers, public, labelled)
@@ -171,13 +149,12 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
     def _train(self, public: Any, labelled: Labelled) -> Any:
         """Train a student on the answered points, in the order of the rows: the order of asking does not matter."""
         order = np.argsort(labelled.points, kind="stable")
-        return train(self._student(), take_rows(public, labelled.points[order]), labelled.labels[order])
+        return train(self.unfitted_student(), take_rows(public, labelled.points[order]), labelled.labels[order])
 
     def _check_settings(self, public: Any) -> None:
         check_count("queries", self.queries)
         for name, known in (("points", _POINTS), ("mode", _MODES)):
-            if getattr(self, name) not in known:
-                raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), known)
         if self.mode == "transfer" and public is None:
             raise InvalidInput("mode='transfer' needs public points: fit(X, y, public=...), or mode='label-private'")
         if self.mode == "label-private" and public is not None:
@@ -185,12 +162,13 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         """Return rows as the student takes them: a data frame stays one, anything else becomes a matrix of numbers."""
-        return check_records(self, X, estimator=self._student(), reset=reset, frames=True)
+        return check_records(self, X, estimator=self.unfitted_student(), reset=reset, frames=True)
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
-    def _student(self) -> Any:
+    def unfitted_student(self) -> Any:
+        """Return what is trained on the answered points."""
         return self._estimator() if self.student is None else self.student
 
     def _teachers(self, number: int) -> PrivateClassifier:
@@ -244,40 +222,19 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
             labelled = labelled + more
         return labelled
 
-    def _claim(self) -> str:
-        unit, open_ = replaced(self.unit_), "the public points are not protected"
-        if self.mode != "transfer":
-            unit = f"the labels of one {self.unit_}"
-            open_ = "the features of the half that served as public points are not protected"
-        conditions = (open_,) if self.classes is not None else (open_, LABELS_READ)
-        return str(Claim(self.epsilon, self.delta, unit=unit, conditions=conditions))
-
     def checked(self, X: Any) -> Any:
-        """Return queries as the student takes them, or say what is wrong with them.
-
-        >>> hasattr(StudentClassifier(), "student_")
-        False
-        """
+        """Return queries as the student takes them, or say what is wrong with them."""
         check_is_fitted(self, "student_")
         return self._rows(X, reset=False)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the student's labels. Nothing is spent.
-
-        >>> hasattr(StudentClassifier(), "student_")
-        False
-        """
+        """Return the student's labels. Nothing is spent."""
         rows = self.checked(X)
         return np.asarray(self.student_.predict(rows))
 
     @_student_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probabilities, one column for each of `classes_`. Nothing is spent.
-
-        >>> from sklearn.svm import LinearSVC
-        >>> hasattr(StudentClassifier(student=LinearSVC()), "predict_proba")
-        False
-        """
+        """Return the student's probabilities, one column for each of `classes_`. Nothing is spent."""
         rows = self.checked(X)
         shares = np.zeros((len(rows), len(self.classes_)))
         shares[:, np.searchsorted(self.classes_, self.student_.classes_)] = self.student_.predict_proba(rows)
@@ -285,7 +242,5 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = allows_missing(self._student())
-        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
-        tags.non_deterministic = True
+        tags.input_tags.allow_nan = allows_missing(self.unfitted_student())
         return tags

@@ -17,10 +17,6 @@ def split_units(rows: int, groups: Any = None) -> tuple[Rows, Rows]:
     """Return the rows that keep their labels and the rows that lose them: halves of the units, by a secret permutation.
 
     Positions are permuted; no label and no feature has a say (PROOF.md, step 4).
-
-    >>> kept, lent = split_units(6, ["a", "a", "b", "b", "c", "c"])
-    >>> sorted([*kept.tolist(), *lent.tolist()]), kept.size % 2
-    ([0, 1, 2, 3, 4, 5], 0)
     """
     units, count = unit_numbers(rows, groups)
     if count < 2:
@@ -31,11 +27,7 @@ def split_units(rows: int, groups: Any = None) -> tuple[Rows, Rows]:
 
 
 def labels_of(y: Any, rows: Rows) -> Any:
-    """Return the labels of these rows; the labels of no other row are looked at, not even for their type.
-
-    >>> labels_of([1, 0, "never read"], np.array([0, 1]))
-    [1, 0]
-    """
+    """Return the labels of these rows; the labels of no other row are looked at, not even for their type."""
     if y is None:
         raise InvalidInput("y is missing: one label is needed for each row of X")
     if hasattr(y, "iloc"):

@@ -29,23 +29,14 @@ class Labelled:
 
     @classmethod
     def of(cls, points: NDArray[np.int64], replies: Predictions, *, kind: np.dtype | None = None) -> "Labelled":
-        """Return what the replies say of these points.
-
-        >>> replies = Predictions.of(np.array([0]), classes=np.array([5, 7]), refused=np.zeros(1, bool))
-        >>> Labelled.of(np.array([3]), replies).labels
-        array([5])
-        """
+        """Return what the replies say of these points."""
         put = replies.answered | replies.no_quorum
         labels = np.array(replies.labels[replies.answered].tolist(), dtype=kind)
         return cls(asked=points[put], answered=replies.answered[put], labels=labels)
 
     @property
     def points(self) -> NDArray[np.int64]:
-        """The row numbers of the answered points, one for each of `labels`.
-
-        >>> Labelled(asked=np.array([4, 2]), answered=np.array([False, True]), labels=np.array(["yes"])).points
-        array([2])
-        """
+        """The row numbers of the answered points, one for each of `labels`."""
         return self.asked[self.answered]
 
     def __add__(self, other: "Labelled") -> "Labelled":

@@ -16,22 +16,12 @@ _BLOCK = 2**16  # rows looked at together
 
 
 def random_points(among: Points, number: int) -> Points:
-    """Return this many of the points, in a random order; all of them where there are fewer.
-
-    >>> sorted(random_points(np.array([3, 5, 9]), 10).tolist())
-    [3, 5, 9]
-    """
+    """Return this many of the points, in a random order; all of them where there are fewer."""
     return np.random.default_rng().permutation(among)[:number]
 
 
 def margins(student: Any, X: Any) -> NDArray[np.float64]:
-    """Return by how much the student prefers its label to the next best, for each row.
-
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> student = LogisticRegression().fit([[-1.0], [1.0]], [0, 1])
-    >>> margins(student, [[0.0], [3.0]]).round(1)
-    array([0. , 0.8])
-    """
+    """Return by how much the student prefers its label to the next best, for each row."""
     if hasattr(student, "predict_proba"):
         scores = np.asarray(student.predict_proba(X), dtype=np.float64)
     elif hasattr(student, "decision_function"):

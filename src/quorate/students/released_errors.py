@@ -9,15 +9,15 @@ one unit's rows, or of one unit's labels with mode="label-private". PROOF_CONCEP
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_rate
-from quorate.concepts import Concept, Dichotomies, Hypothesis
+from quorate.concepts import Dichotomies, Hypothesis
 from quorate.mechanisms import NoisySum
-from quorate.predictors.slots import Slots
+from quorate.predictors.unit_rows import UnitRows
 from quorate.students.cover import CoverClassifier
 
 __all__ = ["QueryReleaseClassifier"]
@@ -40,27 +40,6 @@ class QueryReleaseClassifier(CoverClassifier):
     (12,)
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        classes: Any = None,
-        points: int | None = None,
-        rows_per_person: int = 1,
-        mode: Literal["semi-private", "label-private"] = "semi-private",
-    ) -> None:
-        super().__init__(
-            concept,
-            epsilon=epsilon,
-            delta=delta,
-            classes=classes,
-            points=points,
-            rows_per_person=rows_per_person,
-            mode=mode,
-        )
-
     def _noisy(self, candidates: int) -> NoisySum:
         return NoisySum.calibrate(
             epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person, releases=candidates
@@ -70,7 +49,7 @@ class QueryReleaseClassifier(CoverClassifier):
         super()._check_settings(groups, public)
         self._noisy(1)
 
-    def _select(self, candidates: Dichotomies, rows: Slots) -> tuple[Hypothesis, float]:
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
         noisy = self._noisy(len(candidates))
         mistakes = noisy.releases(candidates.mistakes(rows.points, rows.labels).tolist())  # proof: step 5
         self.mistakes_ = np.array(mistakes, dtype=np.int64)
@@ -78,12 +57,7 @@ class QueryReleaseClassifier(CoverClassifier):
         return candidates[int(np.argmin(self.mistakes_))], spent
 
     def excess(self, *, beta: float = 0.05) -> int:
-        """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most.
-
-        >>> made = QueryReleaseClassifier(classes=[0, 1]).fit([[0.0], [1.0]], [0, 1], public=[[0.5], [0.7]])
-        >>> made.excess(beta=0.05) > 20
-        True
-        """
+        """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most."""
         check_is_fitted(self, "hypothesis_")
         tails = math.log(2 * self.candidates_) - math.log(check_rate("beta", beta))
         return math.ceil(2 * self._noisy(self.candidates_).scale * math.sqrt(2 * tails) * (1 + 1e-12))

@@ -13,19 +13,21 @@ PROOF_CONCEPTS.md, steps 1 to 4, says why. Once fitted, nothing more is spent, w
 """
 
 import math
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_rate
-from quorate.concepts import Concept, Dichotomies, Hypothesis
+from quorate.concepts import Dichotomies, Hypothesis
 from quorate.mechanisms.exponential import ExponentialChoice
-from quorate.predictors.slots import Slots
+from quorate.predictors.unit_rows import UnitRows
 from quorate.students.cover import CoverClassifier
 
 __all__ = ["SemiPrivateClassifier"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SemiPrivateClassifier(CoverClassifier):
     """An ordinary classifier of two classes that may be published: one hypothesis, privately chosen by its mistakes.
 
@@ -59,26 +61,7 @@ class SemiPrivateClassifier(CoverClassifier):
     array(['no', 'yes'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        concept: Concept | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        classes: Any = None,
-        points: int | None = None,
-        rows_per_person: int = 1,
-        mode: Literal["semi-private", "label-private"] = "semi-private",
-    ) -> None:
-        super().__init__(
-            concept,
-            epsilon=epsilon,
-            delta=delta,
-            classes=classes,
-            points=points,
-            rows_per_person=rows_per_person,
-            mode=mode,
-        )
+    delta: float = 0.0
 
     def _choice(self) -> ExponentialChoice:
         return ExponentialChoice.calibrate(epsilon=self.epsilon, delta=self.delta, sensitivity=self.rows_per_person)
@@ -87,7 +70,7 @@ class SemiPrivateClassifier(CoverClassifier):
         super()._check_settings(groups, public)
         self._choice()
 
-    def _select(self, candidates: Dichotomies, rows: Slots) -> tuple[Hypothesis, float]:
+    def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
         choice = self._choice()
         return choice.choose(candidates.tally(rows.points, rows.labels)), choice.epsilon()  # proof: step 3
 
@@ -98,11 +81,6 @@ class SemiPrivateClassifier(CoverClassifier):
         """Return how many mistakes above the fewest of all candidates were made, with probability 1 - beta at most.
 
         The bound is made of public numbers (PROOF_CONCEPTS.md, step 4); rows that do not count are not among them.
-
-        >>> from quorate.concepts import Thresholds
-        >>> made = SemiPrivateClassifier(Thresholds(), classes=[0, 1])
-        >>> made.fit([[0.0], [1.0]], [0, 1], public=[[0.5], [0.7]]).excess(beta=0.05)
-        9
         """
         check_is_fitted(self, "hypothesis_")
         surplus = math.log(self.candidates_) - math.log(check_rate("beta", beta))

@@ -11,19 +11,20 @@ PROOF_CONCEPTS.md, steps 6 to 9, says why. The points of the domain are public.
 
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count, check_rate
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import InvalidInput
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.inputs import check_matrix, declared_classes
+from quorate.predictors.base import QuorateClassifier, check_matrix, declared_classes
 from quorate.privacy.claims import LABELS_READ
 from quorate.rows import take_rows
 from quorate.students.halves import labels_of
@@ -42,9 +43,6 @@ def ask_each_point(ask: Callable[[Any], Any], domain: Any, *, places: Codes | No
 
     The order matters: a predictor whose hypotheses change from query to query could otherwise be wrong on each just
     when it is asked. `places` may give the order.
-
-    >>> ask_each_point(lambda points: (points[:, 0] > 1).astype(int), np.array([[0.0], [2.0], [4.0]]))
-    array([0, 1, 1])
     """
     order = random_points(np.arange(len(domain)), len(domain)) if places is None else places
     codes = np.empty(len(domain), dtype=np.int64)
@@ -57,9 +55,6 @@ def published_queries(points: int, *, beta: float = 0.125) -> int:
 
     The published construction asks so many and keeps one answer of each point at random; asking each point once, in a
     random order, needs only as many as there are points and cannot fail (PROOF_CONCEPTS.md, step 7).
-
-    >>> published_queries(1000), published_queries(1)
-    (8988, 3)
     """
     points = check_count("points", points)
     return math.ceil(points * (math.log(points) - math.log(check_rate("beta", beta))))
@@ -70,9 +65,6 @@ def boosting_runs(*, beta: float, calibration: Literal["tight", "paper"] = "tigh
 
     "tight": if each run's predictor has error alpha with probability 7/8, the majority's is at most 40 alpha.
     "paper": if each run is good (8 alpha) with probability 5/8, the majority's error is at most 72 alpha.
-
-    >>> boosting_runs(beta=0.05), boosting_runs(beta=0.05, calibration="paper")
-    (96, 384)
     """
     if calibration not in _RUNS:
         raise InvalidInput(f"calibration must be one of {', '.join(_RUNS)}, not {calibration!r}")
@@ -80,16 +72,13 @@ def boosting_runs(*, beta: float, calibration: Literal["tight", "paper"] = "tigh
 
 
 def vote_table(answers: Codes, *, classes: int) -> Codes:
-    """Return for each point the class that most runs gave it, the first of equals; runs that gave none do not count.
-
-    >>> vote_table(np.array([[0, 1, -1], [1, 1, -1], [1, 0, -1]]), classes=2)
-    array([1, 1, 0])
-    """
+    """Return for each point the class that most runs gave it, the first of equals; runs that gave none do not count."""
     counts = (answers[:, :, np.newaxis] == np.arange(classes)).sum(axis=0)
     return np.asarray(counts.argmax(axis=1), dtype=np.int64)
 
 
-class TabulatedClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class TabulatedClassifier(QuorateClassifier):
     """A table of labels for a finite public domain, from private predictors on disjoint samples.
 
     Parameters
@@ -115,26 +104,17 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
     array([0, 1])
     """
 
-    def __init__(
-        self, predictor: Any = None, *, beta: float = 0.05, runs: int | None = None, classes: Any = None
-    ) -> None:
-        self.predictor = predictor
-        self.beta = beta
-        self.runs = runs
-        self.classes = classes
+    predictor: Any = None
+    _: KW_ONLY
+    beta: float = 0.05
+    runs: int | None = None
+    classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, domain: Any = None) -> "TabulatedClassifier":
-        """Deal the units to samples, fit a predictor on each, ask each about the whole domain, take the majority.
-
-        >>> TabulatedClassifier().fit([[0.0], [1.0]], [0, 1])
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: a finite domain is needed: fit(X, y, domain=...), all points there are
-        """
+        """Deal the units to samples, fit a predictor on each, ask each about the whole domain, take the majority."""
         if domain is None:
             raise InvalidInput("a finite domain is needed: fit(X, y, domain=...), all points there are")
-        for name in ("table_", "domain_", "runs_", "claim_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+        self._forget("table_", "domain_", "runs_", "claim_")
         X = check_matrix(self, X, reset=True)
         points = np.unique(check_matrix(self, domain, reset=False), axis=0)
         self.classes_, labels = declared_classes(self.classes, y)
@@ -152,7 +132,9 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
                     f"{type(predictor).__name__} has not"
                 )
             answers[run] = ask_each_point(partial(self._answers, predictor), points)
-            self.claim_ = self._claim(predictor)
+            self.claim_ = f"{predictor.claim_}; the points of the domain are public"
+            if self.classes is None:
+                self.claim_ += f"; {LABELS_READ}"
             del predictor
         self.table_ = self.classes_[vote_table(answers, classes=len(self.classes_))]
         self.domain_, self.runs_ = points, runs
@@ -169,16 +151,8 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
         number = {label: code for code, label in enumerate(self.classes_.tolist())}
         return np.array([number.get(label, NO_ANSWER) for label in predictor.predict(points).tolist()], dtype=np.int64)
 
-    def _claim(self, predictor: Any) -> str:
-        text = f"{predictor.claim_}; the points of the domain are public"
-        return text if self.classes is not None else f"{text}; {LABELS_READ}"
-
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the labels of these points, which must be of the domain. Nothing is spent.
-
-        >>> hasattr(TabulatedClassifier(), "table_")
-        False
-        """
+        """Return the labels of these points, which must be of the domain. Nothing is spent."""
         check_is_fitted(self, "table_")
         rows = check_matrix(self, X, reset=False)
         places = {point.tobytes(): place for place, point in enumerate(self.domain_ + 0.0)}
@@ -187,9 +161,3 @@ class TabulatedClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput("some points are not of the domain that was tabulated; fit with a domain that has them")
         labels: NDArray[Any] = self.table_[np.array(found, dtype=np.int64)]
         return labels
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags

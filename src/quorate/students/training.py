@@ -20,12 +20,6 @@ def try_student(student: Any, public: Any, classes: NDArray[Any], *, told: bool 
     """Fit a copy on public rows with made-up labels, so that what it refuses is said before anything is spent.
 
     Where the rows are not public after all, what it says of them is not `told`.
-
-    >>> from sklearn.svm import LinearSVC
-    >>> try_student(LinearSVC(C=-1.0), np.zeros((9, 1)), np.array([0, 1]))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the student does not take the public points (tried with made-up labels) - ...
     """
     rows = take_rows(public, np.arange(min(len(public), _TRIED * len(classes))))
     with silence():
@@ -41,11 +35,7 @@ def try_student(student: Any, public: Any, classes: NDArray[Any], *, told: bool 
 
 
 def train(student: Any, rows: Any, labels: NDArray[Any]) -> Any:
-    """Return a copy of the student fitted on these rows; where they show one label, one that always says it.
-
-    >>> train(DummyClassifier(), np.zeros((3, 1)), np.array(["yes"] * 3)).predict([[7.0]])
-    array(['yes'], dtype='<U3')
-    """
+    """Return a copy of the student fitted on these rows; where they show one label, one that always says it."""
     if (labels == labels[0]).all():
         return DummyClassifier(strategy="most_frequent").fit(rows, labels)
     try:

@@ -1,12 +1,12 @@
 """A schema as a JSON document that can be written by hand."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.tables.kinds import Category, Kind, Label, Number
+from quorate.tables.columns import Category, Kind, Label, Number
 
 __all__ = [
     "EXAMPLE",
@@ -24,17 +24,11 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
  "label": {"column": "income", "classes": ["low", "high"]},
  "leave_out": ["name"]}"""
 
-_KEYS = {"number": ("centre", "spread", "low", "high", "missing"), "category": ("categories", "missing")}
+_KEYS = {"number": ("centre", "spread", "low", "high", "missing", "cuts"), "category": ("categories", "missing")}
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """Return the JSON object in a file.
-
-    >>> read_document("nowhere.json")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: nowhere.json: there is no such file
-    """
+    """Return the JSON object in a file."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
@@ -42,17 +36,11 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the JSON object that is the content of a file; `path` is for errors alone.
-
-    >>> parse_document(b"{", "schema.json")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: schema.json: this is no JSON: ...
-    """
+    """Return the JSON object that is the content of a file; `path` is for errors alone."""
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path}: this is no JSON: {error.msg} in line {error.lineno}") from None
+        raise InvalidInput(f"{path}: not valid JSON: {error.msg} in line {error.lineno}") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
     except InvalidInput as error:
@@ -65,18 +53,19 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
 def kind_from_document(column: str, document: object) -> Kind:
     """Return the kind of a column as the document describes it.
 
-    >>> kind_from_document("age", {"kind": "number", "low": 0, "high": 100})
-    Number(centre=None, spread=None, low=0.0, high=100.0, missing='refuse')
-    >>> kind_from_document("age", {"kind": "date"})
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: column 'age': kind must be "number" or "category", not 'date'
+    A list is short for its categories; an object with categories or cuts need not say its kind.
     """
+    if isinstance(document, Sequence) and not isinstance(document, str):
+        document = {"categories": document}
     if not isinstance(document, Mapping):
         raise InvalidInput(f'column {column!r}: expected an object such as {{"kind": "number"}}, not {document!r}')
-    kind = document.get("kind")
+    short = "category" if "categories" in document else "number" if "cuts" in document else None
+    kind = document.get("kind", short)
     if kind not in ("number", "category"):
-        raise InvalidInput(f'column {column!r}: kind must be "number" or "category", not {kind!r}')
+        raise InvalidInput(
+            f'column {column!r}: kind must be "number" or "category", not {kind!r}; or a list of categories or '
+            "an object with cuts is expected"
+        )
     given = {key: value for key, value in document.items() if key != "kind"}
     check_keys(f"column {column!r}", given, _KEYS[kind])
     if kind == "category" and "categories" not in given:
@@ -88,11 +77,7 @@ def kind_from_document(column: str, document: object) -> Kind:
 
 
 def kind_to_document(kind: Kind) -> dict[str, Any]:
-    """Return the description of a kind, without what has its default.
-
-    >>> kind_to_document(Category(["a", "b"]))
-    {'kind': 'category', 'categories': ['a', 'b']}
-    """
+    """Return the description of a kind, without what has its default."""
     name = "number" if isinstance(kind, Number) else "category"
     document: dict[str, Any] = {"kind": name}
     for key in _KEYS[name]:
@@ -103,24 +88,14 @@ def kind_to_document(kind: Kind) -> dict[str, Any]:
 
 
 def label_from_document(document: object) -> Label:
-    """Return the label as the document describes it.
-
-    >>> label_from_document({"column": "income", "classes": ["low", "high"]})
-    Label(column='income', classes=('low', 'high'))
-    """
+    """Return the label as the document describes it."""
     if not isinstance(document, Mapping) or set(document) != {"column", "classes"}:
         raise InvalidInput('label must be an object such as {"column": "income", "classes": ["low", "high"]}')
     return Label(document["column"], document["classes"])
 
 
 def check_keys(subject: str, document: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse keys that mean nothing: a mistyped one would be a setting that is silently not made.
-
-    >>> check_keys("a schema", {"colums": {}}, ["columns", "label"])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: a schema: 'colums' means nothing here; the keys are columns, label
-    """
+    """Refuse keys that mean nothing: a mistyped one would be a setting that is silently not made."""
     for key in document:
         if key not in known:
             raise InvalidInput(f"{subject}: {key!r} means nothing here; the keys are {', '.join(known)}")
@@ -130,5 +105,5 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise InvalidInput(f"{name!r} stands twice in one object")
+            raise InvalidInput(f"{name!r} appears twice in one object")
     return dict(pairs)

@@ -6,36 +6,38 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from quorate.checks import check_count
+from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
+from quorate.tables.columns import (
+    MISSING_TEXTS,
+    Category,
+    Kind,
+    NotANumber,
+    Number,
+    is_readable,
+    numbers,
+    texts,
+    whole_array,
+)
 from quorate.tables.document import EXAMPLE
-from quorate.tables.kinds import Category, Kind, Number
-from quorate.tables.values import NotANumber, is_readable, numbers, texts, whole_array
+from quorate.tables.lenient import read_numbers
 
-__all__ = ["MOST_CATEGORIES", "classes_from_public", "kinds_from_header", "kinds_from_public"]
+__all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
 
 def kinds_from_public(table: pa.Table, *, without: Collection[str], missing: Sequence[str]) -> dict[str, Kind]:
-    """Return a kind for each column of a public table: numbers where all values are numbers, else categories.
-
-    >>> public = pa.table({"age": [30, 50], "sex": ["f", "m"]})
-    >>> kinds_from_public(public, without=[], missing=[""])["age"]
-    Number(centre=40.0, spread=10.0, low=None, high=None, missing='refuse')
-    """
+    """Return a kind for each column of a public table: numbers where all values are numbers, else categories."""
     return {name: _kind(name, table.column(name), missing) for name in table.column_names if name not in without}
 
 
 def kinds_from_header(table: pa.Table, *, without: Collection[str], missing: Sequence[str]) -> dict[str, Kind]:
-    """Return unscaled numbers for all columns: names and types alone are used, and a column of texts is refused.
-
-    >>> kinds_from_header(pa.table({"sex": ["f", "m"]}), without=[], missing=[])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: column 'sex' holds texts: ...
-    """
+    """Return unscaled numbers for all columns: names and types alone are used, and a column of texts is refused."""
     for name in table.column_names:
         if name in without:
             continue
@@ -57,17 +59,13 @@ def kinds_from_header(table: pa.Table, *, without: Collection[str], missing: Seq
 
 
 def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that the label column of a public table shows.
-
-    >>> classes_from_public(pa.table({"income": ["low", "high", "low"]}), "income", missing=[])
-    ('high', 'low')
-    """
+    """Return the classes that the label column of a public table shows."""
     if label not in table.column_names:
         raise InvalidInput(
             f"the classes of the label {label!r} must be declared (classes=..., --classes, or in the schema): they are "
             "not taken from private records, and the public table has no such column"
         )
-    return tuple(_different(label, table.column(label), missing))
+    return tuple(_different(label, whole_array(table.column(label)), missing))
 
 
 def _kind(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
@@ -83,9 +81,8 @@ def _kind(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
         given = numbers(values, missing=missing)
     except NotANumber:
         _check_not_gaps(name, values, missing)
-        found = _different(name, column, missing)
         gaps = texts(values, missing=missing).null_count
-        return Category(found, missing="indicator" if gaps else "refuse")
+        return Category(_different(name, values, missing), missing="indicator" if gaps else "refuse")
     known = given[~np.isnan(given)]
     if not known.size:
         raise InvalidInput(f"column {name!r} has no value in the public table: leave it out, or declare it in a schema")
@@ -113,11 +110,39 @@ def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None
     )
 
 
-def _different(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> list[str]:
-    found = pc.drop_null(pc.unique(texts(whole_array(column), missing=missing))).to_pylist()
-    if len(found) > MOST_CATEGORIES:
+def cuts_from_public(name: str, column: pa.Array, *, bins: int | None) -> Kind:
+    """Return a column as a release takes it: numbers cut between public values, or the categories that they show.
+
+    Without `bins` every gap between neighbouring values is cut; with `bins`, into cells that hold about as many values.
+    """
+    if pa.types.is_boolean(column.type):
+        return Category(("false", "true"))
+    values = read_numbers(column)
+    known = values[np.isfinite(values)]
+    written = texts(column, missing=MISSING_TEXTS)
+    if known.size and known.size >= len(written) - written.null_count:
+        return Number(cuts=(cut_points(np.unique(known)) if bins is None else _binned(known, bins)).tolist())
+    return Category(_different(name, column, MISSING_TEXTS))
+
+
+def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Return cuts between distinct values that leave about as many values in each of so many cells."""
+    distinct, counts = np.unique(values, return_counts=True)
+    cuts, bins = cut_points(distinct), check_count("bins", bins)
+    if cuts.size < bins:
+        return cuts
+    shares = np.cumsum(counts)[:-1] / values.size
+    wanted = np.searchsorted(shares, np.arange(1, bins) / bins)
+    return np.asarray(cuts[np.unique(np.minimum(wanted, cuts.size - 1))])
+
+
+def _different(name: str, values: pa.Array, missing: Sequence[str]) -> list[str]:
+    different = pc.drop_null(pc.unique(texts(values, missing=missing))).to_pylist()
+    if not different:
+        raise InvalidInput(f"column {name!r} has no value in the public table: leave it out, or declare it in a schema")
+    if len(different) > MOST_CATEGORIES:
         raise InvalidInput(
-            f"column {name!r} has {len(found)} different texts in the public table, and at most {MOST_CATEGORIES} can "
-            "be taken for categories: leave it out, or declare it in a schema"
+            f"column {name!r} has {len(different)} different texts in the public table, and at most {MOST_CATEGORIES} "
+            "can be taken for categories: leave it out, or declare it in a schema"
         )
-    return sorted(found)
+    return sorted(different)

@@ -13,6 +13,23 @@ from numpy.typing import NDArray
 
 from quorate.checks import set_validated
 from quorate.errors import InvalidInput
+from quorate.tables.columns import (
+    MISSING_TEXTS,
+    Category,
+    Kind,
+    Label,
+    Number,
+    Role,
+    check_role,
+    check_type,
+    encode_features,
+    feature_names,
+    refusal,
+    shown_names,
+    subject,
+    texts,
+    whole_array,
+)
 from quorate.tables.document import (
     check_keys,
     kind_from_document,
@@ -21,17 +38,12 @@ from quorate.tables.document import (
     parse_document,
     read_document,
 )
-from quorate.tables.frames import as_table
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
-from quorate.tables.kinds import Category, Kind, Label, Number
-from quorate.tables.roles import Role, check_role, refusal, subject
-from quorate.tables.values import is_readable, texts, whole_array
+from quorate.tables.read import as_table
 
-__all__ = ["MISSING_TEXTS", "SCHEMA_FILE", "Schema"]
+__all__ = ["SCHEMA_FILE", "Schema"]
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
-
-MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
 
 _BLOCK = 2**16  # rows encoded together: beyond the table and the matrix, memory is bounded
 _KEYS = ("columns", "label", "groups", "leave_out", "missing_texts")
@@ -100,14 +112,12 @@ class Schema:
         >>> Schema.from_public(public, label="income").feature_names
         ['age', 'sex=f', 'sex=m']
         """
-        table, leave_out = as_table(table), _names("leave_out", leave_out)
-        missing = _names("missing_texts", missing_texts)
-        without = {*leave_out, *([label] if label else []), *([groups] if groups else [])}
-        kinds = kinds_from_public(table, without=without, missing=missing)
+        table, missing = as_table(table), _names("missing_texts", missing_texts)
         if label is not None and classes is None:
             classes = classes_from_public(table, label, missing=missing)
-        named = Label(label, classes) if label is not None and classes is not None else None
-        return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
+        return cls._inferred(
+            kinds_from_public, table, missing, label=label, classes=classes, groups=groups, leave_out=leave_out
+        )
 
     @classmethod
     def numbers(
@@ -125,29 +135,35 @@ class Schema:
         Of the table, only the names and the types of its columns are used, so it may be the private one. (A CSV file
         has no types: a column there is one of numbers if all its texts are.) A column of texts is refused: it needs a
         public table or a schema.
-
-        >>> Schema.numbers(pa.table({"age": [30, 50], "ill": [0, 1]}), label="ill", classes=[0, 1]).feature_names
-        ['age']
         """
-        table, leave_out = as_table(table), _names("leave_out", leave_out)
         if label is not None and classes is None:
             raise InvalidInput(
                 f"the classes of the label {label!r} must be declared (classes=..., --classes): they are not taken "
                 "from private records"
             )
-        without = {*leave_out, *([label] if label else []), *([groups] if groups else [])}
         missing = _names("missing_texts", missing_texts)
-        kinds = kinds_from_header(table, without=without, missing=missing)
-        named = Label(label, classes) if label is not None and classes is not None else None
+        return cls._inferred(
+            kinds_from_header,
+            as_table(table),
+            missing,
+            label=label,
+            classes=classes,
+            groups=groups,
+            leave_out=leave_out,
+        )
+
+    @classmethod
+    def _inferred(
+        cls, infer: Any, table: pa.Table, missing: Any, *, label: Any, classes: Any, groups: Any, leave_out: Any
+    ) -> "Schema":
+        without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
+        kinds = infer(table, without=without, missing=missing)
+        named = None if label is None else Label(label, classes)
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Schema":
-        """Return the schema that a JSON object describes.
-
-        >>> Schema.from_document({"columns": {"age": {"kind": "number"}}}).feature_names
-        ['age']
-        """
+        """Return the schema that a JSON object describes."""
         check_keys("a schema", document, _KEYS)
         columns = document.get("columns")
         if not isinstance(columns, Mapping):
@@ -162,12 +178,7 @@ class Schema:
         )
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that describes this schema.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number()}, groups="person").to_document()["groups"]
-        'person'
-        """
+        """Return the JSON object that describes this schema."""
         document: dict[str, Any] = {"columns": {name: kind_to_document(kind) for name, kind in self.columns.items()}}
         if self.label is not None:
             document["label"] = {"column": self.label.column, "classes": list(self.label.classes)}
@@ -177,24 +188,12 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
-        """Read a schema from a JSON file.
-
-        >>> Schema.load("nowhere.json")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: nowhere.json: there is no such file
-        """
+        """Read a schema from a JSON file."""
         return cls._from_file(read_document(path), path)
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> "Schema":
-        """Read a schema from the content of a JSON file that somebody has read; `path` is for errors alone.
-
-        >>> Schema.from_bytes(b"[]", "schema.json")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: schema.json: a schema must be a JSON object; for example:...
-        """
+        """Read a schema from the content of a JSON file; `path` is for errors alone."""
         return cls._from_file(parse_document(content, path), path)
 
     @classmethod
@@ -205,33 +204,15 @@ class Schema:
             raise InvalidInput(f"{path}: {error}") from None
 
     def to_json(self) -> str:
-        """Return the schema as the text of a JSON file.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number()}).to_json().splitlines()[1]
-        '  "columns": {'
-        """
+        """Return the schema as the text of a JSON file."""
         return json.dumps(self.to_document(), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the schema to a JSON file, to be read and changed by hand.
-
-        >>> import tempfile
-        >>> from quorate.tables import Number
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Schema({"age": Number()}).save(f"{folder}/schema.json")
-        ...     Schema.load(f"{folder}/schema.json") == Schema({"age": Number()})
-        True
-        """
+        """Write the schema to a JSON file, to be read and changed by hand."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     def with_label(self, column: str, classes: Sequence[Any] | None = None) -> "Schema":
-        """Return the same schema with another label, which is then no feature. Classes stay if they are declared.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number(), "ill": Number()}).with_label("ill", [0, 1]).feature_names
-        ['age']
-        """
+        """Return the same schema with another label, which is then no feature. Classes stay if they are declared."""
         if classes is None:
             if self.label is None or self.label.column != column:
                 raise InvalidInput(
@@ -241,30 +222,15 @@ class Schema:
         return replace(self, **self._without(column), label=Label(column, classes))
 
     def with_groups(self, column: str) -> "Schema":
-        """Return the same schema with this column as the privacy unit, which is then no feature.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number(), "person": Number()}).with_groups("person").feature_names
-        ['age']
-        """
+        """Return the same schema with this column as the privacy unit, which is then no feature."""
         return replace(self, **self._without(column), groups=column)
 
     def with_missing_texts(self, more: Sequence[str]) -> "Schema":
-        """Return the same schema with more texts that mean that there is no value.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number()}).with_missing_texts(["?"]).missing_texts[-1]
-        '?'
-        """
+        """Return the same schema with more texts that mean that there is no value."""
         return replace(self, missing_texts=(*self.missing_texts, *_names("missing_texts", more)))
 
     def without(self, columns: Sequence[str]) -> "Schema":
-        """Return the same schema with these columns left out: they may be there and are not used.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number(), "name": Number()}).without(["name"]).leave_out
-        ('name',)
-        """
+        """Return the same schema with these columns left out: they may be there and are not used."""
         named = _names("leave_out", columns)
         return replace(
             self,
@@ -274,57 +240,36 @@ class Schema:
 
     @property
     def one_scale(self) -> bool:
-        """Whether every column becomes numbers of about one size: categories do, and numbers that the schema scales.
-
-        >>> Schema({"age": Number(low=0, high=100)}).one_scale, Schema({"age": Number()}).one_scale
-        (True, False)
-        """
+        """Whether every column becomes numbers of about one size: categories do, and numbers that the schema scales."""
         return all(
             isinstance(kind, Category) or (kind.centre, kind.low) != (None, None) for kind in self.columns.values()
         )
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the encoded columns.
-
-        >>> from quorate.tables import Category
-        >>> Schema({"sex": Category(["f", "m"], missing="indicator")}).feature_names
-        ['sex=f', 'sex=m', 'sex is missing']
-        """
-        return [feature for name, kind in self.columns.items() for feature in kind.feature_names(name)]
+        """The names of the encoded columns."""
+        return [feature for name, kind in self.columns.items() for feature in feature_names(kind, name)]
 
     def encode(self, table: Any, *, role: Role = "private") -> NDArray[np.float64]:
         """Return one row of numbers for each row of the table.
 
         `role` says whose rows they are. In a query or a public table an error names the column and the first row; of
         private records it names the column and nothing else.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number()}).encode(pa.table({"age": [1, None]}), role="query")
-        Traceback (most recent call last):
-        ...
-        quorate.errors.InvalidInput: the queries, column 'age', row 2 ...: a value is missing; ...
         """
         role, table = check_role(role), as_table(table)
         self._check_columns(table, role)
-        widths = [kind.width for kind in self.columns.values()]
+        widths = [len(feature_names(kind, name)) for name, kind in self.columns.items()]
         encoded = np.empty((table.num_rows, sum(widths)))
         offsets = np.cumsum([0, *widths])
         for start, block in _blocks(table.select(list(self.columns))):
             for place, (name, kind) in enumerate(self.columns.items()):
-                rows = kind.encode(
-                    whole_array(block.column(name)), name, role=role, missing=self.missing_texts, start=start
-                )
+                values = whole_array(block.column(name))
+                rows = encode_features(kind, values, name, role=role, missing=self.missing_texts, start=start)
                 encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
         return encoded
 
     def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
-        """Return the label of each row, as one of the declared classes: whole numbers if all of them are, else texts.
-
-        >>> schema = Schema.numbers(pa.table({"age": [30], "ill": ["yes"]}), label="ill", classes=["no", "yes"])
-        >>> schema.labels(pa.table({"ill": [" yes", "no"]})).tolist()
-        ['yes', 'no']
-        """
+        """Return the label of each row, one of the declared classes: whole numbers if all are, else texts."""
         if self.label is None:
             raise InvalidInput("the schema has no label: declare its column and classes")
         column = self._special_column(as_table(table), self.label.column, check_role(role))
@@ -332,13 +277,7 @@ class Schema:
         return np.asarray(self.label.classes)[codes]
 
     def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
-        """Return a number for each row, the same for rows of one person, or None if the schema has no groups.
-
-        >>> from quorate.tables import Number
-        >>> schema = Schema({"age": Number()}, groups="person")
-        >>> schema.units(pa.table({"person": ["ann", "bob", "ann"]}))
-        array([0, 1, 0])
-        """
+        """Return a number for each row, the same for rows of one person, or None if the schema has no groups."""
         if self.groups is None:
             return None
         column = self._special_column(as_table(table), self.groups, check_role(role))
@@ -361,9 +300,9 @@ class Schema:
     def _special_column(self, table: pa.Table, name: str, role: Role) -> pa.Array:
         if name not in table.column_names:
             raise InvalidInput(
-                f"{subject(role)} must have the column {name!r}; the columns are {_shown(table.column_names)}"
+                f"{subject(role)} must have the column {name!r}; the columns are {shown_names(table.column_names)}"
             )
-        _check_type(name, table.schema.field(name).type, role)
+        check_type(subject(role), name, table.schema.field(name).type)
         return whole_array(table.column(name))
 
     def _check_columns(self, table: pa.Table, role: Role) -> None:
@@ -371,22 +310,15 @@ class Schema:
         lacking = [name for name in self.columns if name not in table.column_names]
         unknown = [name for name in table.column_names if name not in known]
         if lacking:
-            found = f"; the columns are {_shown(table.column_names)}"
-            raise InvalidInput(f"{subject(role)} must have the columns {_shown(lacking)}{found}")
+            has = shown_names(table.column_names)
+            raise InvalidInput(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
         if unknown:
             also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
             raise InvalidInput(
-                f"the schema does not know these columns of {subject(role)}: {_shown(unknown)}; take them away{also}"
+                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; remove them" + also
             )
         for name in self.columns:
-            _check_type(name, table.schema.field(name).type, role)
-
-
-def _check_type(name: str, kind: pa.DataType, role: Role) -> None:
-    if not is_readable(kind):
-        raise InvalidInput(
-            f"{subject(role)}, column {name!r}: values must be numbers, texts or truth values, not {kind}"
-        )
+            check_type(subject(role), name, table.schema.field(name).type)
 
 
 def _blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -398,8 +330,3 @@ def _names(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
         raise InvalidInput(f"{name} must be a list of texts, not {values!r}")
     return tuple(values)
-
-
-def _shown(names: Sequence[str]) -> str:
-    listed = ", ".join(repr(name) for name in names[:20])
-    return listed + (", ..." if len(names) > 20 else "")

@@ -1,8 +1,40 @@
-"""`quorate bench`: promised figures against their bars."""
+"""`quorate demo` and `quorate bench`: the whole job on a generated clinic, and every promised figure, measured."""
 
+from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["bench"]
+__all__ = ["bench", "demo"]
+
+
+def demo(
+    *,
+    records: int = 200_000,
+    queries: int = 10_000,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    out: Path = Path("quorate-demo.html"),
+    json: bool = False,
+) -> int:
+    """Do the whole job on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
+
+    Parameters
+    ----------
+    records
+        How many visits the clinic holds, about five for every three people. The person is the unit of privacy.
+    queries
+        How many queries are asked.
+    epsilon
+        The privacy loss allowed in all.
+    delta
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
+    out
+        The report, one HTML file. A file of this name is replaced.
+    json
+        Print one JSON object instead of tables. It holds what the report shows.
+    """
+    from quorate.cli.demo import run_demo
+
+    return run_demo(records=records, queries=queries, epsilon=epsilon, delta=delta, out=out, as_json=json)
 
 
 def bench(

@@ -14,8 +14,10 @@ from quorate.cli.commands.fit_options import (
     Output,
     Phases,
     PhasesBudget,
+    PlannedHypotheses,
     ReportedOutput,
     Stability,
+    StudentFirst,
     Tables,
     Teachers,
 )
@@ -26,13 +28,10 @@ fit = App(name="fit")  # its help stands where it is registered
 
 
 def new_spelling(arguments: Sequence[str]) -> list[str]:
-    """Return `fit TABLE --method X ...`, as the command was once spelled, as `fit X TABLE ...`, and say so.
-
-    >>> new_spelling(["fit", "pure", "visits.csv"])
-    ['fit', 'pure', 'visits.csv']
-    >>> new_spelling(["fit", "visits.csv", "--method", "pure"])  # the new spelling is printed on standard error
-    ['fit', 'pure', 'visits.csv']
-    """
+    """Return `fit TABLE --method X ...`, as the command was once spelled, as `fit X TABLE ...`, and say so."""
+    if any(text.startswith("--most-seats") for text in arguments):
+        print("quorate: --most-seats is called --max-phase-size now", file=sys.stderr)
+        arguments = [text.replace("--most-seats", "--max-phase-size", 1) for text in arguments]
     first, rest = " ".join(arguments[1:2]), list(arguments[1:])
     if first in fit or (first and "." not in first and not first.startswith("-")):  # a table has an ending
         return list(arguments)
@@ -106,11 +105,30 @@ def _semi_private(
     return run_fit_concept("semi-private", tables, hypotheses, output, ask=hypotheses.ask, **settings)
 
 
-@fit.command(name="agnostic")
-def _agnostic(tables: Tables, *, budget: Budget = Budget(), hypotheses: AskedHypotheses, output: ReportedOutput) -> int:
-    """Answer the queries of --ask where no hypothesis fits the labels perfectly, and keep nothing.
+@fit.command(name="student-first")
+def _student_first(tables: Tables, *, budget: Budget = Budget(), teachers: StudentFirst, output: Output) -> int:
+    """Fit teachers who correct a published student; they are paid only where they disagree with it.
 
-    Example: `quorate fit agnostic visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    The folder holds the model and its budget.
+
+    Example: `quorate fit student-first visits.csv --student rule --label outcome --out model`
+    """
+    from quorate.cli.fit import run_fit_student_first
+
+    return run_fit_student_first(tables, budget, teachers, output)
+
+
+@fit.command(name="agnostic")
+def _agnostic(
+    tables: Tables,
+    *,
+    budget: Budget = Budget(),
+    hypotheses: PlannedHypotheses = PlannedHypotheses(),
+    output: ReportedOutput,
+) -> int:
+    """Fit teachers on hypotheses where none fits the labels perfectly. The folder holds the model and its budget.
+
+    Example: `quorate fit agnostic visits.csv --label outcome --classes ill,well --queries 200 --out model`
     """
     from quorate.cli.fit_concept import run_fit_concept
 
@@ -119,11 +137,15 @@ def _agnostic(tables: Tables, *, budget: Budget = Budget(), hypotheses: AskedHyp
 
 @fit.command(name="universal")
 def _universal(
-    tables: Tables, *, budget: Budget = Budget(), hypotheses: AskedHypotheses, output: ReportedOutput
+    tables: Tables,
+    *,
+    budget: Budget = Budget(),
+    hypotheses: AskedHypotheses = AskedHypotheses(),
+    output: ReportedOutput,
 ) -> int:
-    """Answer any number of queries of --ask on one budget, and keep nothing.
+    """Answer any number of queries on one budget: ballots first, then one hypothesis. The folder holds the model.
 
-    Example: `quorate fit universal visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    Example: `quorate fit universal visits.csv --label outcome --classes ill,well --out model`
     """
     from quorate.cli.fit_concept import run_fit_concept
 
@@ -131,10 +153,16 @@ def _universal(
 
 
 @fit.command(name="pure")
-def _pure(tables: Tables, *, budget: Epsilon = Epsilon(), hypotheses: AskedHypotheses, output: ReportedOutput) -> int:
-    """Answer the queries of --ask with delta 0, and keep nothing.
+def _pure(
+    tables: Tables,
+    *,
+    budget: Epsilon = Epsilon(),
+    hypotheses: PlannedHypotheses = PlannedHypotheses(),
+    output: ReportedOutput,
+) -> int:
+    """Answer with delta 0, a few queries. The folder holds the model, the private records and the budget.
 
-    Example: `quorate fit pure visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    Example: `quorate fit pure visits.csv --label outcome --classes ill,well --queries 20 --out model`
     """
     from quorate.cli.fit_concept import run_fit_concept
 
@@ -142,10 +170,16 @@ def _pure(tables: Tables, *, budget: Epsilon = Epsilon(), hypotheses: AskedHypot
 
 
 @fit.command(name="stable")
-def _stable(tables: Tables, *, stability: Stability = Stability(), hypotheses: AskedHypotheses, output: Output) -> int:
-    """Answer the queries of --ask with predictions that one unit hardly moves, and keep nothing.
+def _stable(
+    tables: Tables,
+    *,
+    stability: Stability = Stability(),
+    hypotheses: AskedHypotheses = AskedHypotheses(),
+    output: Output,
+) -> int:
+    """Answer with predictions that one unit hardly moves. The folder holds the model and the private records.
 
-    Example: `quorate fit stable visits.csv --label outcome --classes ill,well --ask new.csv --out answers`
+    Example: `quorate fit stable visits.csv --label outcome --classes ill,well --out model`
     """
     from quorate.cli.fit_concept import run_fit_concept
 

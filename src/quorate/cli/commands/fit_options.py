@@ -17,8 +17,10 @@ __all__ = [
     "Output",
     "Phases",
     "PhasesBudget",
+    "PlannedHypotheses",
     "ReportedOutput",
     "Stability",
+    "StudentFirst",
     "Tables",
     "Teachers",
 ]
@@ -151,6 +153,38 @@ class Teachers:
     jobs: int | None = None
 
 
+@Parameter(name="*", group=Group("Student and teachers", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class StudentFirst:
+    """The student that answers first, and the teachers who may disagree with it.
+
+    Parameters
+    ----------
+    student
+        The folder of a published student or hypothesis. Its schema encodes the table, unless another is given.
+    learner
+        What each teacher is. The first five are fitted all at once and fast.
+    teachers
+        How many teachers the records are dealt to.
+    dissents
+        How many times the teachers may clearly disagree with the student.
+    no_quorums
+        How many of the queries that they disagree on may end without a quorum.
+    queries
+        How much traffic is planned for, to choose the number of teachers.
+    jobs
+        How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    """
+
+    student: Path
+    learner: LearnerName = "logistic"
+    teachers: int | Literal["auto"] = "auto"
+    dissents: int = 50
+    no_quorums: int = 10
+    queries: int = 100_000
+    jobs: int | None = None
+
+
 @Parameter(name="*", group=Group("Teachers and phases", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Phases:
@@ -168,7 +202,7 @@ class Phases:
         How many queries of a phase may end without a quorum.
     growth
         How many times more queries each phase takes than the one before.
-    most_seats
+    max_phase_size
         How many queries a phase takes at most, with --growth above 1.
     refresh
         What teaches the next phase: the queries, or a pool of points that the owner feeds.
@@ -183,7 +217,7 @@ class Phases:
     chunk: int | Literal["auto"] = "auto"
     no_quorums: int | Literal["auto"] = "auto"
     growth: float = 1.0
-    most_seats: int | None = None
+    max_phase_size: int | None = None
     refresh: Literal["queries", "pool"] = "queries"
     relabel: Literal["votes", "labelboost"] = "votes"
     jobs: int | None = None
@@ -208,15 +242,29 @@ class Hypotheses:
 
 @dataclass(frozen=True, kw_only=True)
 class AskedHypotheses(Hypotheses):
-    """The class of hypotheses of a method that answers in the same command and keeps nothing.
+    """The class of hypotheses of a method that writes a model, or answers in the same command and keeps none.
 
     Parameters
     ----------
     ask
-        The queries, a table. Answers stand in answers.csv in the folder.
+        Queries to answer in this command, a table. Their answers stand in answers.csv in the folder, and no model is
+        kept. Without it the folder holds the model, for `quorate predict` and `quorate serve`.
     """
 
-    ask: Annotated[Path, Parameter(group="Tables")]
+    ask: Annotated[Path | None, Parameter(group="Tables")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedHypotheses(AskedHypotheses):
+    """The class of hypotheses of a method that plans for a number of queries.
+
+    Parameters
+    ----------
+    queries
+        How many queries the budget is planned for; those of --ask unless given, or 100 without it.
+    """
+
+    queries: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,36 +78,10 @@ def plan(
     json
         Print one JSON object instead of tables.
     """
+    given = locals()
     when = "without --concept" if concept is None else "with --concept"
-    refuse_idle(plan, locals(), PLAN_OPTIONS[when], when)
-    if concept is not None:
-        from quorate.cli.plan_concept import run_plan_concept
+    refuse_idle(plan, given, PLAN_OPTIONS[when], when)
+    used = {name: given[name] for name in PLAN_OPTIONS[when].split() if name != "json"}
+    from quorate.cli.plan import run_plan, run_plan_concept
 
-        return run_plan_concept(
-            concept,
-            features=features,
-            records=records,
-            epsilon=epsilon,
-            delta=delta,
-            queries=queries,
-            alpha=alpha,
-            public=public,
-            as_json=json,
-        )
-    from quorate.cli.plan import run_plan
-
-    return run_plan(
-        epsilon=epsilon,
-        delta=delta,
-        queries=queries,
-        records=records,
-        teachers=teachers,
-        classes=classes,
-        disagreement=disagreement,
-        votes=votes,
-        aggregator=aggregator,
-        no_quorums=no_quorums,
-        answer_rate=answer_rate,
-        on_no_quorum=on_no_quorum,
-        as_json=json,
-    )
+    return run_plan(**used, as_json=json) if concept is None else run_plan_concept(**used, as_json=json)

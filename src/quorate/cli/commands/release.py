@@ -55,7 +55,8 @@ def release(
     engine
         How counts become answers. "auto" takes the one of the smallest expected error, by public numbers alone.
     out
-        The folder for the release; it must be new or empty. When asking a folder, a CSV file for the answers.
+        The folder for the release, or with --online for a model that answers from its budget; it must be new or empty.
+        When asking a folder, a CSV file for the answers.
     ask
         A query to answer, or a .txt file with one a line; may be given several times. An expression or the name of a
         query, {"column": value}, low:high,low:high for boxes, a,b>c for halfspaces.
@@ -66,7 +67,7 @@ def release(
     alpha
         With --online, how far off an unpaid answer may be; with --plan, the error to plan for.
     ledger
-        With --online, a folder that keeps the budget, so that a later command goes on with the same records.
+        With --online, a folder that keeps the budget alone, so that a later command goes on with the same records.
     plan
         Say what can be achieved with --records private records, and read none of them.
     records

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.errors import Infeasible
-from quorate.mechanisms.laws import gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import ONE, build_table, levels_needed
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
@@ -22,11 +22,7 @@ _GRID, _REFINEMENTS = 12, 3  # prices looked at together, and how often the grid
 
 @dataclass(frozen=True)
 class Precision:
-    """Public parameters of an AboveThreshold: how fine its noise is, and how many crossings the budget pays for.
-
-    >>> Precision(order=28.0, threshold_scale=11.0, price=0.7, crossings=3).crossings
-    3
-    """
+    """Public parameters of an AboveThreshold: how fine its noise is, and how many crossings the budget pays for."""
 
     order: float
     threshold_scale: float
@@ -40,10 +36,6 @@ def best_precision(
     """Return the coarsest noise that tells distances up to `near` from those of `far` on, and what it leaves to pay.
 
     A crossing is charged the price of the table, and that of a noisy count of scale `measurement` where one follows.
-
-    >>> precision = best_precision(epsilon=1.0, delta=1e-6, near=250, far=500, standing=0.999, measurement=80.0)
-    >>> precision.crossings > 5
-    True
     """
     order = best_order(epsilon=epsilon, delta=delta)
     capacity = to_capacity(epsilon, delta=delta, order=order)
@@ -90,7 +82,7 @@ def _threshold_scale(room: float) -> float:
 
 
 def _price(order: float, levels: int, standing: float) -> float:
-    """Return about the smallest price at which so many levels lead from near-certain to almost never."""
+    """Return roughly the smallest price at which this many levels lead from near-certain to almost never."""
     looked = min(levels, _SEARCHED)
     low = order * (order - 1) * 0.5 * (2.0 / looked) ** 2  # a fall of a factor of at least e takes more than this
     high = low * 2.0**16

@@ -14,9 +14,9 @@ import numpy as np
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.above_threshold.calibrate import best_precision
+from quorate.mechanisms.base import Counts
 from quorate.mechanisms.dissent.mechanism import Dissent, _level_of, _reach
 from quorate.mechanisms.quorum.table import build_table
-from quorate.mechanisms.votes import Counts
 
 __all__ = ["AboveThreshold", "distance_ballots"]
 
@@ -57,10 +57,6 @@ class AboveThreshold(Dissent):
         A proposal at a distance of at most `near` stands at the rate `standing`, one at `far` or more is reported 99
         times in 100, both in 99 runs of 100. `measurement` is the scale of a noisy count that the same budget pays for
         after each crossing; `no_quorums` is how many of both it can pay for.
-
-        >>> above = AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500)
-        >>> above.stands(250) > 0.999, above.stands(500) < 0.01
-        (True, True)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         records, near = check_count("records", records), check_count("near", near, least=0)
@@ -85,19 +81,11 @@ class AboveThreshold(Dissent):
 
     @property
     def records(self) -> int:
-        """How many records there are; a distance is at most this.
-
-        >>> AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500).records
-        10000
-        """
+        """How many records there are; a distance is at most this."""
         return self.teachers // 2
 
     def stands(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a proposal at this distance stands. For planning: depends on nothing private.
-
-        >>> AboveThreshold.calibrate(epsilon=1.0, delta=1e-6, records=10_000, near=250, far=500).stands(10_000)
-        0.0
-        """
+        """Return the probability that a proposal at this distance stands. For planning: depends on nothing private."""
         return self.standing_probability(distance - self.records, threshold_noise=threshold_noise)
 
 
@@ -105,10 +93,6 @@ def distance_ballots(distances: Any, *, records: int) -> Counts:
     """Return distances as the ballots an AboveThreshold takes: d of 2n ballots against the proposal, the others for it.
 
     One step of a distance is one ballot moved, so the half-gap is d - n. What is no distance is refused with one text.
-
-    >>> distance_ballots([0, 3], records=5)
-    array([[10,  0],
-           [ 7,  3]])
     """
     far = np.asarray(distances)
     if far.ndim != 1 or far.dtype.kind not in "iu":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.mechanisms.laws import laplace_tail
+from quorate.mechanisms.distributions import laplace_tail
 
 __all__ = ["LEAST_WIDTH", "band_log_ratio", "band_price"]
 
@@ -34,11 +34,7 @@ def _mass(scale: float, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floa
 
 @lru_cache(maxsize=4096)
 def band_price(*, scale: float, width: int, order: float) -> float:
-    """Return the price s of a no-quorum, rounded up: the worst over all positions of a band of at least `width`.
-
-    >>> band_price(scale=20.0, width=200, order=20.0) < band_price(scale=20.0, width=50, order=20.0)
-    True
-    """
+    """Return the price s of a no-quorum, rounded up: the worst over all positions of a band of at least `width`."""
     width = min(
         width, max(LEAST_WIDTH, math.ceil(40 * scale))
     )  # a narrower band costs more (step 4); no tail underflows
@@ -61,9 +57,5 @@ def band_price(*, scale: float, width: int, order: float) -> float:
 
 
 def band_log_ratio(*, scale: float, width: int) -> float:
-    """Return the largest log ratio of the probabilities of no quorum between neighbours (step 6), rounded up.
-
-    >>> round(band_log_ratio(scale=20.0, width=400), 6)
-    0.1
-    """
+    """Return the largest log ratio of the probabilities of no quorum between neighbours (step 6), rounded up."""
     return (2 / scale + math.log(-math.expm1(-width / scale) / -math.expm1(-(width - 2) / scale))) * (1 + 2.0**-40)

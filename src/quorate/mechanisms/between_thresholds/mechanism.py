@@ -12,14 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
 from quorate.mechanisms.between_thresholds.calibrate import paper_settings, tight_settings
 from quorate.mechanisms.between_thresholds.cost import LEAST_WIDTH, band_log_ratio, band_price
-from quorate.mechanisms.laws import gaussian_tail, laplace_tail, laplace_tail_quantile
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
-from quorate.mechanisms.votes import Counts
+from quorate.mechanisms.distributions import gaussian_tail, laplace_tail, laplace_tail_quantile
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi, pure_renyi
 
@@ -49,17 +48,7 @@ class BetweenThresholds(ThresholdMechanism):
     calibration: Literal["tight", "paper"] = "tight"
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            query_scale=check_scale("query_scale", self.query_scale),
-            margin=check_count("margin", self.margin, least=0),
-            cap=check_count("cap", self.cap, least=0),
-            slack=check_delta(self.slack),
-        )
+        validate_fields(self)
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {self.calibration!r}")
         if self._width() < LEAST_WIDTH:
@@ -82,9 +71,6 @@ class BetweenThresholds(ThresholdMechanism):
 
         calibration="paper" uses those of "Private Everlasting Prediction" (Naor, Nissim, Stemmer and Yan 2023), which
         go back to Bun, Steinke and Ullman (2016).
-
-        >>> BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5).distance() <= 141
-        True
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
@@ -100,42 +86,23 @@ class BetweenThresholds(ThresholdMechanism):
 
     @property
     def redraws(self) -> bool:  # type: ignore[override]
-        """Whether the threshold noise is redrawn after each no-quorum.
-
-        >>> BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5).redraws
-        False
-        """
+        """Whether the threshold noise is redrawn after each no-quorum."""
         return self.calibration == "paper"
 
     @property
     def epoch_epsilon(self) -> float:
-        """The epsilon of one epoch of a redrawn threshold.
-
-        >>> paper = BetweenThresholds.calibrate(
-        ...     epsilon=1.0, delta=1e-6, teachers=9000, no_quorums=5, calibration="paper")
-        >>> paper.epoch_epsilon * 5 < 1.0
-        True
-        """
+        """The epsilon of one epoch of a redrawn threshold."""
         ratio = band_log_ratio(scale=self.query_scale, width=self._width())
         return (1 / self.threshold_scale + ratio) * (1 + 2.0**-50)  # proof: step 6
 
     def opening_cost(self, order: float) -> Cost:
-        """Return the cost of the threshold noise of the run, or of the first epoch.
-
-        >>> between = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5)
-        >>> between.opening_cost(2.0).slack < 1e-6
-        True
-        """
+        """Return the cost of the threshold noise of the run, or of the first epoch."""
         if self.redraws:
             return Cost(pure_renyi(self.epoch_epsilon, order=order), self.slack)
         return Cost(gaussian_renyi(scale=self.threshold_scale, order=order), self.slack)  # proof: step 2
 
     def no_quorum_cost(self, order: float) -> Cost:
-        """Return the cost of one no-quorum, or of the epoch it opens.
-
-        >>> BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5).no_quorum_cost(8.0).slack
-        0.0
-        """
+        """Return the cost of one no-quorum, or of the epoch it opens."""
         if self.redraws:
             return self.opening_cost(order)
         if check_order(order) == math.inf:
@@ -143,23 +110,13 @@ class BetweenThresholds(ThresholdMechanism):
         return Cost(band_price(scale=self.query_scale, width=self._width(), order=order) / (order - 1))  # proof: step 3
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that the top label is answered at this distance. For planning: nothing private.
-
-        >>> between = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5)
-        >>> between.answer_probability(0) < 0.01
-        True
-        """
+        """Return the probability that the top label is answered at this distance. For planning: nothing private."""
         votes = self.teachers // 2 + distance + 1  # the fewest votes with that distance
         needed = max(self._upper(threshold_noise) + 1, self._lower(threshold_noise))  # neither, where they cross
         return float(laplace_tail(self.query_scale, needed - votes))
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
-        """Return the smallest distance at which the top label is answered at this rate, at threshold noise 0.
-
-        >>> between = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=2000, no_quorums=5)
-        >>> between.answer_probability(between.distance()) >= 0.99
-        True
-        """
+        """Return the smallest distance at which the top label is answered at this rate, at threshold noise 0."""
         needed = self._upper(0) + 1 - laplace_tail_quantile(self.query_scale, check_rate("answer_rate", answer_rate))
         return max(0, needed - self.teachers // 2 - 1)
 

@@ -14,14 +14,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.confident_max.cost import joint_renyi, pass_laws, test_renyi
 from quorate.mechanisms.noisy_max.mechanism import draw_winners, likely_winner_renyi, one_winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
@@ -45,14 +44,8 @@ class ConfidentMax(QueryMechanism):
     charge: Literal["split", "joint"] = "split"
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            classes=check_count("classes", self.classes, least=2),
-            threshold=check_count("threshold", self.threshold, least=0),
-            test_scale=check_scale("test_scale", self.test_scale),
-            winner_scale=check_scale("winner_scale", self.winner_scale),
-        )
+        threshold = check_count("threshold", self.threshold, least=0)
+        validate_fields(self, classes=check_count("classes", self.classes, least=2), threshold=threshold)
         if self.charge not in ("split", "joint"):
             raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")
 
@@ -73,11 +66,6 @@ class ConfidentMax(QueryMechanism):
 
         `answered` is how many of them are expected to pass the test (all, unless said); a budget enforces it. The
         threshold is 70% of the teachers unless given, and the test's noise four times the winner's.
-
-        >>> confident = ConfidentMax.calibrate(
-        ...     epsilon=2.0, delta=1e-5, teachers=250, classes=2, queries=600, answered=300)
-        >>> confident.epsilon(delta=1e-5, queries=600, answered=300) <= 2.0
-        True
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
@@ -108,41 +96,22 @@ class ConfidentMax(QueryMechanism):
         return made(scale)
 
     def query_cost(self, order: float) -> Cost:
-        """Return what every query pays: for the test alone, or for the joint outcome.
-
-        >>> confident = ConfidentMax(teachers=250, classes=2, threshold=200, test_scale=150.0, winner_scale=40.0)
-        >>> confident.query_cost(8.0).renyi < confident.answer_cost(8.0).renyi
-        True
-        """
+        """Return what every query pays: for the test alone, or for the joint outcome."""
         return Cost(_costs(self, check_order(order))[0])
 
     def answer_cost(self, order: float) -> Cost:
-        """Return what every answer pays on top: for the winner, or nothing where the joint outcome is paid for.
-
-        >>> joint = ConfidentMax(teachers=9, classes=2, threshold=6, test_scale=9.0, winner_scale=4.0, charge="joint")
-        >>> joint.answer_cost(8.0).renyi
-        0.0
-        """
+        """Return what every answer pays on top: for the winner, or nothing where the joint outcome is paid for."""
         return Cost(_costs(self, check_order(order))[1])
 
     def epsilon(self, *, delta: float, queries: int = 1, answered: float | None = None) -> float:
-        """Return the epsilon of this many queries, of which at most `answered` passed the test (all, unless said).
-
-        >>> confident = ConfidentMax(teachers=250, classes=2, threshold=300, test_scale=200.0, winner_scale=40.0)
-        >>> confident.epsilon(delta=1e-5, queries=1500, answered=538.3) <= 3.04
-        True
-        """
+        """Return the epsilon of this many queries, of which at most `answered` passed the test (all, unless said)."""
         queries = check_count("queries", queries)
         passed = _check_answered(answered, queries)
         _, order = smallest_epsilon(lambda order: self._likely_total(order, queries, passed), delta=delta)
         return to_epsilon(self._total(order, queries, passed), order=order, delta=delta)
 
     def answer_probability(self, largest: int) -> float:
-        """Return the probability that a query with this largest count passes the test. Depends on nothing private.
-
-        >>> ConfidentMax(teachers=10, classes=2, threshold=5, test_scale=0.1, winner_scale=1.0).answer_probability(10)
-        1.0
-        """
+        """Return the probability that a query with this largest count passes the test. Depends on nothing private."""
         passes, _ = pass_laws(self.teachers, self.classes, self.threshold, self.test_scale)
         least = self.teachers + 1 - passes.size
         if not least <= largest <= self.teachers:

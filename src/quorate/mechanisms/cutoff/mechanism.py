@@ -14,11 +14,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_positive, check_rate, set_validated
+from quorate.checks import (
+    check_count,
+    check_delta,
+    check_positive,
+    check_process,
+    check_rate,
+    process_identity,
+    set_validated,
+)
 from quorate.errors import Infeasible, InvalidInput
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Cost
-from quorate.process import check_process, process_identity
 
 __all__ = ["CutoffRun", "NoisyCutoff"]
 
@@ -61,10 +68,6 @@ class NoisyCutoff:
         """Return the cutoff that lets a phase with this many no-quorums pass, but for a probability of beta.
 
         The no-quorums are taken to come evenly over the arrivals (PROOF.md, step 6). The guarantee needs no such thing.
-
-        >>> cutoff = NoisyCutoff.calibrate(epsilon=0.1, delta=1e-7, no_quorums=1000, arrivals=100_000)
-        >>> cutoff.allowed, cutoff.spread
-        (1139, 162)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         no_quorums, arrivals = check_count("no_quorums", no_quorums), check_count("arrivals", arrivals)
@@ -79,39 +82,23 @@ class NoisyCutoff:
 
     @property
     def ratio(self) -> int:
-        """The ratio of the geometric laws in units of 2**-64, rounded up: its logarithm is at least -epsilon.
-
-        >>> 0 <= NoisyCutoff(epsilon=1.0, allowed=1, spread=1).ratio / 2**64 - math.exp(-1.0) < 1e-14
-        True
-        """
+        """The ratio of the geometric laws in units of 2**-64, rounded up: its logarithm is at least -epsilon."""
         return min(_ONE - 1, math.ceil(math.exp(-self.epsilon) * (1 + 2.0**-50) * _ONE) + 1)  # proof: step 1
 
     @property
     def delta(self) -> float:
-        """The probability, rounded up, that the limit is the largest possible.
-
-        >>> round(NoisyCutoff(epsilon=1.0, allowed=1, spread=10).delta, 9) == round(math.exp(-10), 9)
-        True
-        """
+        """The probability, rounded up, that the limit is the largest possible."""
         rest = (_ONE - self.ratio) / _ONE
         step = math.log1p(-rest) if rest < 0.5 else math.log(self.ratio / _ONE)
         return min(1.0, math.exp(self.spread * step) * (1 + 2.0**-30))  # proof: step 4
 
     @property
     def most(self) -> int:
-        """The most no-quorums that a phase can have.
-
-        >>> NoisyCutoff(epsilon=1.0, allowed=20, spread=10).most
-        30
-        """
+        """The most no-quorums that a phase can have."""
         return self.allowed + self.spread
 
     def cost(self) -> Cost:
-        """Return the cost, at every order, for whoever is behind one arrival.
-
-        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).cost().renyi
-        0.1
-        """
+        """Return the cost, at every order, to the person behind one arrival."""
         return Cost(self.epsilon, self.delta)  # proof: step 5
 
     @cached_property
@@ -124,27 +111,19 @@ class NoisyCutoff:
 
     @cached_property
     def _last_words(self) -> NDArray[np.uint64]:
-        """The largest word that closes the phase when so many no-quorums are missing to the limit."""
+        """The largest word that closes the phase when this many no-quorums are missing to the limit."""
         words = np.array([tail - 1 for tail in self._tails], dtype=np.uint64)
         words.flags.writeable = False
         return words
 
     def open(self) -> "CutoffRun":
-        """Draw the limit of one phase.
-
-        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open()
-        <cutoff of a phase>
-        """
+        """Draw the limit of one phase."""
         return CutoffRun(self, noise=system_noise)
 
     def resume(self, *, limit: int, met: int, closed: bool) -> "CutoffRun":
-        """Go on with a phase whose limit was drawn earlier, and that has met so many no-quorums since.
+        """Resume a phase whose limit was drawn earlier, and which has met this many no-quorums since.
 
         For a durable ledger, which kept all three. Each arrival has fresh noise of its own: nothing else is carried on.
-
-        >>> cutoff = NoisyCutoff(epsilon=0.1, allowed=300, spread=150)
-        >>> cutoff.resume(limit=cutoff.open().limit, met=3, closed=False).met
-        3
         """
         limit, met = check_count("limit", limit), check_count("met", met, least=0)
         if not (self.allowed <= limit <= self.most and met <= self.most):
@@ -157,10 +136,6 @@ class CutoffRun:
 
     Threads may share it: arrivals that are let in together come before or after those of another thread, all of them.
     A cutoff that is interrupted while it draws is closed.
-
-    >>> run = NoisyCutoff(epsilon=5.0, allowed=3, spread=3).open()
-    >>> run.admit([True] * 20) <= 6, run.closed
-    (True, True)
     """
 
     __slots__ = ("_closed", "_cutoff", "_limit", "_lock", "_met", "_noise", "_process")
@@ -189,41 +164,26 @@ class CutoffRun:
 
     @property
     def closed(self) -> bool:
-        """Whether the phase is closed: everybody may know.
-
-        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().closed
-        False
-        """
+        """Whether the phase is closed: everybody may know."""
         return self._closed
 
     @property
     def met(self) -> int:
-        """How many no-quorums there have been: for the owner alone.
-
-        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().met
-        0
-        """
+        """How many no-quorums there have been: for the owner alone."""
         return self._met
 
     @property
     def limit(self) -> int:
-        """The secret limit, for the owner's ledger and for nobody: who knows it sees how close the phase is to its end.
-
-        >>> 300 <= NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().limit <= 450
-        True
-        """
+        """The secret limit, for the owner's ledger alone: it shows how close the phase is to its end."""
         return self._limit
 
     def admit(self, no_quorum: Any) -> int:
         """Return how many of these arrivals, in order, come before the phase closes; the outcomes of the rest are void.
 
         `no_quorum` says of each arrival whether it would find no quorum. An arrival is let in or not by those before.
-
-        >>> NoisyCutoff(epsilon=0.1, allowed=300, spread=150).open().admit([True, False, True])
-        3
         """
         check_process("this cutoff", self._process)
-        outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nobody can change meanwhile
+        outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nothing else can change
         if outcomes.ndim != 1:
             raise InvalidInput(f"arrivals must be a vector of outcomes, not of shape {outcomes.shape}")
         let_in = 0

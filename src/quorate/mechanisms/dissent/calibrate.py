@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.errors import Infeasible
-from quorate.mechanisms.laws import gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import levels_needed
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
@@ -23,11 +23,7 @@ _PASSES = (  # factors tried around the best settings so far: order, share of th
 
 @dataclass(frozen=True)
 class Settings:
-    """Public parameters of a Dissent that meets a target; its margin follows from them and from the table.
-
-    >>> Settings(order=28.0, threshold_scale=11.0, price=0.7).order
-    28.0
-    """
+    """Public parameters of a Dissent that meets a target; its margin follows from them and from the table."""
 
     order: float
     threshold_scale: float
@@ -35,12 +31,7 @@ class Settings:
 
 
 def settings_within(capacity: float, *, order: float, opening: float, dissents: int) -> Settings | None:
-    """Return the settings that spend this capacity, this share of it on the opening; None where nothing is left.
-
-    >>> settings = settings_within(0.5, order=20.0, opening=0.1, dissents=10)
-    >>> round(settings.threshold_scale, 3), round(settings.price, 3)
-    (14.142, 0.855)
-    """
+    """Return the settings that spend this capacity, this share of it on the opening; None where nothing is left."""
     if capacity <= 0:
         return None
     scale = math.sqrt(order / (2 * opening * capacity))
@@ -54,10 +45,6 @@ def half_gaps_needed(candidates: list[Settings], *, standing: float = RATE) -> l
 
     The threshold noise is allowed for on both sides, in 99 runs of 100. Only the smallest is exact, up to rounding to
     whole levels; the search stops when no other can be smaller and leaves those at infinity.
-
-    >>> settings = settings_within(0.5, order=20.0, opening=0.1, dissents=10)
-    >>> [round(needed) for needed in half_gaps_needed([settings])]
-    [174]
     """
     order = np.array([settings.order for settings in candidates])
     price = np.array([settings.price for settings in candidates])
@@ -68,11 +55,7 @@ def half_gaps_needed(candidates: list[Settings], *, standing: float = RATE) -> l
 
 
 def best_settings(*, epsilon: float, delta: float, dissents: int, standing: float = RATE) -> Settings:
-    """Return the settings with the smallest such half-gap within (epsilon, delta), found on a grid refined twice.
-
-    >>> best_settings(epsilon=1.0, delta=1e-6, dissents=20).threshold_scale < 15
-    True
-    """
+    """Return the settings with the smallest such half-gap within (epsilon, delta), found on a grid refined twice."""
     centre = (best_order(epsilon=epsilon, delta=delta), 0.15)
     best: tuple[float, Settings] | None = None
     for factors in _PASSES:

@@ -11,14 +11,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
-from quorate.mechanisms.laws import gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -55,16 +54,8 @@ class Dissent(ThresholdMechanism):
     table: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            price=check_positive("price", self.price),
-            margin=check_count("margin", self.margin, least=-_WIDEST),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            table=tuple(check_count("a level of the table", level) for level in self.table),
-        )
+        levels = tuple(check_count("a level of the table", level) for level in self.table)
+        validate_fields(self, margin=check_count("margin", self.margin, least=-_WIDEST), table=levels)
         if self.margin > _WIDEST:
             raise InvalidInput(f"margin must be at most 2**40, not {self.margin!r}")
         check_table(self.table, order=self.order, price=self.price)  # proof: step 4
@@ -77,10 +68,6 @@ class Dissent(ThresholdMechanism):
 
         Where no other label has more ballots than the student's, the student stands with probability at least
         `standing`, in 99 runs of 100. The more it leads, the more surely: `standing_half_gap` says how much it takes.
-
-        >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=20)
-        >>> dissent.distance() <= 109, dissent.standing_probability(0) > 0.99
-        (True, True)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, dissents = check_count("teachers", teachers), check_count("dissents", dissents)
@@ -89,12 +76,7 @@ class Dissent(ThresholdMechanism):
 
     @classmethod
     def from_settings(cls, settings: Settings, *, teachers: int, dissents: int, standing: float = RATE) -> "Dissent":
-        """Return the Dissent with these settings and the smallest margin at which the student stands at half-gap 0.
-
-        >>> settings = Settings(order=10.0, threshold_scale=5.0, price=1.0)
-        >>> Dissent.from_settings(settings, teachers=400, dissents=3).margin
-        59
-        """
+        """Return the Dissent with these settings and the smallest margin at which the student stands at half-gap 0."""
         table = build_table(order=settings.order, price=settings.price)
         made = cls(
             teachers=teachers,
@@ -114,32 +96,18 @@ class Dissent(ThresholdMechanism):
         return made
 
     def opening_cost(self, order: float) -> Cost:
-        """Return the cost of the one threshold noise of a run.
-
-        >>> Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5).opening_cost(2.0).slack
-        0.0
-        """
+        """Return the cost of the one threshold noise of a run."""
         self._check_finite(order)
         return Cost(gaussian_renyi(scale=self.threshold_scale, order=order))  # proof: step 2
 
     def no_quorum_cost(self, order: float) -> Cost:
-        """Return the cost of one dissent.
-
-        >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5)
-        >>> 0 < dissent.no_quorum_cost(dissent.order).renyi < 0.3
-        True
-        """
+        """Return the cost of one dissent."""
         self._check_finite(order)
         price = self.price if order == self.order else table_price(self.table, order=order)
         return Cost(price / (order - 1))  # proof: step 5
 
     def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that the student stands at this half-gap. For planning: depends on nothing private.
-
-        >>> dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5)
-        >>> dissent.standing_probability(-150) > 0.999999, dissent.standing_probability(150)
-        (True, 0.0)
-        """
+        """Return the probability that the student stands at this half-gap. For planning: depends on nothing private."""
         level = self._levels(np.array([half_gap], dtype=np.int64), threshold_noise)[0]
         return (ONE - self.table[int(level)]) / ONE
 
@@ -147,10 +115,6 @@ class Dissent(ThresholdMechanism):
         """Return the smallest half-gap from which a dissent is reported at this rate, in this share of runs.
 
         A run_rate of 0.5 is threshold noise 0.
-
-        >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=400, dissents=5)
-        >>> dissent.standing_probability(dissent.distance()) <= 0.01
-        True
         """
         least = check_rate("dissent_rate", dissent_rate) * ONE
         level = max(i for i, level in enumerate(self.table) if level >= least)
@@ -161,10 +125,6 @@ class Dissent(ThresholdMechanism):
 
         Where even the best of ballots do not reach it, traffic alone brings dissents: with m queries on which the
         student is right, plan for m * (1 - standing) of them.
-
-        >>> dissent = Dissent.calibrate(epsilon=1.0, delta=1e-6, teachers=400, dissents=5)
-        >>> dissent.standing_half_gap(), dissent.standing_half_gap(standing=0.999999)
-        (0, -118)
         """
         level = _level_of(self.table, standing)
         return self.margin - _reach(self.threshold_scale, run_rate) - 2 * level + 1
@@ -205,21 +165,13 @@ def half_gaps(counts: Counts) -> NDArray[np.int64]:
 
     One ballot moves the lead by 2 at most, and the half-gap by 1 at most. It is at least 1 exactly where another label
     has more ballots than the student's.
-
-    >>> half_gaps(np.array([[7, 3], [5, 5], [4, 6], [3, 4], [1, 2]]))
-    array([-2,  0,  1,  1,  1])
     """
     lead: NDArray[np.int64] = counts[:, 1:].max(axis=1) - counts[:, 0]
     return (lead + 1) >> 1  # proof: step 0
 
 
 def proposed_first(votes: Counts, proposed: NDArray[np.int64]) -> Counts:
-    """Return the votes as a Dissent takes them: the column of each query's proposed class first, the others after it.
-
-    >>> proposed_first(np.array([[7, 2, 1], [4, 0, 6]]), np.array([1, 2]))
-    array([[2, 7, 1],
-           [6, 4, 0]])
-    """
+    """Return the votes as a Dissent takes them: the column of each query's proposed class first, then the others."""
     chosen = proposed[:, np.newaxis] == np.arange(votes.shape[1])
     others = votes[~chosen].reshape(len(votes), votes.shape[1] - 1)
     return np.concatenate([votes[chosen][:, np.newaxis], others], axis=1)

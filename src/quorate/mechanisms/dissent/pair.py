@@ -7,13 +7,13 @@ import numpy as np
 
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.errors import Infeasible
+from quorate.mechanisms.base import too_few_teachers
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings, half_gaps_needed, settings_within
 from quorate.mechanisms.dissent.mechanism import Dissent
-from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.quorum.calibrate import Settings as QuorumSettings
 from quorate.mechanisms.quorum.table import build_table, levels_needed
-from quorate.mechanisms.run import too_few_teachers
 from quorate.privacy import to_capacity
 
 __all__ = ["calibrate_with_quorum"]
@@ -32,11 +32,6 @@ def calibrate_with_quorum(
     The split makes the larger of two numbers small: the half-gap from which a dissent is reported and the distance
     from which a query is answered, each in 99 runs of 100. Open the budget with the order of both and the slack of the
     Quorum.
-
-    >>> dissent, quorum = calibrate_with_quorum(
-    ...     epsilon=2.0, delta=1e-5, teachers=1000, dissents=20, no_quorums=5)
-    >>> dissent.order == quorum.order, dissent.distance() < 140
-    (True, True)
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
     teachers, dissents = check_count("teachers", teachers), check_count("dissents", dissents)

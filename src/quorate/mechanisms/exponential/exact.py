@@ -24,12 +24,7 @@ Whole = NDArray[np.int64]
 
 
 def draw_below(bound: int, noise: NoiseSource) -> int:
-    """Return a uniform integer from 0 to `bound` - 1.
-
-    >>> from quorate.noise import system_noise
-    >>> draw_below(1, system_noise), draw_below(10, system_noise) < 10
-    (0, True)
-    """
+    """Return a uniform integer from 0 to `bound` - 1."""
     bits = (bound - 1).bit_length()
     while True:
         drawn = 0
@@ -41,12 +36,7 @@ def draw_below(bound: int, noise: NoiseSource) -> int:
 
 
 def enclose_exp(exponent: Fraction, *, digits: int) -> tuple[Fraction, Fraction]:
-    """Return two fractions around exp(-exponent), closer to each other the more digits are asked for.
-
-    >>> low, high = enclose_exp(Fraction(1, 3), digits=20)
-    >>> low < high, float(low), float(high)
-    (True, 0.7165313105737893, 0.7165313105737893)
-    """
+    """Return two fractions around exp(-exponent), closer to each other the more digits are asked for."""
     largest = 1000 * digits  # beyond, the number itself would fill the memory; more digits reach further
     if exponent > largest:
         return Fraction(0), enclose_exp(Fraction(largest), digits=digits)[1]
@@ -59,17 +49,12 @@ def enclose_exp(exponent: Fraction, *, digits: int) -> tuple[Fraction, Fraction]
 
 
 def _context(digits: int, rounding: str) -> decimal.Context:
-    """Return a context of so many digits, of every exponent there is, that raises nothing."""
+    """Return a decimal context of this many digits, with the widest exponents, that never raises."""
     return decimal.Context(prec=digits, rounding=rounding, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[])
 
 
 def happens(factor: Fraction, exponent: Fraction, noise: NoiseSource) -> bool:
-    """Return whether an event of probability factor * exp(-exponent), which is at most 1, takes place.
-
-    >>> from quorate.noise import system_noise
-    >>> happens(Fraction(1), Fraction(0), system_noise), happens(Fraction(1), Fraction(2000), system_noise)
-    (True, False)
-    """
+    """Return whether an event of probability factor * exp(-exponent), which is at most 1, takes place."""
     drawn = 0
     for step in itertools.count(1):
         drawn = drawn << 64 | int(noise.words(1)[0])  # the uniform number lies between drawn and drawn + 1, over unit
@@ -86,12 +71,7 @@ def happens(factor: Fraction, exponent: Fraction, noise: NoiseSource) -> bool:
 
 
 def proposal_weights(counts: Whole, rate: Fraction) -> tuple[Whole, int]:
-    """Return whole numbers that are at least counts * exp(-rate * (m - least)) * 2**shift, and barely more, and shift.
-
-    >>> bounds, shift = proposal_weights(np.array([0, 1, 1]), Fraction(1))
-    >>> shift, (bounds / 2.0**shift).round(4)
-    (60, array([0.    , 1.    , 0.3679]))
-    """
+    """Return whole numbers at least counts * exp(-rate * (m - least)) * 2**shift, barely more, and shift."""
     least = int(np.flatnonzero(counts)[0])
     with np.errstate(over="ignore", under="ignore"):
         fading = np.exp(-float(rate) * np.arange(counts.size - least))
@@ -104,12 +84,7 @@ def proposal_weights(counts: Whole, rate: Fraction) -> tuple[Whole, int]:
 
 
 def draw_level(counts: Whole, rate: Fraction, noise: NoiseSource) -> int:
-    """Return m with probability proportional to counts[m] * exp(-rate * m).
-
-    >>> from quorate.noise import system_noise
-    >>> draw_level(np.array([0, 1, 10**6]), Fraction(1000), system_noise)
-    1
-    """
+    """Return m with probability proportional to counts[m] * exp(-rate * m)."""
     total = sum(int(part.sum()) for part in np.array_split(counts, counts.size // 2**20 + 1))
     if not 0 < total < _MOST_CANDIDATES:
         raise InvalidInput("a choice is among at least one candidate and fewer than 2**62")

@@ -17,7 +17,7 @@ from quorate.mechanisms.exponential.exact import draw_below, draw_level
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
-from quorate.rounding import float_down, float_up
+from quorate.privacy.cost import float_down, float_up
 
 __all__ = ["ExponentialChoice"]
 
@@ -49,9 +49,6 @@ class ExponentialChoice:
         all the choices. With delta > 0 a budget keeps one order for all that it is spent on and sets a part of delta
         aside, so it affords a little fewer: 99 of 100 at (1, 1e-6), all of them with `slack=0`, and none of a single
         choice that costs all of epsilon. Ask `Budget.affordable`, or calibrate for a few more.
-
-        >>> ExponentialChoice.calibrate(epsilon=1.0, choices=4).epsilon_per_choice
-        0.25
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         choices = check_count("choices", choices)
@@ -70,35 +67,19 @@ class ExponentialChoice:
 
     @property
     def rate(self) -> Fraction:
-        """The rate at which a weight falls with each mistake, exactly.
-
-        >>> ExponentialChoice(epsilon=0.5, sensitivity=3).rate
-        Fraction(1, 12)
-        """
+        """The rate at which a weight falls with each mistake, exactly."""
         return Fraction(self.epsilon_per_choice) / (2 * self.sensitivity)  # proof: step 1
 
     def choice_cost(self, order: float) -> Cost:
-        """Return the cost of one choice.
-
-        >>> ExponentialChoice(epsilon=0.5).choice_cost(float("inf"))
-        Cost(renyi=0.5, slack=0.0)
-        """
+        """Return the cost of one choice."""
         return Cost(self.renyi(order))
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one choice at this order: an upper bound.
-
-        >>> round(ExponentialChoice(epsilon=0.5).renyi(4.0), 9)
-        0.125
-        """
+        """Return the cost of one choice at this order: an upper bound."""
         return exponential_renyi(self.epsilon_per_choice, order=order)  # proof: step 1
 
     def epsilon(self, *, delta: float = 0.0, choices: int = 1) -> float:
-        """Return the epsilon of this many adaptively made choices at `delta`, rounded up.
-
-        >>> ExponentialChoice(epsilon=0.5).epsilon(choices=4)
-        2.0
-        """
+        """Return the epsilon of this many adaptively made choices at `delta`, rounded up."""
         exact = Fraction(self.epsilon_per_choice) * check_count("choices", choices)
         plain = float_up(exact) if exact < 2**1000 else math.inf
         if check_delta(delta) == 0:
@@ -106,15 +87,7 @@ class ExponentialChoice:
         return min(plain, smallest_epsilon(lambda order: _times(choices, self.renyi(order)), delta=delta)[0])
 
     def choose(self, tally: Tally, *, budget: Budget | None = None) -> Hypothesis:
-        """Return one candidate of the tally, charged to `budget` if there is one.
-
-        >>> from quorate import Budget
-        >>> from quorate.concepts import Thresholds
-        >>> budget = Budget(epsilon=2.0, delta=0.0)
-        >>> tally = Thresholds().dichotomies([1.0, 2.0]).tally([1.0] * 200 + [2.0] * 200, [0] * 200 + [1] * 200)
-        >>> ExponentialChoice(epsilon=1.0).choose(tally, budget=budget).cut, budget.spent()
-        (1.5, Cost(renyi=1.0, slack=0.0))
-        """
+        """Return one candidate of the tally, charged to `budget` if there is one."""
         return self._choose(tally, budget, system_noise)
 
     def _choose(self, tally: Tally, budget: Budget | None, noise: NoiseSource) -> Hypothesis:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.laws import gaussian_pmf
+from quorate.mechanisms.base import Counts, QueryMechanism
+from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
@@ -24,33 +23,20 @@ __all__ = ["NoisyMax", "draw_winners", "likely_winner_renyi", "one_winner_renyi"
 
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:
-    """Return the divergence of one winner's name.
-
-    >>> one_winner_renyi(classes=2, scale=40.0, order=8.0) < 0.64 * 8.0 / 40.0**2
-    True
-    """
+    """Return the divergence of one winner's name."""
     if check_order(order) == math.inf:
         raise InvalidInput("Gaussian noise is charged at a finite order; open the budget at one, with delta above 0")
     return binary_winner_renyi(scale, order) if classes == 2 else winner_renyi(scale, order)
 
 
 def likely_winner_renyi(*, scale: float, order: float) -> float:
-    """Return a cheap stand-in for the winner's cost, within a few per cent: to choose an order by, not to charge.
-
-    >>> round(likely_winner_renyi(scale=40.0, order=8.0) / one_winner_renyi(classes=3, scale=40.0, order=8.0), 2)
-    0.99
-    """
+    """Return a cheap stand-in for the winner's cost, within a few per cent: to choose an order by, not to charge."""
     exact = scale <= 128 or (scale <= 512 and order > scale / 4)  # elsewhere the limit for much noise is near enough
     return binary_winner_renyi(scale, order) if exact else 2 / math.pi * order / scale**2
 
 
 def draw_winners(counts: Counts, scale: float, noise: NoiseSource) -> NDArray[np.int64]:
-    """Return the noisy winner of each row.
-
-    >>> from quorate.noise import system_noise
-    >>> draw_winners(np.array([[0, 1000]]), 1.0, system_noise)
-    array([1])
-    """
+    """Return the noisy winner of each row."""
     noisy = counts + noise.gaussian(scale, counts.size).reshape(counts.shape)
     winners: NDArray[np.int64] = noisy.argmax(axis=1)  # the first of those that tie; proof: step 2
     return winners
@@ -82,11 +68,7 @@ class NoisyMax(QueryMechanism):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyMax":
-        """Return the NoisyMax with the least noise that may answer this many queries within (epsilon, delta).
-
-        >>> NoisyMax.calibrate(epsilon=1.0, delta=1e-6, teachers=500, classes=2, queries=100).scale < 52
-        True
-        """
+        """Return the NoisyMax with the least noise that may answer this many queries within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries, classes = check_count("queries", queries), check_count("classes", classes, least=2)
         order = best_order(epsilon=epsilon, delta=delta)
@@ -104,19 +86,11 @@ class NoisyMax(QueryMechanism):
         return made
 
     def query_cost(self, order: float) -> Cost:
-        """Return the cost of one winner.
-
-        >>> NoisyMax(teachers=250, classes=10, scale=40.0).query_cost(8.0).slack
-        0.0
-        """
+        """Return the cost of one winner."""
         return Cost(one_winner_renyi(classes=self.classes, scale=self.scale, order=order))
 
     def epsilon(self, *, delta: float, queries: int = 1) -> float:
-        """Return the epsilon of this many adaptively chosen queries at `delta`.
-
-        >>> round(NoisyMax(teachers=250, classes=2, scale=161.8).epsilon(delta=1e-6, queries=1000), 2)
-        1.0
-        """
+        """Return the epsilon of this many adaptively chosen queries at `delta`."""
         queries = check_count("queries", queries)
         _, order = smallest_epsilon(
             lambda order: queries * likely_winner_renyi(scale=self.scale, order=order), delta=delta
@@ -124,11 +98,7 @@ class NoisyMax(QueryMechanism):
         return to_epsilon(queries * self.renyi(order), order=order, delta=delta)
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
-        """Return the smallest distance at which the top label beats one rival at this rate.
-
-        >>> NoisyMax(teachers=250, classes=2, scale=10.0).distance()
-        17
-        """
+        """Return the smallest distance at which the top label beats one rival at this rate."""
         rate = check_rate("answer_rate", answer_rate)
         if self.scale <= 200:
             law = gaussian_pmf(self.scale, math.ceil(12 * self.scale))

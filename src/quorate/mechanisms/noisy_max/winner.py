@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.mechanisms.laws import gaussian_pmf
+from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.moments import excess
 from quorate.privacy import gaussian_renyi
 
@@ -36,9 +36,6 @@ def log_mass_bound(mass: Floats | float, *, scale: float, order: float) -> Float
     """Return a bound on the log of the sum of p**order * q**(1 - order) over points whose total q is at most `mass`.
 
     Hoelder's inequality with the best exponent, for discrete Gaussian noise on two counts that each move by 1 (step 4).
-
-    >>> float(log_mass_bound(0.0, scale=10.0, order=2.0))
-    -inf
     """
     unit = 1 / scale**2
     with np.errstate(divide="ignore"):
@@ -68,11 +65,7 @@ def _reach(scale: float, order: float) -> int:
 
 @lru_cache(maxsize=4096)
 def binary_winner_renyi(scale: float, order: float) -> float:
-    """Return the divergence of the winner of two (step 6): exact up to a scale of 512, where three serve as a bound.
-
-    >>> round(binary_winner_renyi(40.0, 8.0) / (8.0 / 40.0**2), 3)
-    0.637
-    """
+    """Return the divergence of the winner of two (step 6): exact up to a scale of 512, where three serve as a bound."""
     if _is_plain(scale, order):
         return _plain(scale, order)
     if scale > _LARGEST_BINARY:
@@ -154,11 +147,7 @@ def _corner(choice: _Choice, x: Offsets, y: Offsets) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=1024)
 def winner_renyi(scale: float, order: float) -> float:
-    """Return the divergence of the winner of three or more, with noise of this scale on each count.
-
-    >>> round(winner_renyi(40.0, 8.0) / (8.0 / 40.0**2), 2)
-    0.64
-    """
+    """Return the divergence of the winner of three or more, with noise of this scale on each count."""
     if _is_plain(scale, order):
         return _plain(scale, order)
     order = max(order, _LEAST_ORDER)

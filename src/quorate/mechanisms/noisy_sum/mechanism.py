@@ -42,9 +42,6 @@ class NoisySum:
         """Return the NoisySum of the smallest scale that may be released this often within (epsilon, delta).
 
         A budget opened with the same epsilon and delta and slack=0.0 pays for exactly this many releases.
-
-        >>> round(NoisySum.calibrate(epsilon=1.0, delta=1e-6, sensitivity=100).scale)
-        453
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         sensitivity, releases = check_count("sensitivity", sensitivity), check_count("releases", releases)
@@ -61,29 +58,17 @@ class NoisySum:
         return cls(sensitivity=sensitivity, scale=max(scale, 1e-6))
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one release at this order: an upper bound.
-
-        >>> round(NoisySum(sensitivity=3, scale=30.0).renyi(8.0), 9)
-        0.04
-        """
+        """Return the cost of one release at this order: an upper bound."""
         if check_order(order) == math.inf:
             raise InvalidInput("a NoisySum is charged at a finite order; open the budget at one, with delta above 0")
         return gaussian_renyi(scale=self.scale, order=order, sensitivity=self.sensitivity)  # proof: step 1
 
     def release_cost(self, order: float) -> Cost:
-        """Return the cost of one release.
-
-        >>> NoisySum(sensitivity=3, scale=30.0).release_cost(8.0).slack
-        0.0
-        """
+        """Return the cost of one release."""
         return Cost(self.renyi(order))
 
     def epsilon(self, *, delta: float, releases: int = 1) -> float:
-        """Return the epsilon of this many releases at `delta`.
-
-        >>> NoisySum.calibrate(epsilon=1.0, delta=1e-6, sensitivity=100, releases=4).epsilon(delta=1e-6) < 0.5
-        True
-        """
+        """Return the epsilon of this many releases at `delta`."""
         releases, delta = check_count("releases", releases), check_delta(delta, zero=False)
         found = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
         for _ in range(3):  # the best order for an epsilon close by gives a closer one
@@ -95,20 +80,13 @@ class NoisySum:
         return found
 
     def release(self, total: int, *, budget: Budget | None = None) -> int:
-        """Return the sum with noise, charged to `budget` if there is one.
-
-        >>> abs(NoisySum(sensitivity=1, scale=2.0).release(1000) - 1000) < 100
-        True
-        """
+        """Return the sum with noise, charged to `budget` if there is one."""
         return self.releases([total], budget=budget)[0]
 
     def releases(self, totals: Iterable[int], *, budget: Budget | None = None) -> list[int]:
         """Return several sums with noise, charged to `budget` if there is one: all of them or none.
 
         One unit may move every one of these sums by `sensitivity`, and each is charged (PROOF.md, step 2).
-
-        >>> len(NoisySum(sensitivity=1, scale=2.0).releases([10, 20, 30]))
-        3
         """
         return self._releases(totals, budget, system_noise)
 

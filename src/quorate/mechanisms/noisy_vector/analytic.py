@@ -18,11 +18,7 @@ def _below(place: float) -> float:
 
 
 def gaussian_delta(epsilon: float, length: float) -> float:
-    """Return the delta of Gaussian noise for a change of this length in units of the noise (Balle and Wang 2018).
-
-    >>> round(gaussian_delta(1.0, 0.25), 9)
-    2.924e-06
-    """
+    """Return the delta of Gaussian noise for a change of this length in units of the noise (Balle and Wang 2018)."""
     if length <= 0:
         return 0.0
     first, second = -epsilon / length + length / 2, -epsilon / length - length / 2
@@ -38,9 +34,6 @@ def discrete_delta(epsilon: float, length: float, *, entries: int) -> float:
     """Return the delta of discrete Gaussian noise where at most `entries` entries change.
 
     `length` is the change in units of the noise less the rounding variance: step 3.
-
-    >>> gaussian_delta(1.0, 0.25) < discrete_delta(1.0, 0.25, entries=70) < gaussian_delta(1.0, 0.25) * 1.000001
-    True
     """
     loss = 4 * _DISTANCE * entries
     if loss >= epsilon:
@@ -49,11 +42,7 @@ def discrete_delta(epsilon: float, length: float, *, entries: int) -> float:
 
 
 def largest_length(*, epsilon: float, delta: float, entries: int) -> float:
-    """Return the longest change that (epsilon, delta) allows, 0.0 where it allows none. It was seen to hold.
-
-    >>> round(largest_length(epsilon=1.0, delta=1e-6, entries=2), 3)
-    0.237
-    """
+    """Return the longest change that (epsilon, delta) allows, 0.0 where it allows none. It was seen to hold."""
     low, high = 0.0, 2.0
     while discrete_delta(epsilon, high, entries=entries) <= delta and high < 2.0**20:
         low, high = high, 2 * high
@@ -67,11 +56,7 @@ def largest_length(*, epsilon: float, delta: float, entries: int) -> float:
 
 
 def smallest_excess(length: float, *, delta: float, entries: int) -> float:
-    """Return the epsilon that a change of this length takes at `delta`, rounded up.
-
-    >>> smallest_excess(0.2365, delta=1e-6, entries=2) < 1.001
-    True
-    """
+    """Return the epsilon that a change of this length takes at `delta`, rounded up."""
     low, high = 0.0, 1.0
     while discrete_delta(high, length, entries=entries) > delta:
         low, high = high, 2 * high

@@ -27,7 +27,7 @@ from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity, to_epsilon
 from quorate.privacy.budget import SLACK_QUANTA
-from quorate.rounding import float_down
+from quorate.privacy.cost import float_down
 
 __all__ = ["NoisyVector", "largest_whole_epsilon", "rest_of_delta"]
 
@@ -72,9 +72,6 @@ class NoisyVector:
         `shares` says how the parts divide what they may tell (equally unless given): a part of share p has a squared
         scale of its squared sensitivity over p, and one that no unit moves takes nothing. A `Budget` of the same
         epsilon and delta and slack=0.0 pays for it with all that it has, if nothing was spent before.
-
-        >>> NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(2, 2), shares=(0.8, 0.2)).scales
-        (6.79..., 13.4...)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         squares = _squares(squared_sensitivities)
@@ -104,9 +101,6 @@ class NoisyVector:
         """Return the NoisyVector of the smallest scales that this budget pays for now, with a fraction of what it has.
 
         All of a budget from which nothing was spent goes into `calibrate`; otherwise the one-order cost is used.
-
-        >>> NoisyVector.for_budget(Budget(epsilon=1.0, delta=1e-6, slack=0.0), squared_sensitivities=(2,)).scales
-        (6.10...,)
         """
         squares = _squares(squared_sensitivities)
         if budget.order == math.inf:
@@ -125,30 +119,18 @@ class NoisyVector:
         return cls(squared_sensitivities=squares, scales=tuple(_renyi_scales(pairs, budget.order, each)))
 
     def renyi(self, order: float) -> float:
-        """Return the cost of one release at this order: an upper bound.
-
-        >>> round(NoisyVector(squared_sensitivities=(9,), scales=(30.0,)).renyi(8.0), 9)
-        0.04
-        """
+        """Return the cost of one release at this order: an upper bound."""
         if check_order(order) == math.inf:
             raise InvalidInput("a NoisyVector is charged at a finite order; open the budget at one, with delta above 0")
         pairs = zip(self.squared_sensitivities, self.scales, strict=True)
         return order / 2 * math.fsum(square / scale**2 for square, scale in pairs) * _UP  # proof: step 1
 
     def release_cost(self, order: float) -> Cost:
-        """Return the cost of one release.
-
-        >>> NoisyVector(squared_sensitivities=(9,), scales=(30.0,)).release_cost(8.0).slack
-        0.0
-        """
+        """Return the cost of one release."""
         return Cost(self.renyi(order))
 
     def epsilon(self, *, delta: float) -> float:
-        """Return the epsilon of one release, and nothing else, at `delta`: an upper bound.
-
-        >>> NoisyVector.calibrate(epsilon=1.0, delta=1e-6, squared_sensitivities=(70,)).epsilon(delta=1e-6) <= 1.0
-        True
-        """
+        """Return the epsilon of one release, and nothing else, at `delta`: an upper bound."""
         delta = check_delta(delta, zero=False)
         entries = sum(self.squared_sensitivities)
         found = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
@@ -170,12 +152,7 @@ class NoisyVector:
         return math.sqrt(math.fsum(square / left for square, left in moved)) * (1 + 2.0**-45)
 
     def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Whole]:
-        """Return the parts with noise, charged to `budget` if there is one: all of them or none.
-
-        >>> [table] = NoisyVector(squared_sensitivities=(2,), scales=(2.0,)).release([[10, 20, 30]])
-        >>> table.shape
-        (3,)
-        """
+        """Return the parts with noise, charged to `budget` if there is one: all of them or none."""
         return self._release(parts, budget, None)
 
     def _release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:

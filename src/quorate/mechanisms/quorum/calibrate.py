@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quorate.errors import Infeasible
-from quorate.mechanisms.laws import gaussian_tail, gaussian_tail_quantile
+from quorate.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import levels_needed
 from quorate.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 
@@ -23,11 +23,7 @@ _PASSES = (  # factors tried around the best settings so far: order, share of th
 
 @dataclass(frozen=True)
 class Settings:
-    """Public parameters of a Quorum that meets a target.
-
-    >>> Settings(order=28.0, threshold_scale=11.0, margin=58, slack=1e-7, price=0.7).margin
-    58
-    """
+    """Public parameters of a Quorum that meets a target."""
 
     order: float
     threshold_scale: float
@@ -53,11 +49,7 @@ def _settings(
 
 
 def best_settings(*, epsilon: float, delta: float, no_quorums: int) -> Settings:
-    """Return the settings with the smallest distance for 99% answers, found on a grid refined twice.
-
-    >>> best_settings(epsilon=1.0, delta=1e-6, no_quorums=20).margin < 70
-    True
-    """
+    """Return the settings with the smallest distance for 99% answers, found on a grid refined twice."""
     centre = (best_order(epsilon=epsilon, delta=delta * 0.9), 0.1, 0.1)
     best: tuple[float, Settings] | None = None
     for factors in _PASSES:

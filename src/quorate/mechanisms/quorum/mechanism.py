@@ -11,14 +11,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
-from quorate.mechanisms.laws import gaussian_tail
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
+from quorate.mechanisms.distributions import gaussian_tail
 from quorate.mechanisms.quorum.calibrate import best_settings
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, too_few_teachers
-from quorate.mechanisms.votes import Counts, distances
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -50,17 +49,7 @@ class Quorum(ThresholdMechanism):
     table: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            price=check_positive("price", self.price),
-            margin=check_count("margin", self.margin, least=0),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            slack=check_delta(self.slack),
-            table=tuple(check_count("a level of the table", level) for level in self.table),
-        )
+        validate_fields(self, table=tuple(check_count("a level of the table", level) for level in self.table))
         check_table(self.table, order=self.order, price=self.price)  # proof: step 4
         if gaussian_tail(self.threshold_scale, self.margin) > self.slack:  # proof: step 1
             raise InvalidInput(
@@ -69,11 +58,7 @@ class Quorum(ThresholdMechanism):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, no_quorums: int) -> "Quorum":
-        """Return the Quorum that answers at the smallest distance among those within (epsilon, delta).
-
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=20).distance() <= 109
-        True
-        """
+        """Return the Quorum that answers at the smallest distance among those within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
         best = best_settings(epsilon=epsilon, delta=delta, no_quorums=no_quorums)
@@ -84,20 +69,12 @@ class Quorum(ThresholdMechanism):
         return made
 
     def opening_cost(self, order: float) -> Cost:
-        """Return the cost of the one threshold noise of a run.
-
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).opening_cost(2.0).slack < 1e-5
-        True
-        """
+        """Return the cost of the one threshold noise of a run."""
         self._check_finite(order)
         return Cost(gaussian_renyi(scale=self.threshold_scale, order=order), self.slack)  # proof: step 2
 
     def no_quorum_cost(self, order: float) -> Cost:
-        """Return the cost of one no-quorum.
-
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).no_quorum_cost(2.0).slack
-        0.0
-        """
+        """Return the cost of one no-quorum."""
         self._check_finite(order)
         price = self.price if order == self.order else table_price(self.table, order=order)
         return Cost(price / (order - 1))  # proof: step 5
@@ -107,21 +84,12 @@ class Quorum(ThresholdMechanism):
             raise InvalidInput("a Quorum is charged at a finite order; open the budget at one, with delta above 0")
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a query at this distance is answered. For planning: depends on nothing private.
-
-        >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5).answer_probability(0)
-        0.0
-        """
+        """Return the probability that a query at this distance is answered. Depends on nothing private."""
         level = self._levels(np.array([distance]), threshold_noise)[0]
         return 1.0 - self.table[int(level)] / ONE
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
-        """Return the smallest distance at which a query is answered at this rate, at threshold noise 0.
-
-        >>> quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=400, no_quorums=5)
-        >>> quorum.answer_probability(quorum.distance()) >= 0.99
-        True
-        """
+        """Return the smallest distance at which a query is answered at this rate, at threshold noise 0."""
         miss = 1.0 - check_rate("answer_rate", answer_rate)
         level = next((i for i, level in enumerate(self.table) if level <= miss * ONE), None)
         if level is None:

@@ -23,7 +23,7 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.noise import NoiseSource, system_noise
 from quorate.privacy import Budget, Cost, relabelling_epsilon
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["Relabel", "Relabelled"]
 
@@ -38,9 +38,6 @@ class Relabelled:
 
     `labels` belongs to the labelled rows and `unlabelled` to the others, in their order; -1 marks a row that could not
     be used, because a value was missing or not declared or its label was neither 0 nor 1.
-
-    >>> Relabelled(np.array([0, 1]), np.array([1]))
-    <sealed labels>
     """
 
     __slots__ = ("labels", "unlabelled")
@@ -80,32 +77,18 @@ class Relabel:
             raise InvalidInput(f"kappa must lie between 1e-100 and 2**40, not {self.kappa!r}")
 
     def epsilon(self, inner: float, *, change: Change = "labelled", rows: int = 1) -> float:
-        """Return the epsilon of an `inner`-DP mechanism that is run on relabelled rows; its delta stays as it is.
-
-        >>> from quorate.concepts import Thresholds
-        >>> round(Relabel(concept=Thresholds(), kappa=1.0).epsilon(0.5, change="unlabelled"), 4)
-        1.8863
-        """
+        """Return the epsilon of an `inner`-DP mechanism that is run on relabelled rows; its delta stays as it is."""
         term = self.relabelling_cost(change=change, rows=rows).renyi
         return math.nextafter(check_positive("inner", inner) + term, math.inf)
 
     def relabelling_cost(self, *, change: Change = "labelled", rows: int = 1) -> Cost:
-        """Return what relabelling adds to the cost of what is run on it, at every order.
-
-        >>> from quorate.concepts import Thresholds
-        >>> round(Relabel(concept=Thresholds(), kappa=1.0).relabelling_cost().renyi, 4)
-        1.9482
-        """
+        """Return what relabelling adds to the cost of what is run on it, at every order."""
         return Cost(relabelling_epsilon(kappa=self.kappa, change=change, rows=rows))
 
     def excess(self, *, points: int, beta: float) -> int:
         """Return how many mistakes above the fewest possible the new labels make, with probability 1 - beta at most.
 
         `points` counts the distinct points of labelled and unlabelled rows together (PROOF.md, step 5).
-
-        >>> from quorate.concepts import Thresholds
-        >>> Relabel(concept=Thresholds(), kappa=1.0).excess(points=10_000, beta=0.05)
-        25
         """
         candidates = self.concept.growth(check_count("points", points))
         return math.ceil(2 / self.kappa * (math.log(candidates) - math.log(check_rate("beta", beta))) * (1 + 1e-12))
@@ -114,10 +97,6 @@ class Relabel:
         """Return how many unlabelled rows may be added so that, with probability 1 - beta, all is well.
 
         That is: if the labelled rows are consistent with the class, at most a share alpha of them gets a wrong label.
-
-        >>> from quorate.concepts import Thresholds
-        >>> Relabel(concept=Thresholds(), kappa=1.0).unlabelled_rows(labelled=1000, alpha=0.05, beta=0.05)
-        1324455106
         """
         labelled = check_count("labelled", labelled)
         alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
@@ -143,20 +122,12 @@ class Relabel:
         What is run on them must be charged to the same budget. `rows` is the most that one unit has of the labelled,
         and `rows_unlabelled` of the unlabelled: both are paid. Say 0 where the unlabelled rows are public, and where a
         unit has one row, labelled or not: its labelled row costs more, and is charged.
-
-        >>> from quorate import Budget
-        >>> from quorate.concepts import Thresholds
-        >>> budget = Budget(epsilon=3.0, delta=0.0)
-        >>> relabel = Relabel(concept=Thresholds(), kappa=1.0)
-        >>> new = relabel.relabel([1.0, 2.0], [0, 1], budget=budget)
-        >>> round(budget.spent().renyi, 4)
-        1.9482
         """
         unit = check_count("rows", rows), check_count("rows_unlabelled", rows_unlabelled, least=0)
         return self._relabel(X, y, unlabelled, budget=budget, unit=unit, noise=system_noise)
 
     def _unit_cost(self, rows: int, rows_unlabelled: int) -> Cost:
-        """Return the term of a unit that has so many rows of both kinds, rounded up."""
+        """Return the term of a unit with these numbers of rows of both kinds, rounded up."""
         cost = self.relabelling_cost(rows=rows)
         if rows_unlabelled == 0:
             return cost

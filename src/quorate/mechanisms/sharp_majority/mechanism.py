@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
 from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
-from quorate.mechanisms.query import QueryMechanism
 from quorate.mechanisms.sharp_majority.table import FLOOR, HALF, ONE, build_table, table_cost
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
@@ -74,11 +73,6 @@ class SharpMajority(QueryMechanism):
 
         The order is the one given, or that of the fewest `expected_errors` among several; infinity, whose table needs
         no delta, is always among them.
-
-        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=2).order
-        inf
-        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100).order < 30
-        True
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
@@ -109,29 +103,16 @@ class SharpMajority(QueryMechanism):
         """Return the sum, over all leads that these teachers can have, of the probability of the wrong label.
 
         `calibrate` makes it small. No single lead could serve: tables of two orders may cross.
-
-        >>> SharpMajority(teachers=4, order=8.0, price=1.0, table=(HALF,)).expected_errors()
-        1.5
         """
         levels = self.teachers // 2 + 1
         return (sum(self.table) + (levels - len(self.table)) * self.table[-1]) / ONE
 
     def query_cost(self, order: float) -> Cost:
-        """Return the cost of one answer.
-
-        >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100)
-        >>> sharp.query_cost(sharp.order).renyi <= sharp.price
-        True
-        """
+        """Return the cost of one answer."""
         return Cost(_cost(self.table, self.teachers, check_order(order)))
 
     def epsilon(self, *, delta: float, queries: int = 1) -> float:
-        """Return the epsilon of this many adaptively chosen queries at `delta`.
-
-        >>> sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100)
-        >>> sharp.epsilon(delta=1e-6, queries=100) <= 1.0
-        True
-        """
+        """Return the epsilon of this many adaptively chosen queries at `delta`."""
         queries = check_count("queries", queries)
         plain = queries * self.renyi(math.inf)
         if check_delta(delta) == 0:
@@ -142,22 +123,14 @@ class SharpMajority(QueryMechanism):
         return min(plain, own, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
 
     def answer_probability(self, lead: int) -> float:
-        """Return the probability that the label which leads by this many votes is answered. Depends on nothing private.
-
-        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=500, queries=100).answer_probability(0)
-        0.5
-        """
+        """Return the probability that a label with this lead is answered. Depends on nothing private."""
         lead = check_count("lead", lead, least=0)
         if lead > self.teachers or lead % 2 != self.teachers % 2:
             raise InvalidInput(f"with teachers={self.teachers} nobody leads by {lead}")
         return 1.0 - self.table[min(lead // 2, len(self.table) - 1)] / ONE
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
-        """Return the smallest distance at which the leading label is answered at this rate.
-
-        >>> SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=900, queries=100).distance() < 80
-        True
-        """
+        """Return the smallest distance at which the leading label is answered at this rate."""
         miss = (1.0 - check_rate("answer_rate", answer_rate)) * ONE
         level = next((i for i, wrong in enumerate(self.table) if wrong <= miss), None)
         if level is None:

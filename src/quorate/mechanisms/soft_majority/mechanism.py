@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible
+from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
-from quorate.mechanisms.query import QueryMechanism
-from quorate.mechanisms.votes import Counts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, exponential_renyi
-from quorate.rounding import float_up
+from quorate.privacy.cost import float_up
 
 __all__ = ["SoftMajority"]
 
@@ -40,11 +39,7 @@ class SoftMajority(QueryMechanism):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":
-        """Return the SoftMajority that may answer this many queries within (epsilon, delta).
-
-        >>> SoftMajority.calibrate(epsilon=1.0, teachers=100, queries=4).epsilon_per_query
-        0.25
-        """
+        """Return the SoftMajority that may answer this many queries within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         queries = check_count("queries", queries)
         each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
@@ -61,38 +56,22 @@ class SoftMajority(QueryMechanism):
 
     @property
     def scale(self) -> float:
-        """The number of ballots by which a weight grows e-fold, rounded up so that the claim holds as stated.
-
-        >>> SoftMajority(teachers=10, epsilon=0.5).scale
-        4.0
-        """
+        """The number of ballots by which a weight grows e-fold, rounded up so that the claim holds as stated."""
         return float_up(2 / Fraction(self.epsilon_per_query))
 
     def query_cost(self, order: float) -> Cost:
-        """Return the cost of one query.
-
-        >>> SoftMajority(teachers=10, epsilon=0.5).query_cost(float("inf"))
-        Cost(renyi=0.5, slack=0.0)
-        """
+        """Return the cost of one query."""
         return Cost(exponential_renyi(self.epsilon_per_query, order=order))
 
     def epsilon(self, *, delta: float = 0.0, queries: int = 1) -> float:
-        """Return the epsilon of this many adaptively chosen queries at `delta`.
-
-        >>> SoftMajority(teachers=10, epsilon=0.5).epsilon(queries=4)
-        2.0
-        """
+        """Return the epsilon of this many adaptively chosen queries at `delta`."""
         plain = self.epsilon_per_query * check_count("queries", queries)
         if check_delta(delta) == 0:
             return plain
         return min(plain, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
-        """Return the smallest distance at which the top label beats one rival at this rate.
-
-        >>> SoftMajority(teachers=100, epsilon=1.0).distance()
-        4
-        """
+        """Return the smallest distance at which the top label beats one rival at this rate."""
         rate = check_rate("answer_rate", answer_rate)
         gap = max(0.0, math.log(rate / (1 - rate))) * self.scale if rate < 1 else math.inf
         return max(0, math.ceil(math.ceil(gap) / 2) - 1)

@@ -12,12 +12,19 @@ from typing import Literal
 
 import numpy as np
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.answers import NO_QUORUM
-from quorate.mechanisms.laws import laplace_difference_tail, laplace_tail, laplace_tail_quantile
-from quorate.mechanisms.run import Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
-from quorate.mechanisms.votes import Counts, distances
+from quorate.exchange import NO_QUORUM
+from quorate.mechanisms.base import (
+    Counts,
+    Decide,
+    Labels,
+    ThresholdMechanism,
+    check_paper,
+    distances,
+    too_few_teachers,
+)
+from quorate.mechanisms.distributions import laplace_difference_tail, laplace_tail, laplace_tail_quantile
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
 
@@ -49,16 +56,7 @@ class StabilityTest(ThresholdMechanism):
     redraws = True
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            no_quorums=check_count("no_quorums", self.no_quorums),
-            order=check_order(self.order),
-            threshold_scale=check_scale("threshold_scale", self.threshold_scale),
-            query_scale=check_scale("query_scale", self.query_scale),
-            margin=check_count("margin", self.margin, least=0),
-            slack=check_delta(self.slack),
-        )
+        validate_fields(self)
         if laplace_difference_tail(self.query_scale, self.threshold_scale, self.margin) > self.slack:  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that a distance of 0 passes the margin")
 
@@ -77,11 +75,6 @@ class StabilityTest(ThresholdMechanism):
 
         calibration="paper" uses the constants of Algorithm 2 of Bassily, Thakkar and Thakurta (2018), which need the
         number of `queries`; "tight" chooses scales and margin for the smallest distance answered 99 times in 100.
-
-        >>> paper = StabilityTest.calibrate(
-        ...     epsilon=1.0, delta=1e-6, teachers=9000, no_quorums=5, queries=1000, calibration="paper")
-        >>> paper.margin, paper.epsilon(delta=1e-6) < 1.0
-        (2064, True)
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
@@ -100,49 +93,23 @@ class StabilityTest(ThresholdMechanism):
 
     @property
     def epoch_epsilon(self) -> float:
-        """The epsilon of one epoch: the threshold moves by 1, a distance by 1 on top of that.
-
-        >>> stability = StabilityTest(
-        ...     teachers=9, no_quorums=1, order=2.0, threshold_scale=2.0, query_scale=4.0, margin=40, slack=0.1)
-        >>> round(stability.epoch_epsilon, 9)
-        1.0
-        """
+        """The epsilon of one epoch: the threshold moves by 1, a distance by 1 on top of that."""
         return (1 / self.threshold_scale + 2 / self.query_scale) * (1 + 2.0**-50)  # proof: step 2
 
     def opening_cost(self, order: float) -> Cost:
-        """Return the cost of an epoch: a run opens the first.
-
-        >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
-        >>> stability.opening_cost(float("inf")).renyi == stability.epoch_epsilon
-        True
-        """
+        """Return the cost of an epoch: a run opens the first."""
         return Cost(pure_renyi(self.epoch_epsilon, order=order), self.slack)  # proof: step 3
 
     def no_quorum_cost(self, order: float) -> Cost:
-        """Return the cost of the epoch that a no-quorum opens.
-
-        >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
-        >>> stability.no_quorum_cost(8.0) == stability.opening_cost(8.0)
-        True
-        """
+        """Return the cost of the epoch that a no-quorum opens."""
         return self.opening_cost(order)
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a query at this distance is answered. For planning: depends on nothing private.
-
-        >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
-        >>> stability.answer_probability(0) < 1e-6
-        True
-        """
+        """Return the probability that a query at this distance is answered. Depends on nothing private."""
         return float(laplace_tail(self.query_scale, self.margin + threshold_noise + 1 - distance))
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
-        """Return the smallest distance at which a query is answered at this rate, at threshold noise 0.
-
-        >>> stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=4000, no_quorums=20)
-        >>> stability.answer_probability(stability.distance()) >= 0.99
-        True
-        """
+        """Return the smallest distance at which a query is answered at this rate, at threshold noise 0."""
         rate = check_rate("answer_rate", answer_rate)
         return max(0, self.margin + 1 - laplace_tail_quantile(self.query_scale, rate))
 

@@ -14,7 +14,6 @@ When a phase ends its files are removed. The whole cost of phase 1 is charged wh
 in the account moves with what is answered.
 """
 
-import threading
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.errors import InvalidInput
 from quorate.everlasting import EverlastingClassifier, EverlastingSession, Guarantee, Terms
+from quorate.everlasting.arrivals import Arrivals
+from quorate.everlasting.phase_folder import PhaseFolder
+from quorate.everlasting.settings import current_settings
 from quorate.everlasting.teacher_files import TRUSTED
 from quorate.everlasting.terms import Boost
 from quorate.ledger import Ledger
@@ -69,25 +71,22 @@ def save(
     """
     check_is_fitted(classifier, "terms_")
     check_folder(Path(folder))
-    if "session_" in classifier.__dict__:
+    if classifier.session_.ledger is not None:
         raise InvalidInput("this classifier has a folder already, and one phase in it; load it from there")
     if classifier.form_ is not None:
         raise InvalidInput("an everlasting model keeps points as numbers: encode the data frame before fitting")
     budget = _account(classifier.terms_, account)
     classifier.account_ = account
     contents = {"estimator.skops": to_skops(classifier.estimator_)}
-    if classifier._probe is not None:
-        contents["probe.npz"] = arrays_of(points=np.asarray(classifier._probe, dtype=np.float64))
+    probe = classifier.session_.answerer.probe
+    if probe is not None:
+        contents["probe.npz"] = arrays_of(points=np.asarray(probe, dtype=np.float64))
     for name in extra or {}:
         if name == "probe.npz" or name.startswith("phase"):  # those of a phase go with it
             raise InvalidInput(f"extra must not be named like a file of an everlasting model, as {name!r} is")
     made = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
-    with classifier._lock:
-        ledger = Ledger.create(made.path / "ledger.sqlite", budget, fingerprint=made.fingerprint)
-        session = EverlastingSession(classifier, made.path, ledger)
-        classifier._phase.end()  # from here on nothing is answered in memory, whatever happens next
-        classifier.session_ = session
-        session.begin()
+    ledger = Ledger.create(made.path / "ledger.sqlite", budget, fingerprint=made.fingerprint)
+    classifier.session_.keep_in(made.path, ledger, features=classifier.n_features_in_)
     return made.seal()
 
 
@@ -95,20 +94,13 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     """Return the classifier of a folder, in the phase that it was in. One process at a time may have it.
 
     There is nothing to `lease`: its phase is paid for.
-
-    >>> restore(PrivateFolder(Path("no such folder"), {}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
     """
-    session = _session(folder, trusted)
+    classifier, phases = _opened(folder, trusted)
     try:
-        session.restore()
+        phases.restore()
     except BaseException:
-        session.close()
+        phases.close()
         raise
-    classifier = session.classifier
-    classifier.session_ = session
     return classifier
 
 
@@ -116,34 +108,40 @@ def reopen(folder: str | Path, *, trusted: list[str] | None = None) -> None:
     """Open phase 1 of a model once more, where its state is lost, and pay for all of it once more.
 
     Refused where the account cannot pay, and for later phases: those who taught them have no more to pay.
-
-    >>> reopen("no such folder")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder is not a model: it has no manifest.json
     """
     opened = open_folder(folder)
     if not isinstance(opened, PrivateFolder) or opened.kind != KIND:
         raise InvalidInput(f"{folder} holds no everlasting model")
-    session = _session(opened, trusted)
+    _, phases = _opened(opened, trusted)
     try:
-        session.reopen()
+        phases.reopen()
     finally:
-        session.close()
+        phases.close()
 
 
-def _session(folder: PrivateFolder, trusted: list[str] | None) -> EverlastingSession:
-    """Return a session of the model in a folder, before it has read its phase."""
-    ledger, contents = folder.ledger(), folder.contents
-    classifier = EverlastingClassifier(
-        from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())]), **folder.manifest["settings"]
+def _opened(folder: PrivateFolder, trusted: list[str] | None) -> tuple[EverlastingClassifier, PhaseFolder]:
+    """Return the model in a folder and its phases, before they are read."""
+    ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
+    settings = current_settings(manifest["settings"], warn=False)
+    estimator = from_skops(contents["estimator.skops"], [*TRUSTED, *(trusted or ())])
+    classifier = EverlastingClassifier(estimator, **settings)
+    restore_rows(classifier, manifest)
+    classifier.settings_ = settings | {"estimator": estimator, "classes": classifier.classes}
+    classifier.estimator_ = clone(estimator, safe=False)
+    classifier.teachers_, classifier.terms_ = int(manifest["teachers"]), _terms_from(manifest["terms"])
+    classifier.account_ = None if manifest["account"] is None else Guarantee(*manifest["account"])
+    probe = arrays_from(contents["probe.npz"])["points"] if "probe.npz" in contents else None
+    classes = len(classifier.classes_)
+    arrivals = Arrivals(
+        classifier.terms_, classifier.estimator_, classes=classes, settings=classifier.settings_, probe=probe
     )
-    _restore(classifier, folder.manifest, contents)
     try:
-        return EverlastingSession(classifier, folder.path, ledger, trusted=trusted)
+        phases = PhaseFolder(arrivals, folder.path, ledger, features=classifier.n_features_in_, trusted=trusted)
     except BaseException:
         ledger.close_store()
         raise
+    classifier.session_ = EverlastingSession(arrivals, phases)
+    return classifier, phases
 
 
 def _account(terms: Terms, account: Guarantee | None) -> Budget:
@@ -187,15 +185,3 @@ def _terms_from(described: dict[str, Any]) -> Terms:
         made[name] = None if described[name] is None else Guarantee(*described[name])
     made["boost"] = None if described["boost"] is None else Boost(**described["boost"])
     return Terms(**made)
-
-
-def _restore(classifier: EverlastingClassifier, manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
-    restore_rows(classifier, manifest)
-    classifier.settings_ = classifier.get_params(deep=False)
-    classifier.estimator_ = clone(classifier._estimator(), safe=False)
-    classifier.teachers_ = int(manifest["teachers"])
-    classifier.terms_ = _terms_from(manifest["terms"])
-    classifier.account_ = None if manifest["account"] is None else Guarantee(*manifest["account"])
-    classifier._probe = arrays_from(contents["probe.npz"])["points"] if "probe.npz" in contents else None
-    classifier._probed = classifier._labelled_set = None
-    classifier._lock = threading.Lock()

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from quorate import students
+from quorate.concepts import Stumps
 from quorate.errors import InvalidInput
 from quorate.models.codecs import (
     concept_document,
@@ -27,53 +28,46 @@ from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
 from quorate.students.cover import CoverClassifier
 
-__all__ = ["FOLDER", "KIND", "restore", "save"]
+__all__ = ["FOLDER", "KIND", "classifier_of", "described", "restore", "save"]
 
 KIND, FOLDER = "published hypothesis", PublishedFolder
 _TYPES = ("SemiPrivateClassifier", "QueryReleaseClassifier")
 
 
 def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-    """Write a fitted classifier into a new folder.
-
-    >>> import tempfile
-    >>> from quorate import load
-    >>> made = students.SemiPrivateClassifier(classes=["no", "yes"]).fit([[0.0], [1.0]], ["no", "yes"], public=[[0.5]])
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     load(save(made, Path(home) / "model")).hypothesis_ == made.hypothesis_
-    True
-    """
+    """Write a fitted classifier into a new folder."""
     check_is_fitted(classifier, "hypothesis_")
-    if type(classifier).__name__ not in _TYPES:
-        raise InvalidInput(f"a {type(classifier).__name__} cannot be saved; {', '.join(_TYPES)} can")
-    manifest = {
+    facts = [f"Hypothesis: {classifier.hypothesis_}, one of {classifier.candidates_} candidates.", _classes(classifier)]
+    return publish_folder(folder, KIND, described(classifier), {}, extra=extra, facts=facts)
+
+
+def described(classifier: CoverClassifier) -> dict[str, Any]:
+    """Return all that a fitted classifier knows, as plain values that JSON can hold."""
+    return {
         "type": type(classifier).__name__,
         "claim": classifier.claim_,
-        "concept": concept_document(classifier._concept()),
+        "concept": concept_document(classifier.concept_),
         "hypothesis": document_of(classifier.hypothesis_),
         **rows_document(classifier),
         "candidates": classifier.candidates_,
         "spent_epsilon": classifier.spent_epsilon_,
         "mistakes": classifier.mistakes_.tolist() if hasattr(classifier, "mistakes_") else None,
     }
-    facts = [f"Hypothesis: {classifier.hypothesis_}, one of {classifier.candidates_} candidates.", _classes(classifier)]
-    return publish_folder(folder, KIND, manifest, {}, extra=extra, facts=facts)
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> CoverClassifier:
-    """Return the classifier of a folder. There is nothing to lease and no type to trust.
+    """Return the classifier of a folder. There is nothing to lease and no type to trust."""
+    return classifier_of(_of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest)
 
-    >>> restore(PublishedFolder(Path("model"), {"type": "Poem"}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the model is a 'Poem', which this version does not know
-    """
-    manifest = _of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest
+
+def classifier_of(manifest: dict[str, Any]) -> CoverClassifier:
+    """Return the classifier that `described` describes."""
     if manifest["type"] not in _TYPES:
         raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
     concept = None if manifest["concept"] is None else concept_of(manifest["concept"])
     classifier: Any = getattr(students, manifest["type"])(concept, **manifest["settings"])
     restore_rows(classifier, manifest)
+    classifier.concept_ = Stumps(features=classifier.n_features_in_) if concept is None else concept
     classifier.hypothesis_, classifier.candidates_ = hypothesis_of(manifest["hypothesis"]), manifest["candidates"]
     classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     if manifest["mistakes"] is not None:

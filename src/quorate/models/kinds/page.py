@@ -25,14 +25,7 @@ def publish_folder(
     extra: dict[str, bytes] | None,
     facts: Sequence[str] = (),
 ) -> Path:
-    """Write a model that may be published into a new folder, with its page; `facts` are told there, one a line.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     made = publish_folder(Path(home), "student", {"claim": "nothing is claimed"}, {}, extra=None)
-    ...     print((made / "GUARANTEE.md").read_text().splitlines()[2])
-    A classifier trained on public points that private teachers have labelled.
-    """
+    """Write a model that may be published into a new folder, with its page; `facts` are told there, one a line."""
     names = [*contents, *(extra or {}), "manifest.json"]
     page = _page(_WHAT[kind], manifest["claim"], facts, names)
     made = PublishedFolder.create(folder, kind, manifest, contents | {GUARANTEE_FILE: page.encode()}, extra=extra)

@@ -15,7 +15,6 @@ holds private models: it is made for its owner's eyes alone.
 """
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.answerers import Votes
+from quorate.checks import check_process
 from quorate.ensemble import Ensemble
 from quorate.errors import InvalidInput
 from quorate.ledger import Ledger
-from quorate.mechanisms.run import ThresholdMechanism
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models.codecs import (
     from_skops,
     mechanism_document,
@@ -38,59 +38,73 @@ from quorate.models.codecs import (
     to_skops,
 )
 from quorate.models.folder import PrivateFolder, check_folder
-from quorate.planner import Plan
+from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
+from quorate.predictors.base import SessionClassifier
 from quorate.predictors.estimate import Estimate
-from quorate.process import check_process
+from quorate.privacy import Budget
 from quorate.session import Session
 
-__all__ = ["FOLDER", "KIND", "restore", "save"]
+__all__ = ["FOLDER", "KIND", "check_movable", "move_into", "restore", "save"]
 
 KIND, FOLDER = "classifier", PrivateFolder
+_UNCHARGED = 2.0**-20  # epsilon of the account of a model whose answers are not charged: a ledger has an account
 
 
 def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on.
+    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
+    check_movable(classifier, folder)
+    contents = teacher_files(classifier.session_.answerer.ensemble.fitted)
+    contents["estimator.skops"] = to_skops(classifier.estimator_)
+    return move_into(folder, KIND, classifier, _manifest(classifier), contents, extra=extra)
 
-    >>> import tempfile
-    >>> from quorate import load
-    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-    >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = save(classifier, Path(home) / "model")
-    ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
-    """
+
+def check_movable(classifier: SessionClassifier, folder: str | Path) -> None:
+    """Refuse a classifier that cannot go on from a folder: not fitted, there already, or with a run that none can."""
     check_is_fitted(classifier)
-    if type(classifier) is not PrivateClassifier:
-        raise InvalidInput(f"only a PrivateClassifier can be saved, not a {type(classifier).__name__}")
-    if isinstance(classifier.mechanism_, ThresholdMechanism) and classifier.mechanism_.redraws:
+    session, mechanism = classifier.session_, getattr(classifier, "mechanism_", None)
+    if isinstance(mechanism, ThresholdMechanism) and mechanism.redraws:
         raise InvalidInput(
-            f"a run of {type(classifier.mechanism_).__name__} redraws its threshold and cannot be kept in a file; "
+            f"a run of {type(mechanism).__name__} redraws its threshold and cannot be kept in a file; "
             "use aggregator='quorum'"
         )
     check_folder(Path(folder))
-    session = classifier.session_
     check_process("this classifier", session.process)
     if session.ledger is not None:
         raise InvalidInput("this classifier has a folder already, and one budget in it; load it from there")
-    contents = teacher_files(session.answerer.ensemble.fitted) | {"estimator.skops": to_skops(classifier.estimator_)}
-    made = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
-    make = partial(Ledger.create, made.path / "ledger.sqlite", fingerprint=made.fingerprint)
-    ledger = session.move(make)  # from here on the old session answers nothing, whatever happens next
-    votes = Votes(session.answerer.ensemble, session.answerer.mechanism)
-    classifier.session_ = Session(votes, ledger.budget(), ledger=ledger)
-    return made.seal()
+
+
+def move_into(
+    folder: str | Path,
+    kind: str,
+    classifier: SessionClassifier,
+    manifest: dict[str, Any],
+    contents: dict[str, bytes],
+    *,
+    extra: dict[str, bytes] | None,
+    journal: str | None = None,
+) -> Path:
+    """Write the folder of a classifier, and let it spend from the ledger there from now on.
+
+    `journal` names the file of queries that it goes on with, if there is one.
+    """
+    if journal in (extra or {}):
+        raise InvalidInput(f"extra must be plain and new file names, not {journal!r}")
+    created = PrivateFolder.create(folder, kind, manifest, contents, extra=extra)
+
+    def make(budget: Budget | None) -> Ledger:
+        account = Budget(epsilon=_UNCHARGED, delta=0.0) if budget is None else budget
+        return Ledger.create(created.path / "ledger.sqlite", account, fingerprint=created.fingerprint)
+
+    session = classifier.session_.move(make)  # from here on the old session answers nothing
+    if journal is not None:
+        session.answerer.journal = session.answerer.journal.copied(created.path / journal)
+    classifier.session_ = session
+    return created.seal()
 
 
 def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> PrivateClassifier:
-    """Return the classifier of a folder. It spends from the folder's ledger, which proves the manifest.
-
-    >>> restore(PrivateFolder(Path("no such folder"), {}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.LedgerRefused: ...ledger.sqlite is missing: ...
-    """
+    """Return the classifier of a folder. It spends from the folder's ledger, which proves the manifest."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
     classifier = PrivateClassifier(from_skops(contents["estimator.skops"], trusted), **manifest["settings"])
     restore_rows(classifier, manifest)
@@ -99,7 +113,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
-    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism)
+    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism)
     classifier.mechanism_, classifier.teachers_ = mechanism, ensemble.teachers
     classifier.session_ = Session(Votes(ensemble, mechanism), ledger.budget(lease=lease), ledger=ledger)
     return classifier

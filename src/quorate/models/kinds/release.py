@@ -28,9 +28,9 @@ from quorate.release.engines import Released
 from quorate.release.people import PERSON, RECORD
 from quorate.release.queries import Rows
 from quorate.release.release import QueryRelease
-from quorate.release.tables import BoundWorkload
+from quorate.release.workloads import BoundWorkload
 
-__all__ = ["FOLDER", "KIND", "restore", "save"]
+__all__ = ["FOLDER", "KIND", "domain_files", "domain_from", "restore", "save"]
 
 KIND, FOLDER = "query release", PublishedFolder
 _MOST_ANSWERS = 200_000  # in answers.csv
@@ -40,19 +40,9 @@ _ANSWERS_FILE = "answers.csv"
 def save(
     release: QueryRelease, folder: str | Path, *, extra: dict[str, bytes] | None = None, answers: bool = False
 ) -> Path:
-    """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package.
-
-    >>> import tempfile
-    >>> from quorate import load
-    >>> from quorate.concepts import Threshold, Thresholds
-    >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = save(release, Path(home) / "release", answers=True)
-    ...     load(folder).answer([Threshold(1.7)]) == release.answer([Threshold(1.7)]), sorted(folder.glob("*.*"))
-    (True, [...GUARANTEE.md...answers.csv...arrays.npz...manifest.json...])
-    """
+    """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package."""
     check_is_fitted(release, "released_")
-    arrays, about = _about(release.domain_)
+    arrays, about = domain_files(release.domain_)
     released = release.released_
     for name, values in (("answers", released.answers), ("errors", released.errors), ("weights", released.weights)):
         if values is not None:
@@ -78,7 +68,7 @@ def save(
     return publish_folder(folder, KIND, manifest, contents, extra=extra, facts=_facts(release))
 
 
-def _about(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def domain_files(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return what a release is about: arrays and plain values, all of them public."""
     if isinstance(domain, CoverDomain):
         return {"public": domain.public_points}, {"concept": concept_document(domain.concept)}
@@ -92,26 +82,24 @@ def _about(domain: Domain) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, {"workload": domain.bound.to_dict()}
 
 
-def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> QueryRelease:
-    """Return the release of a folder. There is nothing to lease and no type to trust.
-
-    >>> restore(PublishedFolder(Path("no such folder"), {"format": 1, "files": {"arrays.npz": ""}}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder/arrays.npz is missing from the model
-    """
-    manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
-    about = manifest["about"]
+def domain_from(arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> tuple[Any, Domain]:
+    """Return the subject and the domain that `domain_files` wrote."""
     if "concept" in about:
-        subject: Any = concept_of(about["concept"])
-        domain: Domain = CoverDomain(subject, arrays["public"])
-    else:
-        subject = BoundWorkload.from_dict(about["workload"])
-        domain = TableDomain(subject)
-        if "public" in arrays:
-            domain.remember(Rows(arrays["public"], subject.sizes, arrays["public_weights"]))
-        elif "public_weights" in arrays:
-            domain.remember(arrays["public_weights"])
+        concept = concept_of(about["concept"])
+        return concept, CoverDomain(concept, arrays["public"])
+    bound = BoundWorkload.from_dict(about["workload"])
+    domain = TableDomain(bound)
+    if "public" in arrays:
+        domain.remember(Rows(arrays["public"], bound.sizes, arrays["public_weights"]))
+    elif "public_weights" in arrays:
+        domain.remember(arrays["public_weights"])
+    return bound, domain
+
+
+def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> QueryRelease:
+    """Return the release of a folder. There is nothing to lease and no type to trust."""
+    manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
+    subject, domain = domain_from(arrays, manifest["about"])
     made = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])
     spent = Cost(manifest["spent"]["renyi"], manifest["spent"]["slack"])
     released = Released(

@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.errors import InvalidInput
 from quorate.models.codecs import (
     arrays_from,
     arrays_of,
@@ -28,8 +27,8 @@ from quorate.models.codecs import (
 )
 from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
-from quorate.planner import Plan
-from quorate.predictors.inputs import class_codes
+from quorate.planner import PrivatePlan
+from quorate.predictors.base import class_codes
 from quorate.students import Labelled, StudentClassifier
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]
@@ -38,20 +37,8 @@ KIND, FOLDER = "student", PublishedFolder
 
 
 def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-    """Write a fitted student into a new folder.
-
-    >>> import tempfile
-    >>> from quorate import load
-    >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
-    >>> made = StudentClassifier(epsilon=4.0, teachers=200, queries=2, aggregator="noisy_max", classes=[0, 1])
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = save(made.fit(X, y, public=[[0.0], [1.0]]), Path(home) / "model")
-    ...     load(folder).predict([[0.0], [1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([0, 1], ['GUARANTEE.md', 'labelled.npz', 'manifest.json', 'student.skops'])
-    """
+    """Write a fitted student into a new folder."""
     check_is_fitted(classifier, "student_")
-    if type(classifier) is not StudentClassifier:
-        raise InvalidInput(f"only a StudentClassifier can be saved, not a {type(classifier).__name__}")
     labelled = classifier.labelled_
     manifest = {
         "claim": classifier.claim_,
@@ -61,7 +48,7 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
         "plan": classifier.plan_.as_dict(),
     }
     codes = class_codes(classifier.classes_, labelled.labels)
-    student = {"student": clone(classifier._student()), "fitted": classifier.student_}
+    student = {"student": clone(classifier.unfitted_student()), "fitted": classifier.student_}
     contents = {
         "student.skops": to_skops(student),
         "labelled.npz": arrays_of(asked=labelled.asked, answered=labelled.answered, codes=codes),
@@ -74,13 +61,7 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentClassifier:
-    """Return the student of a folder, as it was after `fit`. There is nothing to lease.
-
-    >>> restore(PublishedFolder(Path("no such folder"), {"format": 1, "files": {"student.skops": ""}}, b""))
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: no such folder/student.skops is missing from the model
-    """
+    """Return the student of a folder, as it was after `fit`. There is nothing to lease."""
     manifest, contents = folder.manifest, folder.contents
     student = from_skops(contents["student.skops"], trusted)
     arrays = arrays_from(contents["labelled.npz"], limited=True)
@@ -88,7 +69,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     restore_rows(classifier, manifest)
     labels = classifier.classes_[arrays["codes"].astype(np.int64)]
     classifier.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
-    classifier.plan_ = Plan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
+    classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism_of(manifest["mechanism"]))
     classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     classifier.student_ = student["fitted"]
     return classifier

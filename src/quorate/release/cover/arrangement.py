@@ -29,11 +29,7 @@ _ROUNDING = 2.0**-51
 
 
 class Lines:
-    """Different lines, sorted by slope and then by intercept, in fractions, with floats beside them.
-
-    >>> Lines([Fraction(1), Fraction(-1)], [Fraction(0), Fraction(2)]).crossing(0, 1)
-    Fraction(1, 1)
-    """
+    """Different lines, sorted by slope and then by intercept, in fractions, with floats beside them."""
 
     def __init__(self, slopes: Sequence[Fraction], intercepts: Sequence[Fraction]) -> None:
         self.order = sorted(range(len(slopes)), key=lambda line: (slopes[line], intercepts[line]))
@@ -48,20 +44,11 @@ class Lines:
         return len(self.slopes)
 
     def crossing(self, one: int, other: int) -> Fraction:
-        """Return where two lines that are not parallel cross.
-
-        >>> Lines([Fraction(0), Fraction(1)], [Fraction(3), Fraction(0)]).crossing(1, 0)
-        Fraction(3, 1)
-        """
+        """Return where two lines that are not parallel cross."""
         return (self.intercepts[other] - self.intercepts[one]) / (self.slopes[one] - self.slopes[other])
 
     def along(self, line: int) -> tuple[Whole, Whole, Values]:
-        """Return the lines that cross this one, from left to right, which vertex each passes, and about where it is.
-
-        >>> lines = Lines([Fraction(0), Fraction(1), Fraction(2)], [Fraction(0), Fraction(-1), Fraction(-2)])
-        >>> lines.along(0)
-        (array([1, 2]), array([0, 0]), array([1., 1.]))
-        """
+        """Return the lines that cross this one, from left to right, which vertex each passes, and about where it is."""
         others = np.flatnonzero(self.ranks != self.ranks[line])
         places, errors = self._places(line, others)
         order = np.argsort(places, kind="stable")
@@ -106,10 +93,6 @@ class Faces:
     Along a chain a steeper line is crossed upwards once and a less steep one downwards once, so which lines a face lies
     above is known from where each line is crossed: `turns`. Sums over all faces take no more steps than there are
     faces and pairs of lines.
-
-    >>> faces = find_faces(Lines([Fraction(0), Fraction(1)], [Fraction(0), Fraction(0)]))
-    >>> len(faces), faces.above(0), faces.sums(np.array([1.0, 2.0, 4.0, 8.0]))
-    (4, array([False, False,  True,  True]), array([12.,  6.]))
     """
 
     def __init__(self, table: "_Table") -> None:
@@ -138,11 +121,7 @@ class Faces:
         return there > here, there < here, (there == here) & (places[np.newaxis, :] <= places[:, np.newaxis])
 
     def above(self, line: int) -> Flags:
-        """Return which faces lie above a line.
-
-        >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).above(0)
-        array([False,  True])
-        """
+        """Return which faces lie above a line."""
         left = np.zeros(self.lines + 1, dtype=np.bool_)
         left[int(np.flatnonzero(self._upwards == line)[0]) + 1 :] = True
         sizes = np.diff(self._starts[1:])
@@ -155,35 +134,23 @@ class Faces:
         return np.concatenate([left, np.where(np.repeat(parallel, sizes), fixed, chain)])
 
     def bits(self) -> Bits:
-        """Return one row of bits for each face, 1 for each line that it lies above.
-
-        >>> find_faces(Lines([Fraction(0), Fraction(1)], [Fraction(0), Fraction(0)])).bits().ravel().tolist()
-        [0, 64, 192, 128]
-        """
+        """Return one row of bits for each face, 1 for each line that it lies above."""
         every = [self.above(line) for line in range(self.lines)]
         return np.packbits(np.array(every, dtype=np.bool_).reshape(self.lines, len(self)).T, axis=1)
 
     def sums(self, weights: Values) -> Values:
-        """Return for each line the sum of the weights of the faces above it.
-
-        >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).sums(np.array([1.0, 5.0]))
-        array([5.])
-        """
+        """Return for each line the sum of the weights of the faces above it."""
         sums = np.concatenate([[0.0], np.cumsum(weights)])
         starts, ends = sums[self._starts[1:-1]], sums[self._starts[2:]]
         steeper, flatter, parallel = self._compared()
         turned = sums[self._starts[1:-1, np.newaxis] + self._turns]
         turned *= steeper.astype(np.int8) - flatter.astype(np.int8)
-        found = turned.sum(axis=0) - starts @ steeper + ends @ flatter + (ends - starts) @ parallel
-        found[self._upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
-        return np.asarray(found)
+        above = turned.sum(axis=0) - starts @ steeper + ends @ flatter + (ends - starts) @ parallel
+        above[self._upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
+        return np.asarray(above)
 
     def spread(self, values: Any) -> Any:
-        """Return for each face the sum of the values of the lines that it lies above, for floats or 64-bit words.
-
-        >>> find_faces(Lines([Fraction(0)], [Fraction(0)])).spread(np.array([7.0]))
-        array([0., 7.])
-        """
+        """Return for each face the sum of the values of the lines that it lies above, for floats or 64-bit words."""
         zero = np.zeros(1, dtype=values.dtype)
         left = np.concatenate([zero, np.cumsum(values[self._upwards], dtype=values.dtype)])
         steeper, flatter, parallel = self._compared()
@@ -217,27 +184,19 @@ class _Table:
             self.vertex[line, others] = vertices
             self.place[line, vertices] = places
             self.through[line, vertices] = others
-        found = self.place[np.isfinite(self.place)]
+        finite = self.place[np.isfinite(self.place)]
         with np.errstate(all="ignore"):
-            width = float(np.median(np.abs(found - np.median(found)))) if found.size else 0.0
+            width = float(np.median(np.abs(finite - np.median(finite)))) if finite.size else 0.0
         self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
 
 
 def find_faces(lines: Lines) -> Faces:
-    """Return all faces of these lines.
-
-    >>> len(find_faces(Lines([Fraction(0), Fraction(1), Fraction(2)], [Fraction(0), Fraction(0), Fraction(1)])))
-    7
-    """
+    """Return all faces of these lines."""
     return Faces(_Table(lines))
 
 
 def find_points(lines: Lines) -> tuple[Faces, Points]:
-    """Return all faces, and about a point of each.
-
-    >>> find_points(Lines([Fraction(0)], [Fraction(0)]))[1].tolist()
-    [[0.0, -1.0], [0.0, 1.0]]
-    """
+    """Return all faces, and about a point of each."""
     table = _Table(lines)
     faces = Faces(table)
     left = np.array([[nearest(x), nearest(y)] for x, y in _left_points(table, faces)])
@@ -246,11 +205,7 @@ def find_points(lines: Lines) -> tuple[Faces, Points]:
 
 
 def find_exact_points(lines: Lines) -> tuple[Faces, list[tuple[Fraction, Fraction]]]:
-    """Return all faces, and a point inside of each.
-
-    >>> find_exact_points(Lines([Fraction(0)], [Fraction(0)]))[1]
-    [(Fraction(0, 1), Fraction(-1, 1)), (Fraction(0, 1), Fraction(1, 1))]
-    """
+    """Return all faces, and a point inside of each."""
     table = _Table(lines)
     faces = Faces(table)
     points = list(_left_points(table, faces))
@@ -306,11 +261,7 @@ def _rounded(values: Sequence[Fraction]) -> tuple[Values, Values]:
 
 
 def nearest(value: Fraction) -> float:
-    """Return the float nearest to a number, or infinity.
-
-    >>> nearest(Fraction(1, 2)), nearest(Fraction(-(10**400)))
-    (0.5, -inf)
-    """
+    """Return the float nearest to a number, or infinity."""
     try:
         return float(value)
     except OverflowError:

@@ -8,67 +8,37 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from quorate.concepts import Concept, Constant, Hypothesis
 from quorate.concepts.points import Points, check_points
 from quorate.errors import Infeasible, InvalidInput
-from quorate.release.queries import Floats, Queries, Rows
+from quorate.release.cover.shares import cover_share
+from quorate.release.queries import NOTHING, Numbered, Queries, Rows, Whole
 
-__all__ = ["LARGEST", "NOTHING", "Cover", "check_cells", "check_public", "read_points"]
+__all__ = ["LARGEST", "Cover", "check_cells", "check_public", "read_points"]
 
-NOTHING = -1  # the number of a query that no point fulfils; its answer is 0, exactly
 LARGEST = 20_000_000  # cells of a cover, at most: 160 MB for each list of numbers about them
 
-Whole = NDArray[np.int64]
 
-
-class Cover(ABC):
+class Cover(Numbered, ABC):
     """The cells and queries that public points leave of a class.
 
     A query of the cover stands for all hypotheses that label the public points as it does. `cells` is None where the
     cover holds rows of a table in place of cells.
-
-    >>> from quorate.concepts import Thresholds
-    >>> from quorate.release.cover import make_cover
-    >>> cover = make_cover(Thresholds(), [1.0, 2.0, 4.0])
-    >>> cover.cells, cover.locate([-1e9, 1.5, 1e9, float("nan")]).tolist()
-    (4, [2, 1, 0, 3])
     """
+
+    kind: type[Hypothesis]  # of the hypotheses that belong to the class, beside constants
 
     def __init__(self, concept: Concept, points: int, queries: Queries) -> None:
         self.concept, self.points, self.queries = concept, points, queries
 
     @property
     def cells(self) -> int | None:
-        """How many cells there are, the cell of what is no point of the class among them.
-
-        >>> from quorate.concepts import Intervals
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Intervals(), [1.0, 2.0]).cells
-        3
-        """
+        """How many cells there are, the cell of what is no point of the class among them."""
         return self.queries.cells
 
-    @property
-    def has_differences(self) -> bool:
-        """Whether some query of the cover is the difference of two of `queries`, and errs as both of them.
-
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.release.cover import make_cover
-        >>> [make_cover(Thresholds(both_directions=both), [1.0]).has_differences for both in (False, True)]
-        [False, True]
-        """
-        return False
-
     def locate(self, records: Any) -> Whole:
-        """Return the number of the cell of each record. No value of a record is a reason for an error.
-
-        >>> from quorate.concepts import Intervals
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Intervals(), [1.0, 2.0]).locate([1.4, 1.5, float("inf")])
-        array([0, 1, 2])
-        """
+        """Return the number of the cell of each record. No value of a record is a reason for an error."""
         points = read_points(records, features=self.concept.features)
         usable = self.concept.usable(points)
         cells = np.full(len(points), self._rest(), dtype=np.int64)
@@ -76,76 +46,51 @@ class Cover(ABC):
         return cells
 
     def count(self, records: Any) -> "Whole | Rows":
-        """Return how many records each cell has: what an engine takes.
-
-        >>> from quorate.concepts import Intervals
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Intervals(), [1.0, 2.0]).count([0.0, 1.0, 5.0])
-        array([2, 1, 0])
-        """
+        """Return how many records each cell has: what an engine takes."""
         cells = self.cells
         assert cells is not None, "a cover of rows counts in its own way"
         return np.bincount(self.locate(records), minlength=cells)
 
     def project(self, hypotheses: Any) -> Whole:
-        """Return the number of the cover's query that labels the public points as each hypothesis does.
-
-        >>> from quorate.concepts import Threshold, Thresholds
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Thresholds(), [1.0, 2.0, 4.0]).project([Threshold(1.1), Threshold(1.9), Threshold(5.0)])
-        array([ 1,  1, -1])
-        """
+        """Return the number of the cover's query that labels the public points as each hypothesis does."""
         given = [hypotheses] if isinstance(hypotheses, Hypothesis) else list(hypotheses)
         for hypothesis in given:
             self._check(hypothesis)
         return np.asarray(self._project(given), dtype=np.int64)
 
-    def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the two queries of `queries` whose difference each of these queries is; `NOTHING` where there is none.
-
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Thresholds(), [1.0, 2.0]).parts([0, 1])
-        (array([0, 1]), array([-1, -1]))
-        """
-        plus = np.asarray(numbers, dtype=np.int64)
-        return plus, np.full_like(plus, NOTHING)
-
-    def read(self, answers: ArrayLike, numbers: ArrayLike) -> Floats:
-        """Return the answers of the cover's queries of these numbers, given the answers of all of `queries`.
-
-        >>> from quorate.concepts import Thresholds
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Thresholds(), [1.0, 2.0]).read([0.25, 0.75, 1.0], [1, -1])
-        array([0.75, 0.  ])
-        """
-        known = np.append(np.asarray(answers, dtype=np.float64), 0.0)  # `NOTHING` is the last place
-        plus, minus = self.parts(numbers)
-        return np.asarray(known[plus] - known[minus])
-
-    @abstractmethod
     def hypothesis(self, number: int) -> Hypothesis:
         """Return the hypothesis that a query of the cover is."""
+        if number == NOTHING:
+            return Constant(features=self.concept.features, label=0)
+        return self._hypothesis(number)
+
+    @abstractmethod
+    def _hypothesis(self, number: int) -> Hypothesis:
+        """Return the hypothesis that a query of `queries`, or a difference of two, is."""
 
     @abstractmethod
     def centres(self) -> Points:
         """Return a point of each cell; of the cell of what is no point, NaN."""
 
-    @abstractmethod
     def share(self, beta: float = 0.05) -> float:
         """Return a bound on the cover's own error.
 
         With probability 1 - beta over public points that come from where the records come from, no hypothesis differs
         from its query of the cover on more than this share of that population. 1.0 where nothing can be said.
         """
+        return cover_share(self.concept, self.points, beta)
 
     @abstractmethod
     def _locate(self, points: Points) -> Any:
         """Return the cells of points of the class."""
 
-    @abstractmethod
     def _project(self, hypotheses: Sequence[Any]) -> Any:
         """Return the queries of checked hypotheses."""
+        return [self._number(hypothesis) for hypothesis in hypotheses]
+
+    def _number(self, hypothesis: Any) -> int:
+        """Return the query of a checked hypothesis, where they are found one by one."""
+        raise NotImplementedError
 
     def _rest(self) -> int:
         """Return the cell of what is no point: the last."""
@@ -155,7 +100,7 @@ class Cover(ABC):
         return cells - 1
 
     def _check(self, hypothesis: Any) -> None:
-        kinds: tuple[type[Any], ...] = (*self._kinds(), Constant)
+        kinds: tuple[type[Any], ...] = (self.kind, Constant)
         if not isinstance(hypothesis, kinds) or hypothesis.features != self.concept.features:
             names = " or ".join(kind.__name__ for kind in kinds)
             raise InvalidInput(
@@ -163,19 +108,12 @@ class Cover(ABC):
                 f"not {type(hypothesis).__name__}"
             )
 
-    @abstractmethod
-    def _kinds(self) -> tuple[type, ...]:
-        """Return the kinds of hypotheses that belong to the class."""
-
 
 def read_points(records: Any, *, features: int, name: str = "records") -> Points:
     """Return records as points; in a column of objects what is no number is NaN, each value by itself.
 
     A plain list has no type: where its records are not all numbers, each is read by itself, and is no point unless it
     has as many values as there are features.
-
-    >>> read_points([1.5, None], features=1).ravel()
-    array([1.5, nan])
     """
     try:
         given = np.asarray(records)
@@ -190,14 +128,7 @@ def read_points(records: Any, *, features: int, name: str = "records") -> Points
 
 
 def check_public(concept: Concept, public: Any) -> Points:
-    """Return the public points of a class; rows with a missing, infinite or undeclared value are refused.
-
-    >>> from quorate.concepts import Thresholds
-    >>> check_public(Thresholds(), [1.0, float("nan")])
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: public row 2 is no point of Thresholds: ...
-    """
+    """Return the public points of a class; rows with a missing, infinite or undeclared value are refused."""
     points = check_points(public, features=concept.features, name="public")
     usable = concept.usable(points)
     if not usable.all():
@@ -209,13 +140,7 @@ def check_public(concept: Concept, public: Any) -> Points:
 
 
 def check_cells(cells: int, what: str) -> None:
-    """Refuse a cover of too many cells.
-
-    >>> check_cells(10**9, "boxes of 1000 public points in 3 dimensions")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.Infeasible: boxes of 1000 public points in 3 dimensions have 1000000000 cells, above ...
-    """
+    """Refuse a cover of too many cells."""
     if cells > LARGEST:
         raise Infeasible(f"{what} have {cells} cells, above {LARGEST}; pass fewer public points, or round them")
 

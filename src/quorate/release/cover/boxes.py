@@ -10,9 +10,8 @@ from quorate.concepts import Box, Boxes, Constant, Hypothesis
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.release.cover.axis import Axis
-from quorate.release.cover.base import NOTHING, Cover, check_cells, check_public
-from quorate.release.cover.shares import gap_share
-from quorate.release.queries import BoxRanges
+from quorate.release.cover.base import Cover, check_cells, check_public
+from quorate.release.queries import NOTHING, BoxRanges
 
 __all__ = ["BoxCover"]
 
@@ -25,15 +24,10 @@ class BoxCover(Cover):
     The slot is for what is no point: only its last cell is used. A box goes to the box of cells whose public
     coordinates it holds, on each axis by itself: so it labels the public points alike, and errs less than the smallest
     box around them would.
-
-    >>> cover = BoxCover(Boxes(2), [[0.0, 0.0], [1.0, 2.0]])
-    >>> cover.locate([[0.4, 1.1], [9.0, -9.0]])
-    array([1, 3])
-    >>> cover.hypothesis(int(cover.project([Box((0.2, -5.0), (7.0, 3.0))])[0]))
-    Box(lower=(0.5, -inf), upper=(inf, inf))
     """
 
     queries: BoxRanges
+    kind = Box
 
     def __init__(self, concept: Boxes, public: Any) -> None:
         if concept.features > _MOST_DIMENSIONS:
@@ -51,9 +45,6 @@ class BoxCover(Cover):
         places = tuple(axis.locate(column) for axis, column in zip(self._axes, points.T, strict=True))
         return np.ravel_multi_index(places, self._shape)
 
-    def _kinds(self) -> tuple[type, ...]:
-        return (Box,)
-
     def _project(self, hypotheses: Sequence[Any]) -> Any:
         lower = np.array([_plain(hypothesis)[0] for hypothesis in hypotheses]).reshape(-1, len(self._axes))
         upper = np.array([_plain(hypothesis)[1] for hypothesis in hypotheses]).reshape(-1, len(self._axes))
@@ -64,14 +55,7 @@ class BoxCover(Cover):
         numbers[some] = self.queries.number([low[some] for low in first], [high[some] for high in last])
         return numbers
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the box that a query is: its upper ends are the last numbers before the next cut.
-
-        >>> BoxCover(Boxes(1), [[0.0], [1.0]]).hypothesis(0)
-        Box(lower=(-inf,), upper=(0.49999999999999994,))
-        """
-        if number == NOTHING:
-            return Constant(features=self.concept.features, label=0)
+    def _hypothesis(self, number: int) -> Hypothesis:
         bounds = self.queries.bounds(number)
         pairs = [(axis, int(low), int(high)) for axis, (low, high) in zip(self._axes, bounds, strict=True)]
         lower = tuple(axis.edge(low) for axis, low, _ in pairs)
@@ -79,24 +63,12 @@ class BoxCover(Cover):
         return Box(lower, tuple(end if math.isinf(end) else math.nextafter(end, -math.inf) for end in ends))
 
     def centres(self) -> Points:
-        """Return for each cell the public coordinates that it holds.
-
-        >>> BoxCover(Boxes(1), [[0.0], [1.0]]).centres().tolist()
-        [[0.0], [1.0], [nan]]
-        """
+        """Return for each cell the public coordinates that it holds."""
         values = [axis.values for axis in self._axes]
         values[-1] = np.append(values[-1], np.nan)
         grid = np.stack(np.meshgrid(*values, indexing="ij"), axis=-1).reshape(-1, len(values))
         grid[np.isnan(grid).any(axis=1)] = np.nan
         return grid
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return what the largest gaps hold: a box has two ends on each axis.
-
-        >>> round(BoxCover(Boxes(2), [[i, i] for i in range(1000)]).share(), 3)
-        0.042
-        """
-        return gap_share(self.points, beta / len(self._axes), gaps=2 * len(self._axes))
 
 
 def _plain(hypothesis: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 from quorate.concepts import Conjunction, Conjunctions, Constant, Hypothesis
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
-from quorate.release.cover.base import NOTHING, Whole, check_public
+from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
-from quorate.release.queries import Marginals
+from quorate.release.queries import NOTHING, Marginals, Whole
 
 __all__ = ["ConjunctionCover"]
 
@@ -25,11 +24,9 @@ class ConjunctionCover(RowCover):
 
     A value that is not declared has the last code of its column. It fulfils no literal of that column; literals of
     other columns are not touched by it.
-
-    >>> cover = ConjunctionCover(Conjunctions([2, 3]), [])
-    >>> cover.project([Conjunction(features=2, literals=((1, 2),)), Conjunction(features=2, literals=())])
-    array([6, 0])
     """
+
+    kind = Conjunction
 
     def __init__(self, concept: Conjunctions, public: Any) -> None:
         points = check_public(concept, public)
@@ -51,12 +48,6 @@ class ConjunctionCover(RowCover):
     def _points(self, codes: Whole) -> Points:
         return np.where(codes < self._categories, codes.astype(np.float64), np.nan)
 
-    def _kinds(self) -> tuple[type, ...]:
-        return (Conjunction,)
-
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        return [self._number(hypothesis) for hypothesis in hypotheses]
-
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return 0 if hypothesis.label else NOTHING
@@ -67,22 +58,7 @@ class ConjunctionCover(RowCover):
         columns = tuple(sorted(fixed))
         return self.queries.number(self._cliques[columns], [fixed[column] for column in columns])
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the conjunction that a query is.
-
-        >>> ConjunctionCover(Conjunctions([2, 3]), []).hypothesis(6)
-        Conjunction(features=2, literals=((1, 2),))
-        """
-        if number == NOTHING:
-            return Constant(features=self.concept.features, label=0)
+    def _hypothesis(self, number: int) -> Hypothesis:
         clique, codes = self.queries.find(number)
         literals = tuple(zip(self.queries.cliques[clique], codes, strict=True))
         return Conjunction(features=self.concept.features, literals=literals)
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return 0: every conjunction is its own query.
-
-        >>> ConjunctionCover(Conjunctions([2]), []).share()
-        0.0
-        """
-        return 0.0

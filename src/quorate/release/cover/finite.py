@@ -1,6 +1,5 @@
 """The cover of a list: one column of codes for each way in which its members label the public points."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,9 @@ from numpy.typing import NDArray
 from quorate.concepts import Constant, Finite, Hypothesis, Member
 from quorate.concepts.points import Points, which_finite
 from quorate.errors import Infeasible, InvalidInput
-from quorate.release.cover.base import NOTHING, Whole, check_public
+from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
-from quorate.release.cover.shares import list_share
-from quorate.release.queries import Marginals
+from quorate.release.queries import NOTHING, Marginals, Whole
 
 __all__ = ["FiniteCover"]
 
@@ -24,16 +22,10 @@ class FiniteCover(RowCover):
 
     Members that label all public points alike are one query: the first of them. The cells are not known from the list
     alone, so a representative point is known only for the public ones' rows of codes.
-
-    >>> members = [lambda X, cut=cut: X[:, 0] > cut for cut in (1.0, 1.5, 3.0)]
-    >>> cover = FiniteCover(Finite(members, features=1), [[0.0], [2.0], [4.0]])
-    >>> cover.queries.count, cover.hypothesis(2).index
-    (7, 0)
-    >>> cover.count([[1.2], [float("nan")]]).codes.tolist()
-    [[1, 0], [2, 2]]
     """
 
     concept: Finite
+    kind = Hypothesis
 
     def __init__(self, concept: Finite, public: Any) -> None:
         points = check_public(concept, public)
@@ -68,12 +60,6 @@ class FiniteCover(RowCover):
         missing = np.full(self.concept.features, np.nan)
         return np.array([known.get(tuple(row), missing) for row in codes.tolist()]).reshape(-1, self.concept.features)
 
-    def _kinds(self) -> tuple[type, ...]:
-        return (Hypothesis,)
-
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        return [self._number(hypothesis) for hypothesis in hypotheses]
-
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return 0 if hypothesis.label else NOTHING
@@ -87,27 +73,13 @@ class FiniteCover(RowCover):
     def _rule(self, index: int) -> tuple[Any, ...]:
         return self.concept.members[index : index + 1]
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the member that a query is.
-
-        >>> FiniteCover(Finite([lambda X: X[:, 0] > 1], features=1), [[0.0]]).hypothesis(2).index
-        0
-        """
-        if number in (NOTHING, 0):
-            return Constant(features=self.concept.features, label=int(number == 0))
+    def _hypothesis(self, number: int) -> Hypothesis:
+        if number == 0:
+            return Constant(features=self.concept.features, label=1)
         column, code = divmod(number - 1, 3)
         if code != 1:
             raise InvalidInput(f"query {number} is no member of the list")
         return self._members[column]
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return on how much two members differ at most if they agree on the public points.
-
-        >>> members = [lambda X, cut=cut: X[:, 0] > cut for cut in range(9)]
-        >>> round(FiniteCover(Finite(members, features=1), np.arange(99.0)).share(), 3)
-        0.064
-        """
-        return list_share(len(self._kind), self.points, beta)
 
 
 def _key(labels: Any) -> bytes:

@@ -6,7 +6,7 @@ the public points alike are a face of those. So the faces of the public points' 
 a line counts as below it, as if all were moved down by less than any distance: so every point lies in a face.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +18,11 @@ from quorate.concepts.partitions import first_rows
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.release.cover.arrangement import Faces, Lines, find_exact_points, find_points, nearest
-from quorate.release.cover.base import NOTHING, Cover, Whole, check_cells, check_public
-from quorate.release.cover.shares import pair_share
-from quorate.release.cover.sides import Sides
+from quorate.release.cover.base import Cover, check_cells, check_public
+from quorate.release.queries import NOTHING, Floats, Queries, Rows, Whole, check_weights
+from quorate.release.queries.protocol import check_numbers
 
-__all__ = ["HalfspaceCover", "check_points"]
+__all__ = ["HalfspaceCover", "Sides", "check_points"]
 
 _AT_ONCE = 2**17  # sides computed at a time: they stay in the cache
 
@@ -30,18 +30,51 @@ Bits = NDArray[np.uint8]
 Marks = NDArray[np.uint64]
 
 
-class HalfspaceCover(Cover):
-    """Query r is all above line r, and the query after the lines is all; then come what lies below each, and the lines.
+class Sides(Queries):
+    """Query r is the faces above line r, and the last query is all faces. The last cell is in no query."""
 
-    >>> cover = HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> len(cover.lines), cover.cells
-    (3, 7)
-    >>> above = cover.hypothesis(0)
-    >>> cover.project([above])
-    array([0])
-    """
+    def __init__(self, faces: Faces) -> None:
+        self._found, self._lines, self._faces = faces, faces.lines, len(faces)
+
+    @property
+    def count(self) -> int:
+        """How many queries there are."""
+        return self._lines + 1
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return self._faces + 1
+
+    @property
+    def sensitivity(self) -> int:
+        """A record that crosses all lines, or leaves the plane from above all of them, changes that many counts."""
+        return self._lines + 1
+
+    def answers(self, weights: ArrayLike | Rows) -> Floats:
+        """Return the sum of the weights above each line, and of all faces."""
+        each = check_weights(weights, self.cells)[:-1]
+        return np.append(self._found.sums(each), each.sum())
+
+    def members(self, query: int) -> slice | NDArray[np.int64]:
+        """Return the faces above a line, or all."""
+        number = int(check_numbers(query, self.count))
+        return slice(0, self._faces) if number == self._lines else np.flatnonzero(self._found.above(number))
+
+    def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
+        """Return for each face the sum of the values of the lines that it lies above."""
+        given = check_weights(values, self.count)
+        return np.append(self._found.spread(given[:-1]) + given[-1], 0.0)
+
+    def __repr__(self) -> str:
+        return f"Sides({self._lines} lines, {self._faces} faces)"
+
+
+class HalfspaceCover(Cover):
+    """Query r is all above line r; then come all cells, what lies below each line, and the lines themselves."""
 
     queries: Sides
+    kind = Halfspace
 
     def __init__(self, concept: Halfspaces, public: Any) -> None:
         if concept.features != 2:
@@ -59,16 +92,12 @@ class HalfspaceCover(Cover):
 
     @property
     def has_differences(self) -> bool:
-        """Whether there are lines: what lies below one is all, less what lies above.
-
-        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0]]).has_differences
-        False
-        """
+        """Whether there are lines: what lies below one is all, less what lies above."""
         return len(self.lines) > 0
 
     def _locate(self, points: Points) -> Any:
-        found = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        faces = [self._faces[np.searchsorted(self._marks, self._mark(bits))] for bits in self._sides(points)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *faces])
 
     def _mark(self, bits: Bits) -> Marks:
         """Return the sum of the words of the lines that a point lies above, eight lines at a time."""
@@ -94,66 +123,33 @@ class HalfspaceCover(Cover):
                 above[row, line] = y > self.lines.slopes[line] * x + self.lines.intercepts[line]
             yield np.packbits(above, axis=1)
 
-    def _kinds(self) -> tuple[type, ...]:
-        return (Halfspace,)
-
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        return [self._number(hypothesis) for hypothesis in hypotheses]
-
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return len(self.lines) if hypothesis.label else NOTHING
         return self._numbers[_key(hypothesis._predict(self._public))]
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the side of a line that a query is, or all and the side that is taken away.
-
-        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).parts([1, 3, 5])
-        (array([1, 3, 3]), array([-1, -1,  1]))
-        """
+        """Return the side of a line that a query is, or all and the side that is taken away."""
         plus, lines = np.asarray(numbers, dtype=np.int64), len(self.lines)
         turned = plus > lines
         return np.where(turned, lines, plus), np.where(turned, plus - lines - 1, NOTHING)
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the halfspace that a query is.
-
-        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [0.0, 2.0]]).hypothesis(0)
-        <Halfspace: label 1 where (0, 1) * x > 1, and 0 finer levels>
-        """
+    def _hypothesis(self, number: int) -> Hypothesis:
         lines = len(self.lines)
-        if number in (NOTHING, lines):
-            return Constant(features=2, label=int(number == lines))
+        if number == lines:
+            return Constant(features=2, label=1)
         line = number % (lines + 1)
         slope, intercept, turn = self.lines.slopes[line], self.lines.intercepts[line], 1 if number < lines else -1
         level = ((-slope * turn, Fraction(turn)), intercept * turn)
         return Halfspace(features=2, levels=(level,), otherwise=int(turn < 0))
 
     def centres(self) -> Points:
-        """Return a point of each face, to within rounding: a face may be too small to hold a float.
-
-        >>> HalfspaceCover(Halfspaces(2), [[0.0, 0.0], [0.0, 2.0]]).centres()[:-1, 1] > 1
-        array([False,  True])
-        """
+        """Return a point of each face, to within rounding: a face may be too small to hold a float."""
         return np.concatenate([self._centres, np.full((1, 2), np.nan)])
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return the bound by the growth function. It is rough: some five times what is seen on samples.
-
-        >>> round(HalfspaceCover(Halfspaces(2), [[0.0, float(y)] for y in range(40)]).share(), 2)
-        0.51
-        """
-        return pair_share(self.concept, self.points, beta)
 
 
 def check_points(points: int) -> None:
-    """Refuse a number of public points whose lines may have too many faces.
-
-    >>> check_points(200)
-    Traceback (most recent call last):
-    ...
-    quorate.errors.Infeasible: halfspaces on 200 public points have 198014951 cells, above ...
-    """
+    """Refuse a number of public points whose lines may have too many faces."""
     lines = points * (points - 1) // 2
     check_cells(1 + lines + lines * (lines - 1) // 2, f"halfspaces on {points} public points")
 
@@ -168,8 +164,8 @@ def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
     labels[:, duals.order] = sorted_labels
     some = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1))
     chosen = some[first_rows(np.packbits(labels[some] ^ labels[some, :1], axis=1))] if some.size else some
-    found = [_short(inside[face], exact, labels[face]) for face in chosen]
-    lines = Lines([slope for slope, _ in found], [intercept for _, intercept in found])
+    parting = [_short(inside[face], exact, labels[face]) for face in chosen]
+    lines = Lines([slope for slope, _ in parting], [intercept for _, intercept in parting])
     numbers = {_key(np.zeros(len(public))): NOTHING, _key(np.ones(len(public))): len(lines)}
     for number, place in enumerate(lines.order):
         numbers[_key(labels[chosen[place]])] = number

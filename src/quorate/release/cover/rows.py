@@ -8,54 +8,30 @@ from numpy.typing import ArrayLike, NDArray
 
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
-from quorate.release.cover.base import Cover, Whole, read_points
-from quorate.release.queries import Marginals, Rows
+from quorate.release.cover.base import Cover, read_points
+from quorate.release.queries import Marginals, Rows, Whole
 
 __all__ = ["RowCover"]
 
 
 class RowCover(Cover):
-    """A cover whose cells are those of a table: records become rows of codes, and queries are cells of marginals.
-
-    >>> from quorate.concepts import Conjunctions
-    >>> from quorate.release.cover import make_cover
-    >>> isinstance(make_cover(Conjunctions([2, 3]), []), RowCover)
-    True
-    """
+    """A cover whose cells are those of a table: records become rows of codes, and queries are cells of marginals."""
 
     queries: Marginals
 
     def count(self, records: Any) -> Rows:
-        """Return the records as rows of codes: what an engine takes.
-
-        >>> from quorate.concepts import Conjunctions
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Conjunctions([2, 3]), []).count([[1, 2], [7, 0]]).codes.tolist()
-        [[1, 2], [2, 0]]
-        """
+        """Return the records as rows of codes: what an engine takes."""
         points = read_points(records, features=self.concept.features)
         return Rows(self._codes(points), self.queries.sizes)
 
     def locate(self, records: Any) -> Whole:
-        """Return the number of each record's cell of the whole table, where that is small enough to be numbered.
-
-        >>> from quorate.concepts import Conjunctions
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Conjunctions([2, 3]), []).locate([[1, 2], [7, 0]])
-        array([6, 8])
-        """
+        """Return the number of each record's cell of the whole table, where that is small enough to be numbered."""
         if self.cells is None:
             raise Infeasible("this cover has too many cells to number: use count, which gives rows")
         return self.count(records).cell(range(len(self.queries.sizes)))
 
     def centres(self, codes: ArrayLike | None = None) -> Points:
-        """Return a point for each row of codes, or for each cell of the whole table; NaN where a value is none.
-
-        >>> from quorate.concepts import Conjunctions
-        >>> from quorate.release.cover import make_cover
-        >>> make_cover(Conjunctions([2, 2]), []).centres([[1, 0], [0, 2]]).tolist()
-        [[1.0, 0.0], [0.0, nan]]
-        """
+        """Return a point for each row of codes, or for each cell of the whole table; NaN where a value is none."""
         if codes is None:
             if self.cells is None:
                 raise Infeasible("this cover has too many cells to list: pass the codes of some rows")

@@ -3,9 +3,22 @@
 import math
 
 from quorate.checks import check_count, check_rate
-from quorate.concepts import Concept
+from quorate.concepts import Boxes, Concept, Conjunctions, Finite, Intervals, Stumps, Thresholds
 
-__all__ = ["gap_share", "list_share", "pair_share"]
+__all__ = ["cover_share", "gap_share", "list_share", "pair_share"]
+
+
+def cover_share(concept: Concept, points: int, beta: float) -> float:
+    """Return a bound on how much of the population a hypothesis and its query of the cover differ on."""
+    if isinstance(concept, Conjunctions) or (isinstance(concept, Stumps) and concept.binary):
+        return 0.0  # every hypothesis is a query
+    if isinstance(concept, Finite):
+        return list_share(len(concept.members), points, beta)
+    if isinstance(concept, Thresholds | Stumps):
+        return gap_share(points, beta / concept.features)
+    if isinstance(concept, Intervals | Boxes):  # two ends on each axis
+        return gap_share(points, beta / concept.features, gaps=2 * concept.features)
+    return pair_share(concept, points, beta)
 
 
 def gap_share(points: int, beta: float, gaps: int = 1) -> float:
@@ -14,11 +27,6 @@ def gap_share(points: int, beta: float, gaps: int = 1) -> float:
     A gap that holds more than g has none of the points in it. By symmetry each of the points + 1 gaps between
     independent points holds more than g with probability (1 - g)**points, and ties only make gaps smaller. `gaps` is
     how many gaps a hypothesis can be wrong on; each is at most the largest.
-
-    >>> round(gap_share(10_000, 0.05), 5)
-    0.00122
-    >>> gap_share(0, 0.05)
-    1.0
     """
     points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     largest = -math.expm1(math.log(beta / (points + 1)) / points) if points else 1.0
@@ -29,9 +37,6 @@ def list_share(members: int, points: int, beta: float) -> float:
     """Return on how much two of so many hypotheses differ at most if they agree on all points.
 
     A pair that differs on more than g agrees on all points with probability (1 - g)**points at most.
-
-    >>> round(list_share(100, 10_000, 0.05), 5)
-    0.00115
     """
     points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     pairs = math.comb(members, 2)
@@ -47,10 +52,6 @@ def pair_share(concept: Concept, points: int, beta: float) -> float:
     differs on a share k/g and agrees on the points, then with probability 1/2 at least k points of the ghost lie where
     it differs, and none of the sample. Given both samples together, that has probability (g choose k) over (points + g
     choose k) at most for one pair, and there are no more kinds of pairs than pairs of dichotomies.
-
-    >>> from quorate.concepts import Halfspaces
-    >>> [round(pair_share(Halfspaces(2), points, 0.05), 3) for points in (10, 40, 1000)]
-    [0.933, 0.512, 0.041]
     """
     points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     return min([1.0, *(_ghost_share(concept, points, beta, max(1, points * eighths // 8)) for eighths in _GHOSTS)])

@@ -1,6 +1,5 @@
 """The cover of stumps: one column of codes for each cut of each feature."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ from quorate.concepts import Constant, Hypothesis, Stump, Stumps
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
 from quorate.release.cover.axis import Axis
-from quorate.release.cover.base import NOTHING, Whole, check_public
+from quorate.release.cover.base import check_public
 from quorate.release.cover.rows import RowCover
-from quorate.release.cover.shares import gap_share
-from quorate.release.queries import Marginals
+from quorate.release.queries import NOTHING, Marginals, Whole
 
 __all__ = ["StumpCover"]
 
@@ -26,13 +24,9 @@ class StumpCover(RowCover):
 
     A feature is cut halfway between neighbours among its public values; a binary one at a half. The query 1 + 3 j is
     what lies below cut j, and 2 + 3 j what lies at or above it. What has no value there is in neither of them.
-
-    >>> cover = StumpCover(Stumps(features=2), [[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
-    >>> cover.project([Stump(features=2, feature=0, cut=2.2), Stump(features=2, feature=1, cut=4.0, upward=False)])
-    array([ 5, -1])
-    >>> cover.hypothesis(5)
-    Stump(features=2, feature=0, cut=2.5, upward=True)
     """
+
+    kind = Stump
 
     def __init__(self, concept: Stumps, public: Any) -> None:
         points = check_public(concept, public)
@@ -72,12 +66,6 @@ class StumpCover(RowCover):
             points[(part == 2).any(axis=1), feature] = np.nan
         return points
 
-    def _kinds(self) -> tuple[type, ...]:
-        return (Stump,)
-
-    def _project(self, hypotheses: Sequence[Any]) -> Any:
-        return [self._number(hypothesis) for hypothesis in hypotheses]
-
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return 0 if hypothesis.label else NOTHING
@@ -87,23 +75,10 @@ class StumpCover(RowCover):
             return 0 if (below == 0) == hypothesis.upward else NOTHING
         return 1 + 3 * int(self._starts[hypothesis.feature] + below - 1) + int(hypothesis.upward)
 
-    def hypothesis(self, number: int) -> Hypothesis:
-        """Return the stump that a query is.
-
-        >>> StumpCover(Stumps(features=1), [[1.0], [2.0]]).hypothesis(1)
-        Stump(features=1, feature=0, cut=1.5, upward=False)
-        """
-        if number in (NOTHING, 0):
-            return Constant(features=self.concept.features, label=int(number == 0))
+    def _hypothesis(self, number: int) -> Hypothesis:
+        if number == 0:
+            return Constant(features=self.concept.features, label=1)
         column, code = divmod(number - 1, 3)
         feature = int(np.searchsorted(self._starts, column, side="right")) - 1
         cut = float(self._axes[feature].cuts[column - self._starts[feature]])
         return Stump(features=self.concept.features, feature=feature, cut=cut, upward=code == 1)
-
-    def share(self, beta: float = 0.05) -> float:
-        """Return what the largest gap of any feature holds; 0 for binary features, where every stump is a query.
-
-        >>> StumpCover(Stumps(features=2, binary=True), []).share()
-        0.0
-        """
-        return 0.0 if self._binary else gap_share(self.points, beta / len(self._axes))

@@ -1,6 +1,6 @@
 """Engines: ways to answer every query of a list from counts, behind one interface. PROOF.md has their claims."""
 
-from quorate.release.engines.choice import ENGINES, choose_engine, predict_errors
+from quorate.release.engines.choice import ENGINES, choose_engine, expected_errors
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
 from quorate.release.engines.released import Engine, Released
@@ -19,5 +19,5 @@ __all__ = [
     "ReweightingEngine",
     "WeightsEngine",
     "choose_engine",
-    "predict_errors",
+    "expected_errors",
 ]

@@ -11,7 +11,7 @@ from quorate.release.engines.reweighting import ReweightingEngine
 from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
 from quorate.release.queries import Marginals, Queries
 
-__all__ = ["ENGINES", "choose_engine", "predict_errors"]
+__all__ = ["ENGINES", "choose_engine", "expected_errors"]
 
 ENGINES: dict[str, Engine] = {
     engine.name: engine
@@ -28,47 +28,32 @@ ENGINES: dict[str, Engine] = {
 _TRUSTING = ("public_weights", "weights")  # what their few measurements do not touch stays as public records say
 
 
-def predict_errors(
+def expected_errors(
     queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
 ) -> dict[str, float]:
     """Return the expected largest error of each engine that can answer these queries, the one to take first.
 
     It is the one of the least error; but for marginals, engines that start from public records and cannot find out that
     these are from elsewhere come after those that can, or need none.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> list(predict_errors(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6))[0]
-    'prefix'
     """
-    found = {
-        name: engine.predict(queries, records=records, epsilon=epsilon, delta=delta, public=public)
+    errors = {
+        name: engine.expected_error(queries, records=records, epsilon=epsilon, delta=delta, public=public)
         for name, engine in ENGINES.items()
     }
-    usable = {name: error for name, error in found.items() if error < math.inf}
+    usable = {name: error for name, error in errors.items() if error < math.inf}
     wary = isinstance(queries, Marginals) and public is not None
     return dict(sorted(usable.items(), key=lambda pair: (wary and pair[0] in _TRUSTING, pair[1])))
 
 
 def choose_engine(
-    queries: Queries,
-    *,
-    records: int,
-    epsilon: float,
-    delta: float,
-    public: Public = None,
-    engine: str = "auto",
+    queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None, engine: str = "auto"
 ) -> Engine:
-    """Return the engine of this name, or with "auto" the one of least expected error. No private record is read.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> choose_engine(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6).name
-    'prefix'
-    """
+    """Return the engine of this name, or with "auto" the one of least expected error. No private record is read."""
     if engine != "auto":
         if engine not in ENGINES:
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {engine!r}")
         return ENGINES[engine]
-    expected = predict_errors(queries, records=records, epsilon=epsilon, delta=delta, public=public)
+    expected = expected_errors(queries, records=records, epsilon=epsilon, delta=delta, public=public)
     if not expected:
         raise Infeasible(
             f"no engine can answer {queries!r}: too many queries or cells, or too small an epsilon or delta"

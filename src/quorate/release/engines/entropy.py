@@ -23,9 +23,6 @@ def descend(objective: Callable[[Floats], tuple[float, Floats]], start: Floats, 
     """Return where L-BFGS comes from `start` in so many steps; the objective returns a value and its gradient.
 
     Its vectors are short: threads of the linear algebra would wait for each other longer than they work.
-
-    >>> descend(lambda x: (float(x @ x), 2 * x), np.ones(2), steps=10).round(6)
-    array([0., 0.])
     """
     with _threads().limit(limits=1, user_api="blas"):
         options = {"maxiter": steps, "maxcor": 20}
@@ -44,12 +41,6 @@ def fit_entropy(
 ) -> tuple[Floats, Floats]:
     """Return the weights w that minimise sum precisions (forward(w) - targets)^2 / 2 + strength * KL(w, prior) over the
     simplex, and the log ratios to start the next search from.
-
-    >>> weights, _ = fit_entropy(
-    ...     lambda w: w[:1], lambda r: np.array([r[0], 0.0, 0.0]), targets=np.array([0.5]),
-    ...     precisions=np.array([1e6]), prior=np.full(3, 1 / 3), strength=1.0)
-    >>> weights.round(3)
-    array([0.5 , 0.25, 0.25])
     """
     logs = np.log(prior)
 
@@ -67,5 +58,5 @@ def fit_entropy(
         return value / strength, weights * (slope - weights @ slope) / strength
 
     first = np.zeros(prior.size) if start is None else start
-    found = descend(objective, first, steps=_STEPS)
-    return weigh(found), found
+    best = descend(objective, first, steps=_STEPS)
+    return weigh(best), best

@@ -38,11 +38,7 @@ class _Axis:
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid of cells with a factor along each axis.
-
-    >>> make_grid((3, 4)).shape
-    (3, 4)
-    """
+    """A grid of cells with a factor along each axis."""
 
     shape: tuple[int, ...]
     _axes: tuple[_Axis, ...]
@@ -52,40 +48,23 @@ class Grid:
         """A bound on the squared L2 change of the measured vector when a record is replaced.
 
         Columns have no negative entries, so that two of them are no further apart than if they did not meet.
-
-        >>> make_grid((1,)).squared_sensitivity
-        128
         """
         return 2 * math.prod(axis.squares for axis in self._axes)
 
     @property
     def largest_variance(self) -> float:
-        """The variance of the worst box for noise of variance 1.
-
-        >>> make_grid((4, 4)).largest_variance > 0
-        True
-        """
+        """The variance of the worst box for noise of variance 1."""
         return math.prod(float(axis.ranges.max()) for axis in self._axes)
 
     def measure(self, counts: Whole) -> Whole:
-        """Return the grid multiplied along each axis, exactly: whole numbers that doubles hold.
-
-        >>> grid = make_grid((2, 2))
-        >>> bool((grid.estimate(grid.measure(np.array([1, 2, 3, 4])), 10.0).round(6) == [1, 2, 3, 4]).all())
-        True
-        """
+        """Return the grid multiplied along each axis, exactly: whole numbers that doubles hold."""
         largest = math.prod(int(axis.matrix.max()) for axis in self._axes) * int(counts.sum())
         if largest >= 2**52:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
         return np.rint(self._along([axis.matrix for axis in self._axes], counts)).astype(np.int64)
 
     def estimate(self, measured: Whole, total: float) -> Floats:
-        """Return the best linear estimate of the cells, of any sign, given that they add up to `total`.
-
-        >>> grid = make_grid((2, 2))
-        >>> grid.estimate(grid.measure(np.array([1, 2, 3, 4])) + 5, 10.0).sum().round(9)
-        np.float64(10.0)
-        """
+        """Return the best linear estimate of the cells, of any sign, given that they add up to `total`."""
         cells = self._along([axis.inverse for axis in self._axes], measured)
         moves: Floats = np.ones(1)
         for axis in self._axes:  # how the error of each cell goes with that of the total
@@ -97,9 +76,6 @@ class Grid:
 
         Where cells are many, cutting off what is negative would add up over a box. What is large in the measurement is
         what boxes see, and accelerated projected gradients (Beck and Teboulle 2009) settle it first.
-
-        >>> make_grid((2, 2)).nearest_weights(np.array([0.6, 0.5, -0.1, 0.0])).round(2)
-        array([0.54, 0.46, 0.  , 0.  ])
         """
         units = [axis.matrix / axis.matrix[0, 0] for axis in self._axes]
         grams = [unit.T @ unit for unit in units]
@@ -114,15 +90,11 @@ class Grid:
         return weights
 
     def deviations(self) -> Floats:
-        """Return the standard deviation of every box for noise of variance 1: a bound, since the total is known.
-
-        >>> make_grid((2, 3)).deviations().shape
-        (18,)
-        """
-        found: Floats = np.ones(1)
+        """Return the standard deviation of every box for noise of variance 1: a bound, since the total is known."""
+        variances: Floats = np.ones(1)
         for axis in self._axes:
-            found = np.asarray(np.kron(found, axis.ranges[np.triu_indices(len(axis.matrix))]), dtype=np.float64)
-        return np.sqrt(found)
+            variances = np.asarray(np.kron(variances, axis.ranges[np.triu_indices(len(axis.matrix))]), dtype=np.float64)
+        return np.sqrt(variances)
 
     def _along(self, matrices: list[Floats], values: Whole | Floats) -> Floats:
         grid = np.asarray(values, dtype=np.float64).reshape(self.shape)
@@ -133,11 +105,7 @@ class Grid:
 
 @lru_cache(maxsize=8)
 def make_grid(shape: tuple[int, ...]) -> Grid:
-    """Return the grid whose axes each have the factor of the least variance for its sensitivity.
-
-    >>> make_grid((40, 40)).largest_variance * make_grid((40, 40)).squared_sensitivity < 40 * 40 / 2
-    True
-    """
+    """Return the grid whose axes each have the factor of the least variance for its sensitivity."""
     if max(shape) > _LONGEST or math.prod(shape) > _MOST_CELLS:
         raise Infeasible(f"a grid of {shape} is longer or larger than is measured at once; use fewer public points")
     sides = {size: min((_axis(size, exponent) for exponent in _EXPONENTS), key=_cost) for size in set(shape)}

@@ -21,11 +21,7 @@ _LEAST_TOTAL, _LARGEST_TOTAL = 1e-6, 1e9  # of the weights: beyond, they are bro
 
 
 def unseen_share(counts: Floats) -> float:
-    """Return the share of records of kinds that a public sample does not have: that of those it has once (Good 1953).
-
-    >>> unseen_share(np.array([2.0, 1.0, 1.0, 0.0]))
-    0.5
-    """
+    """Return the share of records of kinds that a public sample lacks: that of those it has once (Good 1953)."""
     amount = max(float(counts.sum()), 1.0)
     return float(np.clip(((counts > 0) & (counts <= 1)).sum() / amount, 1.0 / (amount + 1), 0.5))
 
@@ -34,10 +30,6 @@ def start_weights(queries: Queries, public: Public) -> Floats:
     """Return the distribution over all cells to begin with: uniform, or the public one with the unseen allowed for.
 
     The share of what was not seen is spread over all cells.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> start_weights(Prefixes(4), np.array([2.0, 1.0, 1.0, 0.0])).round(3)
-    array([0.375, 0.25 , 0.25 , 0.125])
     """
     if queries.cells is None:
         raise Infeasible("these cells are too many to list; choose an engine that works on rows")
@@ -56,15 +48,7 @@ def start_weights(queries: Queries, public: Public) -> Floats:
 
 
 class LearningTable:
-    """Weights over all cells, or over the records of a support, that are corrected query by query.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> table = LearningTable(Prefixes(4), np.full(4, 0.25), None)
-    >>> table.correct(1, 0.8)
-    0.30...
-    >>> table.answers().round(6)
-    array([0.4, 0.8, 0.9, 1. ])
-    """
+    """Weights over all cells, or over the records of a support, that are corrected query by query."""
 
     def __init__(self, queries: Queries, start: Floats, support: Rows | None) -> None:
         self.queries, self.support = queries, support
@@ -74,21 +58,11 @@ class LearningTable:
 
     @property
     def weights(self) -> Floats:
-        """The weights as they are now, adding up to 1.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> LearningTable(Prefixes(2), np.array([1.0, 3.0]), None).weights
-        array([0.25, 0.75])
-        """
+        """The weights as they are now, adding up to 1."""
         return np.asarray(self._weights / self._weights.sum())
 
     def answers(self) -> Floats:
-        """Return the share that the weights give to every query.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> LearningTable(Prefixes(2), np.array([1.0, 3.0]), None).answers()
-        array([0.25, 1.  ])
-        """
+        """Return the share that the weights give to every query."""
         self._total = float(self._weights.sum())  # what rounding has added up is forgotten
         whole = self._weights if self.support is None else self.support.weighted(self._weights)
         return np.asarray(self.queries.answers(whole) / self._total)
@@ -97,11 +71,6 @@ class LearningTable:
         """Give a query this share, changing the weights least by relative entropy; return how far off it was.
 
         Where its cells have all of the weight or none, nothing can be done and nothing is.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> table = LearningTable(Prefixes(2), np.array([1.0, 1.0]), None)
-        >>> table.correct(0, 0.75), table.weights
-        (0.25, array([0.75, 0.25]))
         """
         place, view = self._cells(query)
         held = float(view[place].sum())

@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from quorate.errors import Infeasible, QuorateError
+from quorate.errors import Infeasible
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
 from quorate.release.engines.released import (
+    Engine,
     Public,
     Released,
     check_private,
     expected_largest,
+    histogram_scale,
     project_simplex,
     simplex_marginals,
     spent_since,
@@ -24,47 +26,21 @@ __all__ = ["PlainEngine"]
 _MOST_DRAWS = 5_000_000  # about a minute of exact draws
 
 
-class PlainEngine:
+class PlainEngine(Engine):
     """Each marginal once, projected onto the simplex; other lists by their queries or by their cells, whichever errs
     less.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-    >>> released = PlainEngine().run(Prefixes(3), [4000, 1000, 5000], budget=budget)
-    >>> abs(released.answers - [0.4, 0.5, 1.0]).max() < 0.02
-    np.True_
     """
 
     name = "plain"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
-        """Return the expected largest error, from public numbers alone.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> 0 < PlainEngine().predict(Prefixes(3), records=10_000, epsilon=1.0, delta=1e-6) < 0.01
-        True
-        """
-        try:
-            scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
-        except QuorateError:
-            return math.inf
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         factors = _factors(queries)
         best = min(factors, key=lambda name: factors[name])
+        deviation = histogram_scale(epsilon, delta) * factors[best]
         different = queries.count if best == "queries" else min(queries.count, queries.cells or 1)
-        return _least(scale * factors[best], different, records)
+        return expected_largest(deviation, different) / records if deviation < math.inf else math.inf
 
-    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers, charged to the budget: all of it where nothing was spent before.
-
-        >>> from quorate.release.queries import Marginals, Rows
-        >>> rows = Rows([[0, 1]] * 5000 + [[1, 0]] * 5000, sizes=(2, 2))
-        >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-        >>> PlainEngine().run(Marginals((2, 2), [(0, 1)]), rows, budget=budget).answers.round(1)
-        array([0. , 0.5, 0.5, 0. ])
-        """
-        return self._run(queries, data, budget, None)
-
-    def _run(self, queries: Queries, data: Any, budget: Budget, noise: Any) -> Released:
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         private = check_private(queries, data)
         if isinstance(queries, Marginals):
             return self._marginals(queries, private.counts(queries), private.records, budget, noise)
@@ -106,11 +82,6 @@ class PlainEngine:
             errors = scale * np.sqrt(np.maximum(sizes * (1 - sizes / shares.size), 0.0))
         spent = spent_since(before, budget)
         return Released(answers, errors, weights, None, spent, self.name, (f"measured: {what}",))
-
-
-def _least(deviation: float, count: int, records: int) -> float:
-    """Return the expected largest error as a share; infinity where nothing can be measured."""
-    return min(1.0, expected_largest(deviation, count) / records) if deviation < math.inf else math.inf
 
 
 def _factors(queries: Queries) -> dict[str, float]:

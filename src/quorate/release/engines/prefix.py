@@ -6,16 +6,18 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from quorate.errors import InvalidInput, QuorateError
+from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
 from quorate.release.engines.grid import make_grid
 from quorate.release.engines.released import (
+    Engine,
     Private,
     Public,
     Released,
     check_private,
     expected_largest,
+    histogram_scale,
     spent_since,
 )
 from quorate.release.engines.series import best_factor
@@ -26,48 +28,27 @@ __all__ = ["PrefixEngine"]
 _MOST_ANSWERS = 5_000_000  # ranges that are written out; more are answered from the weights when asked for
 
 
-class PrefixEngine:
+class PrefixEngine(Engine):
     """Counts of cells in a row, measured through a square-root factor (Henzinger, Upadhyay, Upadhyay 2023), with the
     total known and prefix sums made monotone.
-
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-    >>> released = PrefixEngine().run(Prefixes(4), [4000, 1000, 0, 5000], budget=budget)
-    >>> bool(abs(released.answers - [0.4, 0.5, 0.5, 1.0]).max() < 0.02)
-    True
     """
 
     name = "prefix"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
-        """Return the expected largest error, from public numbers alone; infinity for other lists.
-
-        >>> PrefixEngine().predict(Prefixes(1000), records=50_000, epsilon=1.0, delta=1e-6) < 0.002
-        True
-        """
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         if isinstance(queries, BoxRanges):
-            return _predict_boxes(queries, records, epsilon, delta)
+            grid = make_grid(queries.shape)
+            scale = histogram_scale(epsilon, delta, grid.squared_sensitivity)
+            return expected_largest(scale * math.sqrt(grid.largest_variance), queries.cells) / records
         if not isinstance(queries, Prefixes | Ranges):
             return math.inf
-        try:
-            factor = best_factor(queries.cells)
-            square = factor.squared_sensitivity
-            scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square,)).scales[0]
-        except QuorateError:
-            return math.inf
+        factor = best_factor(queries.cells)
+        scale = histogram_scale(epsilon, delta, factor.squared_sensitivity)
         deviation = scale * math.sqrt(float(factor.variances.max()))
         largest = expected_largest(deviation, max(queries.cells // 8, 1))  # neighbours err alike
-        return min(1.0, largest * (1.0 if isinstance(queries, Prefixes) else 2.0) / records)
+        return largest * (1.0 if isinstance(queries, Prefixes) else 2.0) / records
 
-    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers, charged to the budget: all of it where nothing was spent before.
-
-        >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-        >>> PrefixEngine().run(Ranges(2), [5000, 5000], budget=budget).answers.round(1)
-        array([0.5, 1. , 0.5])
-        """
-        return self._run(queries, data, budget, None)
-
-    def _run(self, queries: Queries, data: Any, budget: Budget, noise: Any) -> Released:
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Prefixes | Ranges | BoxRanges):
             raise InvalidInput(
                 f"the prefix engine answers Prefixes, Ranges and BoxRanges, not {type(queries).__name__}"
@@ -112,17 +93,6 @@ class PrefixEngine:
             () if listed else ("answers are read off the weights",),
             {"deviation": scale * math.sqrt(grid.largest_variance)},
         )
-
-
-def _predict_boxes(queries: BoxRanges, records: int, epsilon: float, delta: float) -> float:
-    """Return the expected largest error over all boxes; infinity where the grid is too large to be measured."""
-    try:
-        grid = make_grid(queries.shape)
-        square = grid.squared_sensitivity
-        scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square,)).scales[0]
-    except QuorateError:
-        return math.inf
-    return min(1.0, expected_largest(scale * math.sqrt(grid.largest_variance), queries.cells) / records)
 
 
 def _monotone(sums: Floats) -> Floats:

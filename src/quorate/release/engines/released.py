@@ -1,14 +1,15 @@
 """What an engine is given, what it gives, and what all of them share."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.errors import Infeasible, InvalidInput
+from quorate.errors import Infeasible, InvalidInput, QuorateError
+from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget, Cost
 from quorate.release.queries import Floats, Marginals, Queries, Rows
 
@@ -19,6 +20,7 @@ __all__ = [
     "Released",
     "check_private",
     "expected_largest",
+    "histogram_scale",
     "project_simplex",
     "simplex_marginals",
     "spent_since",
@@ -35,10 +37,6 @@ class Released:
     `answers` is None where the queries are too many to list: then `weights` answer them. `errors` is one standard
     deviation of the noise in each answer, or None where an engine has no such figure. `weights` add up to 1, over the
     cells, or over the records of `support` where there is one.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> Released(None, None, np.array([0.25, 0.75]), None, Cost(0.1), "prefix").some(Prefixes(2), [0])
-    array([0.25])
     """
 
     answers: Floats | None
@@ -51,12 +49,7 @@ class Released:
     details: dict[str, float] = field(default_factory=dict)
 
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
-        """Return the answers of some of the queries that were released.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> Released(np.array([0.2, 1.0]), None, None, None, Cost(0.1), "plain").some(Prefixes(2), [1])
-        array([1.])
-        """
+        """Return the answers of some of the queries that were released."""
         if self.answers is not None:
             return np.asarray(self.answers[np.asarray(which)])
         if self.weights is None:
@@ -64,55 +57,52 @@ class Released:
         return queries.some(which, self.weights if self.support is None else self.support.weighted(self.weights))
 
 
-class Engine(Protocol):
-    """A way to answer all queries of a list from counts. Noise is drawn inside of mechanisms alone.
-
-    >>> from quorate.release.engines import ENGINES
-    >>> sorted(ENGINES)
-    ['plain', 'prefix', 'public_weights', 'residual', 'reweighting', 'weights']
-    """
+class Engine(ABC):
+    """A way to answer all queries of a list from counts. Noise is drawn inside of mechanisms alone."""
 
     name: str
 
-    @abstractmethod
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
-        """Return the expected largest error, from public numbers alone; infinity where it does not apply."""
-        ...
+    def expected_error(
+        self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
+    ) -> float:
+        """Return the expected largest error, from public numbers alone; infinity where the engine does not apply."""
+        try:
+            error = self._expected(queries, records, epsilon, delta, public)
+        except QuorateError:
+            return math.inf
+        return error if error == math.inf else min(1.0, error)
+
+    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
+        """Return the released answers, charged to the budget: all of it where nothing was spent before."""
+        return self._run(queries, data, public, budget, None)
 
     @abstractmethod
-    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers, charged to the budget."""
-        ...
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+        """Return the expected largest error, or infinity; an error of the calibration means infinity too."""
+
+    @abstractmethod
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
+        """Return the released answers; `noise` is None, or a seeded stand-in for audits and tests."""
+
+
+def histogram_scale(epsilon: float, delta: float, square: int = 2) -> float:
+    """Return the noise on a vector of this squared sensitivity, released once: 2 is a histogram's."""
+    return NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square,)).scales[0]
 
 
 class Private:
-    """Private records, counted. It has no text; only engines read it, and only mechanisms get its numbers.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> check_private(Prefixes(3), [5, 0, 2])
-    <private counts of 7 records>
-    """
+    """Private records, counted. It has no text; only engines read it, and only mechanisms get its numbers."""
 
     def __init__(self, records: int, cells: Whole | None, rows: Rows | None) -> None:
         self.records, self._cells, self._rows = records, cells, rows
 
     def counts(self, queries: Queries) -> Whole:
-        """Return the count of each query: whole numbers.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> check_private(Prefixes(3), [5, 0, 2]).counts(Prefixes(3))
-        array([5, 5, 7])
-        """
+        """Return the count of each query: whole numbers."""
         summed = queries.answers(self._rows) if self._rows is not None else queries.answers(self.cells(queries))
         return np.rint(summed).astype(np.int64)  # sums of whole numbers below 2**53: exact
 
     def cells(self, queries: Queries) -> Whole:
-        """Return the count of each cell.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> check_private(Prefixes(3), [5, 0, 2]).cells(Prefixes(3))
-        array([5, 0, 2])
-        """
+        """Return the count of each cell."""
         if self._cells is not None:
             return self._cells
         if queries.cells is None or self._rows is None:
@@ -125,12 +115,7 @@ class Private:
 
 
 def check_private(queries: Queries, data: Any) -> Private:
-    """Return private data ready to be counted: whole-number counts of the cells, or Rows of one unit each.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> check_private(Prefixes(3), [5, 0, 2]).records
-    7
-    """
+    """Return private data ready to be counted: whole-number counts of the cells, or Rows of one unit each."""
     if isinstance(data, Rows):
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"rows are counted by Marginals, not by {type(queries).__name__}")
@@ -156,11 +141,7 @@ def check_private(queries: Queries, data: Any) -> Private:
 
 
 def expected_largest(deviation: float, count: int) -> float:
-    """Return about the expected largest absolute value of `count` Gaussian errors of this standard deviation.
-
-    >>> round(expected_largest(1.0, 1000), 2)
-    3.46
-    """
+    """Return about the expected largest absolute value of `count` Gaussian errors of this standard deviation."""
     if count < 2:
         return 0.8 * deviation
     root = math.sqrt(2 * math.log(2 * count))
@@ -168,11 +149,7 @@ def expected_largest(deviation: float, count: int) -> float:
 
 
 def project_simplex(values: Floats) -> Floats:
-    """Return the nearest vector (by least squares) of numbers that are not negative and add up to 1.
-
-    >>> project_simplex(np.array([0.8, 0.4, -0.1]))
-    array([0.7, 0.3, 0. ])
-    """
+    """Return the nearest vector (by least squares) of numbers that are not negative and add up to 1."""
     ordered = np.sort(values)[::-1]
     excess = np.cumsum(ordered) - 1.0
     kept = int(np.flatnonzero(ordered - excess / np.arange(1, values.size + 1) > 0)[-1])
@@ -180,22 +157,12 @@ def project_simplex(values: Floats) -> Floats:
 
 
 def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
-    """Return each marginal projected onto the simplex.
-
-    >>> simplex_marginals(Marginals((2, 2), [(0,), (1,)]), np.array([1.2, 0.0, 0.4, 0.4]))
-    array([1. , 0. , 0.5, 0.5])
-    """
+    """Return each marginal projected onto the simplex."""
     ends = zip(queries.offsets[:-1], queries.offsets[1:], strict=True)
     return np.concatenate([project_simplex(answers[start:end]) for start, end in ends])
 
 
 def spent_since(before: Cost, budget: Budget) -> Cost:
-    """Return what was charged to a budget since its account read `before`.
-
-    >>> budget = Budget(epsilon=1.0, delta=0.0)
-    >>> budget.spend(Cost(0.25))
-    >>> spent_since(Cost(0.0), budget)
-    Cost(renyi=0.25, slack=0.0)
-    """
+    """Return what was charged to a budget since its account read `before`."""
     after = budget.spent()
     return Cost(max(0.0, after.renyi - before.renyi), max(0.0, after.slack - before.slack))

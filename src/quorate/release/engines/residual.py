@@ -5,28 +5,30 @@ about 5% less deviation on the workloads measured; whole-number noise of that ki
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from quorate.errors import InvalidInput, QuorateError
+from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget, Cost
-from quorate.release.engines.components import consistent_marginals, split_components
 from quorate.release.engines.released import (
+    Engine,
     Private,
     Public,
     Released,
     check_private,
     expected_largest,
+    histogram_scale,
     simplex_marginals,
     spent_since,
 )
-from quorate.release.engines.strategy import Clique, plan_marginals
+from quorate.release.engines.strategy import Clique, plan_marginals, subsets
 from quorate.release.queries import Floats, Marginals, Queries
 
-__all__ = ["MeasuredMarginals", "ResidualEngine", "measure_marginals"]
+__all__ = ["MeasuredMarginals", "ResidualEngine", "consistent_marginals", "measure_marginals", "split_components"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,6 @@ class MeasuredMarginals:
 
     `tables[k]` is the marginal of the sorted columns `cliques[k]` with noise of standard deviation `deviations[k]`;
     `answers` are the least-squares answers of the workload with standard deviations `errors`, one a query.
-
-    >>> from quorate.release.queries import Rows
-    >>> rows, queries = Rows([[0, 1]] * 1000, sizes=(2, 2)), Marginals((2, 2), [(0,), (1,)])
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-    >>> measure_marginals(queries, check_private(queries, rows), budget).answers.shape
-    (4,)
     """
 
     cliques: tuple[Clique, ...]
@@ -51,15 +47,43 @@ class MeasuredMarginals:
     spent: Cost
 
 
-def measure_marginals(queries: Marginals, private: Private, budget: Budget, noise: Any = None) -> MeasuredMarginals:
-    """Measure the marginals of the best strategy, once each, and return what was measured, as shares.
+def split_components(
+    sizes: Sequence[int], cliques: Sequence[Clique], precisions: Sequence[float], tables: Sequence[Floats]
+) -> dict[Clique, Floats]:
+    """Return the best estimate of each component from noisy marginals of these precisions."""
+    sums: dict[Clique, Floats] = {}
+    weights: dict[Clique, float] = {}
+    for clique, precision, flat in zip(cliques, precisions, tables, strict=True):
+        table = np.asarray(flat, dtype=np.float64).reshape([sizes[column] for column in clique])
+        for part in subsets(clique):
+            gone = tuple(place for place, column in enumerate(clique) if column not in part)
+            component = np.asarray(table.sum(axis=gone))
+            for axis in range(component.ndim):
+                component = component - component.mean(axis=axis, keepdims=True)
+            weight = precision / math.prod(table.shape[place] for place in gone)
+            sums[part] = sums.get(part, 0.0) + weight * component
+            weights[part] = weights.get(part, 0.0) + weight
+    return {part: total / weights[part] for part, total in sums.items()}
 
-    >>> from quorate.release.queries import Rows
-    >>> rows, queries = Rows([[0]] * 1000, sizes=(2,)), Marginals((2,), [(0,)])
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-    >>> measure_marginals(queries, check_private(queries, rows), budget).cliques
-    ((0,),)
-    """
+
+def consistent_marginals(queries: Marginals, components: dict[Clique, Floats], total: float) -> Floats:
+    """Return the marginals of these components: any two of them agree on the columns that they share."""
+    parts = []
+    for clique in queries.cliques:
+        columns = tuple(sorted(clique))
+        shape = [queries.sizes[column] for column in columns]
+        table = np.full(shape, total / math.prod(shape))
+        for part in subsets(columns):
+            if part in components:
+                spread = [queries.sizes[column] if column in part else 1 for column in columns]
+                rest = math.prod(queries.sizes[column] for column in columns if column not in part)
+                table = table + components[part].reshape(spread) / rest
+        parts.append(table.transpose([columns.index(column) for column in clique]).ravel())
+    return np.concatenate(parts)
+
+
+def measure_marginals(queries: Marginals, private: Private, budget: Budget, noise: Any = None) -> MeasuredMarginals:
+    """Measure the marginals of the best strategy, once each, and return what was measured, as shares."""
     plan = plan_marginals(queries)
     measured = Marginals(queries.sizes, plan.cliques)
     squares = [2 if math.prod(shape) > 1 else 0 for shape in measured.shapes]
@@ -81,47 +105,18 @@ def measure_marginals(queries: Marginals, private: Private, budget: Budget, nois
     )
 
 
-class ResidualEngine:
-    """Marginals by the best strategy of independent Gaussian noise, made consistent, projected onto the simplex.
-
-    >>> from quorate.release.queries import Rows
-    >>> rows = Rows([[0, 1]] * 5000 + [[1, 0]] * 5000, sizes=(2, 2))
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-    >>> ResidualEngine().run(Marginals((2, 2), [(0,), (0, 1)]), rows, budget=budget).answers.round(1)
-    array([0.5, 0.5, 0. , 0.5, 0.5, 0. ])
-    """
+class ResidualEngine(Engine):
+    """Marginals by the best strategy of independent Gaussian noise, made consistent, projected onto the simplex."""
 
     name = "residual"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
-        """Return the expected largest error, from public numbers alone; infinity where the queries are no marginals.
-
-        >>> queries = Marginals.of_order((4, 4, 4), 2)
-        >>> 0 < ResidualEngine().predict(queries, records=10_000, epsilon=1.0, delta=1e-6) < 0.01
-        True
-        """
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         if not isinstance(queries, Marginals):
             return math.inf
-        try:
-            scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
-            variance = float(plan_marginals(queries).variances.max())
-        except QuorateError:
-            return math.inf
-        deviation = scale * math.sqrt(variance)
-        return min(1.0, expected_largest(deviation, queries.count) / records)
+        deviation = histogram_scale(epsilon, delta) * math.sqrt(float(plan_marginals(queries).variances.max()))
+        return expected_largest(deviation, queries.count) / records
 
-    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers, charged to the budget: all of it where nothing was spent before.
-
-        >>> from quorate.release.queries import Rows
-        >>> rows = Rows([[0]] * 7000 + [[1]] * 3000, sizes=(2,))
-        >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-        >>> ResidualEngine().run(Marginals((2,), [(0,)]), rows, budget=budget).answers.round(1)
-        array([0.7, 0.3])
-        """
-        return self._run(queries, data, budget, None)
-
-    def _run(self, queries: Queries, data: Any, budget: Budget, noise: Any) -> Released:
+    def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals):
             raise InvalidInput(f"the residual engine answers Marginals, not {type(queries).__name__}")
         measured = measure_marginals(queries, check_private(queries, data), budget, noise)

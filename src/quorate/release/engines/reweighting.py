@@ -12,38 +12,36 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 
-from quorate.errors import InvalidInput, QuorateError
-from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.errors import InvalidInput
 from quorate.privacy import Budget
 from quorate.release.engines.entropy import fit_entropy
 from quorate.release.engines.released import (
+    Engine,
     Public,
     Released,
     check_private,
     expected_largest,
+    histogram_scale,
     simplex_marginals,
 )
-from quorate.release.engines.repair import missing_mass, repair_support
 from quorate.release.engines.residual import MeasuredMarginals, measure_marginals
 from quorate.release.engines.strategy import plan_marginals
 from quorate.release.queries import Floats, Marginals, Queries, Rows
 
-__all__ = ["ReweightingEngine", "Verdict", "posterior_errors", "reweight"]
+__all__ = ["ReweightingEngine", "Verdict", "missing_mass", "posterior_errors", "repair_support", "reweight"]
 
 _LADDER = 16  # halvings of the trust in the public data
 _LARGE = 5.0  # deviations above which a cell is large: its noisy answer is more signal than noise
 _HALF_STEP = math.sqrt(2.0)  # of the ladder: a mean square above it is nearer to the next strength than to this one
 _STANDS_OUT = 1e-3  # of the test whether a single cell stands out: it repairs, or refutes, so that it may err less
 _USELESS = 0.1  # share of the records outside the public support above which public data are not repaired
+_DONORS = 24  # public records that lend their other columns to a missing cell
+_MOST_CELLS = 300  # missing cells that are filled
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the public data: weights on the support, or a refutation where `weights` is None.
-
-    >>> Verdict(None, None, 0.0, 0, 0.7, "refuted").weights is None
-    True
-    """
+    """What became of the public data: weights on the support, or a refutation where `weights` is None."""
 
     support: Rows | None
     weights: Floats | None
@@ -53,51 +51,22 @@ class Verdict:
     note: str
 
 
-class ReweightingEngine:
-    """Marginals measured as the residual engine does, and public records weighted to agree with them.
-
-    >>> rows = Rows([[0, 1]] * 6000 + [[1, 0]] * 4000, sizes=(2, 2))
-    >>> public = Rows([[0, 1]] * 50 + [[1, 0]] * 50, sizes=(2, 2))
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-    >>> released = ReweightingEngine().run(Marginals((2, 2), [(0, 1)]), rows, public=public, budget=budget)
-    >>> bool(abs(released.answers - [0.0, 0.6, 0.4, 0.0]).max() < 0.02)
-    True
-    """
+class ReweightingEngine(Engine):
+    """Marginals measured as the residual engine does, and public records weighted to agree with them."""
 
     name = "reweighting"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
-        """Return the expected largest error if public and private records come from one population.
-
-        >>> queries = Marginals.of_order((4, 4, 4), 2)
-        >>> public = Rows(np.zeros((100, 3), dtype=int), sizes=(4, 4, 4))
-        >>> ReweightingEngine().predict(queries, records=10_000, epsilon=1.0, delta=1e-6, public=public) < 0.01
-        True
-        """
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
+        """Return the expected largest error if public and private records come from one population."""
         if not isinstance(queries, Marginals) or not isinstance(public, Rows) or not public.weights.sum() > 0:
             return math.inf
-        try:
-            scale = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(2,)).scales[0]
-            variances = plan_marginals(queries).variances
-        except QuorateError:
-            return math.inf
-        deviations = scale * np.sqrt(variances) / records
+        deviations = histogram_scale(epsilon, delta) * np.sqrt(plan_marginals(queries).variances) / records
         errors = np.repeat(deviations, np.diff(queries.offsets))
         amount = float(public.weights.sum())
         after = posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
         ordered = np.sort(after)[::-1]
         ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
-        return min(1.0, max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks))
-
-    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers, charged to the budget: all of it where nothing was spent before.
-
-        >>> rows, public = Rows([[0]] * 7000 + [[1]] * 3000, sizes=(2,)), Rows([[0], [1]], sizes=(2,))
-        >>> budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
-        >>> ReweightingEngine().run(Marginals((2,), [(0,)]), rows, public=public, budget=budget).answers.round(1)
-        array([0.7, 0.3])
-        """
-        return self._run(queries, data, public, budget, None)
+        return max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks)
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals):
@@ -125,11 +94,7 @@ class ReweightingEngine:
 
 
 def posterior_errors(answers: Floats, errors: Floats, strength: float, amount: float) -> Floats:
-    """Return one standard deviation where noise and a prior of this strength are weighed against each other.
-
-    >>> posterior_errors(np.array([0.5]), np.array([0.1]), 25.0, 100.0).round(4)
-    array([0.0707])
-    """
+    """Return one standard deviation where noise and a prior of this strength are weighed against each other."""
     share = np.clip(answers, 1.0 / (amount + 1), 1.0 - 1.0 / (amount + 1))
     prior = share * (1.0 - share) / strength
     return np.asarray(errors * np.sqrt(prior / (errors**2 + prior)))
@@ -150,13 +115,6 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     The trust in the public data is halved until large cells lie as near to them as it foresees, and then until no large
     cell of the fit stands out from its noisy answer. Where cells stand out that no public record has, the support is
     repaired first.
-
-    >>> queries, public = Marginals((2,), [(0,)]), Rows([[0], [1]], sizes=(2,))
-    >>> from quorate.privacy import Cost
-    >>> table = np.array([0.7, 0.3])
-    >>> measured = MeasuredMarginals(((0,),), (table,), (0.001,), table, np.full(2, 0.001), Cost(0.1))
-    >>> reweight(queries, measured, public, 10_000).weights.round(2)
-    array([0.7, 0.3])
     """
     amount = float(public.weights.sum())
     support = Rows(public.codes, public.sizes, public.weights / amount).merged()
@@ -237,3 +195,48 @@ def _design(sizes: tuple[int, ...], measured: MeasuredMarginals, support: Rows) 
     return sparse.csr_array(
         (np.ones(columns.size), (np.concatenate(cells), columns)), shape=(int(starts[-1]), support.records)
     )
+
+
+def missing_mass(queries: Marginals, support: Rows, answers: Floats, errors: Floats) -> float:
+    """Return a lower bound (three deviations) on the largest share of records, over marginals, outside the support."""
+    empty = queries.answers(support.weighted(np.ones(support.records))) == 0
+    largest = 0.0
+    for start, end in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
+        outside = empty[start:end]
+        deviation = float(np.sqrt((errors[start:end][outside] ** 2).sum()))
+        largest = max(largest, float(answers[start:end][outside].sum()) - 3 * deviation)
+    return largest
+
+
+def repair_support(
+    queries: Marginals, support: Rows, answers: Floats, errors: Floats, *, deviations: float
+) -> tuple[Rows, int]:
+    """Return the support with records added for missing cells whose answers stand out, and how many cells were filled.
+
+    A missing cell's records are the public ones that agree with it in most columns, with the others overwritten. Their
+    weight is what the noisy answer says and the records added before do not yet explain.
+    """
+    empty = queries.answers(support.weighted(np.ones(support.records))) == 0
+    wanted = np.flatnonzero(empty & (answers > deviations * errors))
+    wanted = wanted[np.argsort(-answers[wanted], kind="stable")][:_MOST_CELLS]
+    codes, weights = support.codes, support.weights / support.weights.sum()
+    added = np.zeros(len(codes), dtype=bool)
+    filled = 0
+    for query in wanted:
+        clique, values = queries.find(int(query))
+        columns = list(queries.cliques[clique])
+        agreeing = (codes[:, columns] == values).sum(axis=1)
+        gap = float(answers[query]) - float(weights[added & (agreeing == len(columns))].sum())
+        if gap <= deviations * float(errors[query]):
+            continue  # what was added for larger cells explains this one
+        donors = np.lexsort((-weights, -(agreeing * (agreeing < len(columns)))))[:_DONORS]
+        fresh = codes[donors].copy()
+        fresh[:, columns] = values
+        share = gap * weights[donors] / weights[donors].sum()
+        codes, weights = np.concatenate([codes, fresh]), np.concatenate([weights, share])
+        added = np.concatenate([added, np.ones(len(fresh), dtype=bool)])
+        filled += 1
+    extra = float(weights[added].sum())
+    kept = max(1.0 - extra, 0.1)  # the public records keep at least a tenth of the weight
+    whole = np.where(added, weights * (1 - kept) / max(extra, 1e-300), weights * kept)
+    return Rows(codes, support.sizes, whole).merged(), filled

@@ -27,9 +27,6 @@ Whole = NDArray[np.int64]
 class Factor:
     """A whole-number series, the squared L2 change of the measured vector when a record is replaced, and the variance
     of each prefix sum for noise of variance 1, the total being known.
-
-    >>> best_factor(1).coefficients
-    array([8])
     """
 
     coefficients: Whole
@@ -39,11 +36,7 @@ class Factor:
     _tail: Floats
 
     def measure(self, counts: Whole) -> Whole:
-        """Return the series times the counts, exactly.
-
-        >>> make_factor(3, 0.5).measure(np.array([1, 0, 2])) / make_factor(3, 0.5).coefficients[0]
-        array([1.    , 0.5   , 2.375])
-        """
+        """Return the series times the counts, exactly."""
         size = int(np.abs(self.coefficients).max()) * int(np.abs(counts).sum())
         if size >= 2**52:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
@@ -52,12 +45,7 @@ class Factor:
         return np.asarray(low + 4096 * high)
 
     def prefixes(self, measured: NDArray[np.int64], total: float) -> Floats:
-        """Return the best linear estimate of the prefix sums, given that the last is `total`.
-
-        >>> factor = make_factor(3, 0.5)
-        >>> factor.prefixes(factor.measure(np.array([1, 0, 2])), 3.0).round(6)
-        array([1., 1., 3.])
-        """
+        """Return the best linear estimate of the prefix sums, given that the last is `total`."""
         sums = _times(self._inverse, measured)
         return np.asarray(sums - self._tail * (sums[-1] - total))
 
@@ -82,11 +70,7 @@ def _reciprocal(series: Floats) -> Floats:
 
 
 def make_factor(cells: int, exponent: float) -> Factor:
-    """Return the factor nearest to (1 - z) ** -exponent in whole numbers: 0 is the histogram, 1/2 the square root.
-
-    >>> make_factor(4, 0.5).coefficients, make_factor(4, 0.0).squared_sensitivity
-    (array([16,  8,  6,  5]), 512)
-    """
+    """Return the factor nearest to (1 - z) ** -exponent in whole numbers: 0 is the histogram, 1/2 the square root."""
     if cells > _MOST_CELLS:
         raise Infeasible(f"{cells} cells are more than the {_MOST_CELLS} that are measured at once; use fewer")
     unit = 2 ** math.ceil(math.log2(8 * math.sqrt(cells)))  # rounding a term moves a prefix sum by that little
@@ -118,10 +102,6 @@ def _squared_sensitivity(coefficients: Whole) -> int:
 
 
 def best_factor(cells: int) -> Factor:
-    """Return the factor whose worst prefix sum has the least variance for its sensitivity.
-
-    >>> best_factor(1024).coefficients[:3]
-    array([256, 128,  96])
-    """
-    made = [make_factor(cells, exponent) for exponent in _EXPONENTS]
-    return min(made, key=lambda factor: float(factor.variances.max()) * factor.squared_sensitivity)
+    """Return the factor whose worst prefix sum has the least variance for its sensitivity."""
+    factors = [make_factor(cells, exponent) for exponent in _EXPONENTS]
+    return min(factors, key=lambda factor: float(factor.variances.max()) * factor.squared_sensitivity)

@@ -31,10 +31,6 @@ class MarginalStrategy:
     """Marginals to measure (`cliques`, sorted columns) and the share of what may be told that each gets.
 
     `variances[k]` is the variance of a cell of the workload's k-th marginal where the shares are the precisions.
-
-    >>> plan = plan_marginals(Marginals((2, 2), [(0,), (1,)]))
-    >>> plan.cliques, plan.shares.round(2), plan.variances.round(2)
-    (((0,), (1,)), array([0.5, 0.5]), array([1., 1.]))
     """
 
     cliques: tuple[Clique, ...]
@@ -43,21 +39,12 @@ class MarginalStrategy:
 
 
 def subsets(clique: Sequence[int]) -> list[Clique]:
-    """Return the subsets of a clique but the empty one, smallest first.
-
-    >>> subsets((0, 2))
-    [(0,), (2,), (0, 2)]
-    """
+    """Return the subsets of a clique but the empty one, smallest first."""
     return [part for size in range(1, len(clique) + 1) for part in itertools.combinations(clique, size)]
 
 
 def plan_marginals(queries: Marginals) -> MarginalStrategy:
-    """Return the strategy of least largest variance, among independent noise on marginals, for these marginals.
-
-    >>> plan = plan_marginals(Marginals.of_order((2, 3, 4), 2))
-    >>> float(plan.variances.max()) < 3.0  # equal noise on the three marginals, each used alone
-    True
-    """
+    """Return the strategy of least largest variance, among independent noise on marginals, for these marginals."""
     sizes = queries.sizes  # a column of one code tells nothing
     return _plan(sizes, tuple(tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in queries.cliques))
 
@@ -77,8 +64,8 @@ def _plan(sizes: tuple[int, ...], wanted: tuple[Clique, ...]) -> MarginalStrateg
     if not bool((precision @ shares > 0).all()):  # each component must be told by something
         kept, shares = np.ones(len(known), dtype=bool), np.full(len(known), 1.0)
     shares = shares / shares.sum()
-    found = np.asarray(variance @ (1.0 / (precision @ shares)))
-    return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], found)
+    variances = np.asarray(variance @ (1.0 / (precision @ shares)))
+    return MarginalStrategy(tuple(itertools.compress(known, kept)), shares[kept], variances)
 
 
 def _precisions(sizes: Sequence[int], known: Sequence[Clique], place: dict[Clique, int]) -> sparse.csr_array:
@@ -111,10 +98,10 @@ def _search(precision: sparse.csr_array, variance: sparse.csr_array, start: Floa
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
         told = precision @ shares
-        found = np.maximum(variance @ (1.0 / told), 1e-300)
-        worst = found.max()
-        powers = (found / worst) ** sharpness
-        slope = -(variance.T @ (powers / powers.sum() / found)) / told**2
+        variances = np.maximum(variance @ (1.0 / told), 1e-300)
+        worst = variances.max()
+        powers = (variances / worst) ** sharpness
+        slope = -(variance.T @ (powers / powers.sum() / variances)) / told**2
         change = precision.T @ slope
         value = math.log(worst) + math.log(powers.sum()) / sharpness
         return value, shares * (change - shares @ change)

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.concepts.tally import ListedTally
-from quorate.errors import Infeasible, InvalidInput, QuorateError
+from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ExponentialChoice
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
 from quorate.release.engines.learning import LearningTable, start_weights, unseen_share
-from quorate.release.engines.released import Public, Released, check_private, spent_since
+from quorate.release.engines.released import Engine, Public, Released, check_private, spent_since
 from quorate.release.queries import MOST_LISTED, Floats, Marginals, Queries, Rows
 
 __all__ = ["PublicWeightsEngine", "Rounds", "WeightsEngine", "plan_rounds"]
@@ -31,11 +31,7 @@ _PROGRESS, _NOISE = 0.035, 0.35  # of the worst case, as seen on simulated thres
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often to choose and measure, the epsilon of a choice, the scale of a measurement, and the error to expect.
-
-    >>> plan_rounds(1.0, order=22.0, entropy=7.0, count=1000, records=100_000).rounds > 1
-    True
-    """
+    """How often to choose and measure, the epsilon of a choice, the scale of a measurement, and the error to expect."""
 
     rounds: int
     epsilon: float
@@ -49,9 +45,6 @@ def plan_rounds(capacity: float, *, order: float, entropy: float, count: int, re
     A correction of a share that is off by alpha brings the weights nearer to the truth by at least 2 alpha**2, of
     `entropy` in all; and a round's noise grows with the square root of their number. Both are taken at a fraction of
     the worst case.
-
-    >>> plan_rounds(1.0, order=22.0, entropy=7.0, count=1000, records=10**6).error < 0.1
-    True
     """
     if order == math.inf:
         raise Infeasible("multiplicative weights are charged at a finite order; allow a delta above 0")
@@ -72,46 +65,21 @@ def plan_rounds(capacity: float, *, order: float, entropy: float, count: int, re
     return best
 
 
-class WeightsEngine:
+class WeightsEngine(Engine):
     """Multiplicative weights over all cells (Hardt and Rothblum 2010; Hardt, Ligett, McSherry 2012), each correction
     exact and confined to the cells of its query, earlier measurements replayed. Public data, if any, are the start.
-
-    >>> from quorate.release.queries import Prefixes
-    >>> budget = Budget(epsilon=1.0, delta=1e-6)
-    >>> released = WeightsEngine().run(Prefixes(4), [4000, 1000, 0, 5000], budget=budget)
-    >>> bool(abs(released.answers - [0.4, 0.5, 0.5, 1.0]).max() < 0.3)
-    True
     """
 
     name = "weights"
 
-    def predict(self, queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None) -> float:
-        """Return the expected largest error, from public numbers alone; infinity where the cells cannot be listed.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> WeightsEngine().predict(Prefixes(100), records=10**6, epsilon=1.0, delta=1e-6) < 0.1
-        True
-        """
+    def _expected(self, queries: Queries, records: int, epsilon: float, delta: float, public: Public) -> float:
         if not self._applies(queries, public):
             return math.inf
-        try:
-            order = best_order(epsilon=epsilon, delta=delta * 0.9)
-            capacity = to_capacity(epsilon, delta=delta * 0.9, order=order)
-            entropy = self._entropy(queries, public)
-            plan = plan_rounds(capacity, order=order, entropy=entropy, count=queries.count, records=records)
-        except QuorateError:
-            return math.inf
-        return min(1.0, plan.error + self._unreachable(public))
-
-    def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers; the rounds divide what is left of the budget.
-
-        >>> from quorate.release.queries import Prefixes
-        >>> budget = Budget(epsilon=1.0, delta=1e-6)
-        >>> WeightsEngine().run(Prefixes(2), [5000, 5000], budget=budget).weights.size
-        2
-        """
-        return self._run(queries, data, public, budget, None)
+        order = best_order(epsilon=epsilon, delta=delta * 0.9)
+        capacity = to_capacity(epsilon, delta=delta * 0.9, order=order)
+        entropy = self._entropy(queries, public)
+        plan = plan_rounds(capacity, order=order, entropy=entropy, count=queries.count, records=records)
+        return plan.error + self._unreachable(public)
 
     def _applies(self, queries: Queries, public: Public) -> bool:
         return queries.cells is not None and queries.count <= MOST_LISTED
@@ -199,16 +167,7 @@ class _Steps:
 
 
 class PublicWeightsEngine(WeightsEngine):
-    """Multiplicative weights over the public records alone (Liu, Vietri, Steinke, Ullman, Wu 2021).
-
-    >>> from quorate.release.queries import Marginals
-    >>> rows = Rows([[0, 1]] * 6000 + [[1, 0]] * 4000, sizes=(2, 2))
-    >>> public = Rows([[0, 1], [1, 0]], sizes=(2, 2))
-    >>> budget = Budget(epsilon=1.0, delta=1e-6)
-    >>> released = PublicWeightsEngine().run(Marginals((2, 2), [(0, 1)]), rows, public=public, budget=budget)
-    >>> bool(abs(released.answers - [0.0, 0.6, 0.4, 0.0]).max() < 0.3)
-    True
-    """
+    """Multiplicative weights over the public records alone (Liu, Vietri, Steinke, Ullman, Wu 2021)."""
 
     name = "public_weights"
 

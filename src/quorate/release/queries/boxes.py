@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.release.queries.line import Ranges, check_numbers
-from quorate.release.queries.protocol import Floats, check_listed, check_weights
+from quorate.release.queries.line import Ranges
+from quorate.release.queries.protocol import Floats, Queries, check_listed, check_numbers, check_weights
 from quorate.release.queries.rows import Rows
 
 __all__ = ["BoxRanges"]
@@ -18,12 +18,9 @@ _MOST_DIMENSIONS = 3
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 
 
-class BoxRanges:
+class BoxRanges(Queries):
     """Boxes on a grid of up to three dimensions: one range an axis. Cells and boxes are numbered with the last axis
     running fastest.
-
-    >>> BoxRanges((2, 2)).answers([1, 2, 3, 4])
-    array([ 1.,  3.,  2.,  4., 10.,  6.,  3.,  7.,  4.])
     """
 
     def __init__(self, shape: Sequence[int]) -> None:
@@ -34,29 +31,17 @@ class BoxRanges:
 
     @property
     def count(self) -> int:
-        """How many boxes there are.
-
-        >>> BoxRanges((40, 40)).count
-        672400
-        """
+        """How many boxes there are."""
         return math.prod(axis.count for axis in self._axes)
 
     @property
     def cells(self) -> int:
-        """How many cells there are.
-
-        >>> BoxRanges((40, 40)).cells
-        1600
-        """
+        """How many cells there are."""
         return math.prod(self.shape)
 
     @property
     def sensitivity(self) -> int:
-        """How many boxes hold one of two cells and not the other, at most; a bound where the grid is large.
-
-        >>> BoxRanges((3,)).sensitivity, BoxRanges((2, 2)).sensitivity
-        (4, 6)
-        """
+        """How many boxes hold one of two cells and not the other, at most; a bound where the grid is large."""
         if self.cells == 1:
             return 0
         around = [np.arange(1, size + 1) * np.arange(size, 0, -1) for size in self.shape]
@@ -71,20 +56,12 @@ class BoxRanges:
         return int((alone[:, None] + alone[None, :] - 2 * both).max())
 
     def number(self, first: Sequence[ArrayLike], last: Sequence[ArrayLike]) -> NDArray[np.int64]:
-        """Return the numbers of the boxes from the cells `first` to the cells `last`, one array an axis each.
-
-        >>> BoxRanges((2, 2)).number([0, 0], [1, 1])
-        array(4)
-        """
+        """Return the numbers of the boxes from the cells `first` to the cells `last`, one array an axis each."""
         parts = [axis.number(low, high) for axis, low, high in zip(self._axes, first, last, strict=True)]
         return np.asarray(np.ravel_multi_index(tuple(parts), tuple(axis.count for axis in self._axes)))
 
     def bounds(self, which: ArrayLike) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Return the first and last cells of these boxes, one pair of arrays an axis.
-
-        >>> BoxRanges((2, 2)).bounds([4])
-        [(array([0]), array([1])), (array([0]), array([1]))]
-        """
+        """Return the first and last cells of these boxes, one pair of arrays an axis."""
         parts = np.unravel_index(check_numbers(which, self.count), tuple(axis.count for axis in self._axes))
         return [axis.pair(part) for axis, part in zip(self._axes, parts, strict=True)]
 
@@ -96,11 +73,7 @@ class BoxRanges:
         return np.pad(grid, [(1, 0)] * grid.ndim)
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
-        """Return the sums over all boxes: refused where there are more of them than can be written out.
-
-        >>> BoxRanges((2,)).answers([1, 2])
-        array([1., 3., 2.])
-        """
+        """Return the sums over all boxes: refused where there are more of them than can be written out."""
         check_listed(self.count, "boxes")
         sums = self._sums(weights)
         for axis, size in enumerate(self.shape):
@@ -109,11 +82,7 @@ class BoxRanges:
         return sums.ravel()
 
     def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
-        """Return the sums over the boxes of these numbers.
-
-        >>> BoxRanges((2, 2)).some([4], [1, 2, 3, 4])
-        array([10.])
-        """
+        """Return the sums over the boxes of these numbers."""
         sums, bounds = self._sums(weights), self.bounds(which)
         total = np.zeros(np.shape(bounds[0][0]))
         for corner in range(2 ** len(self.shape)):
@@ -123,20 +92,12 @@ class BoxRanges:
         return np.asarray(total)
 
     def members(self, query: int) -> NDArray[np.int64]:
-        """Return the cells of one box.
-
-        >>> BoxRanges((2, 2)).members(1)
-        array([0, 1])
-        """
+        """Return the cells of one box."""
         axes = [np.arange(int(first), int(last) + 1) for first, last in self.bounds(query)]
         return np.asarray(np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape)).ravel()
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
-        """Return for each cell the sum of the values of the boxes that contain it.
-
-        >>> BoxRanges((2,)).spread([1, 1, 1])
-        array([2., 2.])
-        """
+        """Return for each cell the sum of the values of the boxes that contain it."""
         check_listed(self.count, "boxes")
         grid = check_weights(values, self.count).reshape([axis.count for axis in self._axes])
         for axis, size in enumerate(self.shape):
@@ -149,11 +110,7 @@ class BoxRanges:
         return grid.ravel()
 
     def largest(self, weights: ArrayLike | Rows) -> float:
-        """Return the largest absolute sum over a box.
-
-        >>> BoxRanges((2, 2)).largest([1, -2, -3, 4])
-        4.0
-        """
+        """Return the largest absolute sum over a box."""
         grid = check_weights(weights, self.cells).reshape(self.shape)
         lines = np.moveaxis(grid, int(np.argmax(self.shape)), -1)  # the longest axis is run along, the others listed
         for axis in range(lines.ndim - 1):

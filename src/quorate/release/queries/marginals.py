@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.release.queries.line import check_numbers
-from quorate.release.queries.protocol import Floats, check_listed, check_weights, check_whole
+from quorate.release.queries.protocol import Floats, Queries, check_listed, check_numbers, check_weights, check_whole
 from quorate.release.queries.rows import Rows
 
 __all__ = ["Marginals"]
@@ -19,14 +18,10 @@ _MOST_CELLS = 200_000_000  # of a whole table that is held at all: 1.6 GB
 _MOST_QUERIES = 2**31
 
 
-class Marginals:
+class Marginals(Queries):
     """Every cell of the table of each clique (a tuple of column numbers), clique by clique, the last column fastest.
 
     Weights are given on the whole table (`cells` numbers, the last column fastest) or as `Rows`.
-
-    >>> queries = Marginals((2, 3), [(0,), (1,)])
-    >>> queries.answers(Rows([[0, 1], [1, 2]], sizes=(2, 3)))
-    array([1., 1., 0., 1., 1.])
     """
 
     def __init__(self, sizes: Sequence[int], cliques: Sequence[Sequence[int]]) -> None:
@@ -47,67 +42,39 @@ class Marginals:
 
     @classmethod
     def of_order(cls, sizes: Sequence[int], order: int) -> "Marginals":
-        """Return all marginals of `order` columns.
-
-        >>> Marginals.of_order((2, 2, 2), 2).cliques
-        ((0, 1), (0, 2), (1, 2))
-        """
+        """Return all marginals of `order` columns."""
         return cls(sizes, list(itertools.combinations(range(len(sizes)), check_count("order", order))))
 
     @property
     def count(self) -> int:
-        """How many queries there are.
-
-        >>> Marginals((2, 3), [(0,), (0, 1)]).count
-        8
-        """
+        """How many queries there are."""
         return int(self.offsets[-1])
 
     @property
     def cells(self) -> int | None:
-        """How many cells the whole table has, None where it is not held.
-
-        >>> Marginals((2, 3), [(0,)]).cells, Marginals((100,) * 9, [(0,)]).cells
-        (6, None)
-        """
+        """How many cells the whole table has, None where it is not held."""
         whole = math.prod(self.sizes)
         return whole if whole <= _MOST_CELLS else None
 
     @property
     def sensitivity(self) -> int:
-        """A replaced record leaves one cell of each marginal and enters another.
-
-        >>> Marginals((2, 3), [(0,), (1,)]).sensitivity
-        4
-        """
+        """A replaced record leaves one cell of each marginal and enters another."""
         return 2 * sum(1 for shape in self.shapes if math.prod(shape) > 1)
 
     def number(self, clique: int, codes: ArrayLike) -> int:
-        """Return the number of the query that asks for these codes of a clique's columns.
-
-        >>> Marginals((2, 3), [(0,), (0, 1)]).number(1, [1, 2])
-        7
-        """
+        """Return the number of the query that asks for these codes of a clique's columns."""
         values = [int(code) for code in np.asarray(codes).ravel()]
         return int(self.offsets[clique]) + int(np.ravel_multi_index(values, self.shapes[clique]))
 
     def find(self, query: int) -> tuple[int, tuple[int, ...]]:
-        """Return the clique of a query and the codes that it asks for.
-
-        >>> Marginals((2, 3), [(0,), (0, 1)]).find(7)
-        (1, (1, 2))
-        """
+        """Return the clique of a query and the codes that it asks for."""
         number = int(check_numbers(query, self.count))
         clique = int(np.searchsorted(self.offsets, number, side="right")) - 1
         place = np.unravel_index(number - int(self.offsets[clique]), self.shapes[clique])
         return clique, tuple(int(code) for code in place)
 
     def table(self, clique: int, weights: ArrayLike | Rows) -> Floats:
-        """Return the marginal of one clique.
-
-        >>> Marginals((2, 2), [(1,)]).table(0, [1, 2, 3, 4])
-        array([4., 6.])
-        """
+        """Return the marginal of one clique."""
         columns = self.cliques[clique]
         if isinstance(weights, Rows):
             self._check_rows(weights)
@@ -117,11 +84,7 @@ class Marginals:
         return _project(whole, tuple(range(len(self.sizes))), columns).ravel()
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
-        """Return all marginals, one after the other. On a whole table each is summed from the smallest table at hand.
-
-        >>> Marginals((2, 2), [(0,), (1,)]).answers([1, 2, 3, 4])
-        array([3., 7., 4., 6.])
-        """
+        """Return all marginals, one after the other; on a whole table each is summed from the smallest at hand."""
         check_listed(self.count, "queries")
         if isinstance(weights, Rows):
             return np.concatenate([self.table(clique, weights) for clique in range(len(self.cliques))])
@@ -135,43 +98,27 @@ class Marginals:
         return np.concatenate(parts)
 
     def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
-        """Return the answers of some queries: only the marginals that they belong to are counted.
-
-        >>> Marginals((2, 2), [(0,), (1,)]).some([3], [1, 2, 3, 4])
-        array([6.])
-        """
+        """Return the answers of some queries: only the marginals that they belong to are counted."""
         numbers = check_numbers(which, self.count)
-        found = np.zeros(numbers.shape)
+        answers = np.zeros(numbers.shape)
         owner = np.searchsorted(self.offsets, numbers, side="right") - 1
         for clique in np.unique(owner):
             mine = owner == clique
-            found[mine] = self.table(int(clique), weights)[numbers[mine] - self.offsets[clique]]
-        return found
+            answers[mine] = self.table(int(clique), weights)[numbers[mine] - self.offsets[clique]]
+        return answers
 
     def slab(self, query: int) -> tuple[slice | int, ...]:
-        """Return the index of one query's cells in the whole table, for a view and not a copy.
-
-        >>> Marginals((2, 3), [(1,)]).slab(2)
-        (slice(None, None, None), 2)
-        """
+        """Return the index of one query's cells in the whole table, for a view and not a copy."""
         clique, codes = self.find(query)
         fixed: dict[int, int] = dict(zip(self.cliques[clique], codes, strict=True))
         return tuple(fixed.get(column, slice(None)) for column in range(len(self.sizes)))
 
     def members(self, query: int) -> NDArray[np.int64]:
-        """Return the cells of one query in the whole table.
-
-        >>> Marginals((2, 3), [(1,)]).members(2)
-        array([2, 5])
-        """
+        """Return the cells of one query in the whole table."""
         return np.arange(check_whole(self.cells), dtype=np.int64).reshape(self.sizes)[self.slab(query)].ravel()
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
-        """Return for each cell of the whole table, or for each row of `support`, the sum of its queries' values.
-
-        >>> Marginals((2, 2), [(0,), (1,)]).spread([1, 2, 10, 20])
-        array([11., 21., 12., 22.])
-        """
+        """Return for each cell of the whole table, or for each row of `support`, the sum of its queries' values."""
         each = check_weights(values, self.count)
         if support is not None:
             self._check_rows(support)
@@ -187,14 +134,6 @@ class Marginals:
             shape = [self.sizes[column] if column in columns else 1 for column in range(len(self.sizes))]
             total += part.transpose(order).reshape(shape)
         return total.ravel()
-
-    def largest(self, weights: ArrayLike | Rows) -> float:
-        """Return the largest absolute answer.
-
-        >>> Marginals((2, 2), [(0,), (1,)]).largest([1, -2, -3, 4])
-        2.0
-        """
-        return float(np.abs(self.answers(weights)).max())
 
     def _check_rows(self, rows: Rows) -> None:
         if rows.sizes != self.sizes:

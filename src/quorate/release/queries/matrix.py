@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quorate.errors import InvalidInput
-from quorate.release.queries.line import check_numbers
-from quorate.release.queries.protocol import Floats, check_listed, check_weights
+from quorate.release.queries.protocol import Floats, Queries, check_listed, check_numbers, check_weights
 from quorate.release.queries.rows import Rows
 
 __all__ = ["Matrix"]
@@ -13,12 +12,8 @@ __all__ = ["Matrix"]
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 
 
-class Matrix:
-    """Queries as a table of truth values, one row a query and one column a cell.
-
-    >>> Matrix([[True, False], [True, True]]).answers([1, 2])
-    array([1., 3.])
-    """
+class Matrix(Queries):
+    """Queries as a table of truth values, one row a query and one column a cell."""
 
     def __init__(self, rows: ArrayLike) -> None:
         table = np.asarray(rows)
@@ -32,91 +27,51 @@ class Matrix:
 
     @property
     def rows(self) -> NDArray[np.bool_]:
-        """The table itself.
-
-        >>> Matrix([[True, False]]).rows
-        array([[ True, False]])
-        """
+        """The table itself."""
         return self._rows
 
     @property
     def count(self) -> int:
-        """How many queries there are.
-
-        >>> Matrix([[True, False]]).count
-        1
-        """
+        """How many queries there are."""
         return len(self._rows)
 
     @property
     def cells(self) -> int:
-        """How many cells there are.
-
-        >>> Matrix([[True, False]]).cells
-        2
-        """
+        """How many cells there are."""
         return int(self._rows.shape[1])
 
     @property
     def sensitivity(self) -> int:
-        """In how many rows two columns differ, at most; a bound where the columns are many.
-
-        >>> Matrix([[True, False], [True, True]]).sensitivity
-        1
-        """
+        """In how many rows two columns differ, at most; a bound where the columns are many."""
         if self._sensitivity is None:
             ones = self._rows.sum(axis=0, dtype=np.int64)
             if self.cells**2 > _PAIRS:  # two columns differ where one of them is set, and nowhere twice
-                found = min(2 * int(ones.max()), self.count)
+                changed = min(2 * int(ones.max()), self.count)
             else:
                 dense = self._rows.astype(np.float32)
                 both = (dense.T @ dense).astype(np.int64)  # exact: whole numbers below 2**24
-                found = int((ones[:, None] + ones[None, :] - 2 * both).max())
-            self._sensitivity = found if self.count < 2**24 else self.count
+                changed = int((ones[:, None] + ones[None, :] - 2 * both).max())
+            self._sensitivity = changed if self.count < 2**24 else self.count
         return self._sensitivity
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
-        """Return the sum of the weights of each query's cells.
-
-        >>> Matrix([[True, True]]).answers([0.5, 0.5])
-        array([1.])
-        """
+        """Return the sum of the weights of each query's cells."""
         return _product(self._rows, check_weights(weights, self.cells))
 
     def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
-        """Return the answers of some of the queries.
-
-        >>> Matrix([[True, False], [True, True]]).some([1], [1, 2])
-        array([3.])
-        """
+        """Return the answers of some of the queries."""
         return _product(self._rows[check_numbers(which, self.count)], check_weights(weights, self.cells))
 
     def members(self, query: int) -> NDArray[np.int64]:
-        """Return the cells of one query.
-
-        >>> Matrix([[True, False], [True, True]]).members(1)
-        array([0, 1])
-        """
+        """Return the cells of one query."""
         return np.flatnonzero(self._rows[int(check_numbers(query, self.count))])
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
-        """Return for each cell the sum of the values of the queries that contain it.
-
-        >>> Matrix([[True, False], [True, True]]).spread([1, 2])
-        array([3., 2.])
-        """
+        """Return for each cell the sum of the values of the queries that contain it."""
         each, total = check_weights(values, self.count), np.zeros(self.cells)
         for start in range(0, self.count, 1024):
             total += each[start : start + 1024] @ self._rows[start : start + 1024]
         return total
-
-    def largest(self, weights: ArrayLike | Rows) -> float:
-        """Return the largest absolute answer.
-
-        >>> Matrix([[True, False], [True, True]]).largest([1, -3])
-        2.0
-        """
-        return float(np.abs(self.answers(weights)).max())
 
     def __repr__(self) -> str:
         return f"Matrix({self.count} queries, {self.cells} cells)"

@@ -16,12 +16,7 @@ __all__ = ["Rows"]
 
 @dataclass(frozen=True, repr=False)
 class Rows:
-    """Records over categorical columns: `codes[i, j]` from 0 to `sizes[j]` - 1, and one weight a record.
-
-    >>> rows = Rows([[0, 1], [1, 2], [0, 1]], sizes=(2, 3))
-    >>> rows.records, rows.merged().weights
-    (3, array([2., 1.]))
-    """
+    """Records over categorical columns: `codes[i, j]` from 0 to `sizes[j]` - 1, and one weight a record."""
 
     codes: NDArray[np.int64]
     sizes: tuple[int, ...]
@@ -46,19 +41,11 @@ class Rows:
 
     @property
     def records(self) -> int:
-        """How many records there are, whatever their weights.
-
-        >>> Rows([[0]], sizes=(2,)).records
-        1
-        """
+        """How many records there are, whatever their weights."""
         return len(self.codes)
 
     def cell(self, columns: Sequence[int]) -> NDArray[np.int64]:
-        """Return the number of each record's cell in the table of these columns, the last one running fastest.
-
-        >>> Rows([[0, 1], [1, 2]], sizes=(2, 3)).cell((0, 1))
-        array([1, 5])
-        """
+        """Return the number of each record's cell in the table of these columns, the last one running fastest."""
         number = np.zeros(len(self.codes), dtype=np.int64)
         if math.prod(self.sizes[column] for column in columns) >= 2**62:
             raise InvalidInput("the table of these columns has too many cells to number")
@@ -68,19 +55,11 @@ class Rows:
         return number
 
     def weighted(self, weights: Any) -> "Rows":
-        """Return the same records with other weights.
-
-        >>> Rows([[0]], sizes=(2,)).weighted([0.5]).weights
-        array([0.5])
-        """
+        """Return the same records with other weights."""
         return Rows(self.codes, self.sizes, weights)
 
     def merged(self) -> "Rows":
-        """Return the distinct records, each with the weights of its likes added up.
-
-        >>> Rows([[1], [0], [1]], sizes=(2,)).merged().codes.tolist()
-        [[0], [1]]
-        """
+        """Return the distinct records, each with the weights of its likes added up."""
         codes, inverse = np.unique(self.codes, axis=0, return_inverse=True)
         return Rows(codes, self.sizes, np.bincount(inverse.ravel(), self.weights, minlength=len(codes)))
 

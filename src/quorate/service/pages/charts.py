@@ -17,11 +17,7 @@ _LEAST = 1.5  # of 100: what happened once is seen beside what happened a thousa
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One span of time: where it stands, how high its two parts are (of 100), and what it says.
-
-    >>> Bar(x=0, answered=80.0, no_quorums=20.0, label="15:04: 4 answered, 1 without a quorum").x
-    0
-    """
+    """One span of time: where it stands, how high its two parts are (of 100), and what it says."""
 
     x: int
     answered: float
@@ -31,11 +27,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars from the oldest span to the newest; spans in which nothing happened have none.
-
-    >>> Chart(title="Last hour", width=600, bars=(), top=1, hours=("14:00", "15:00"), summary="Nothing.").half is None
-    True
-    """
+    """Bars from the oldest span to the newest; spans in which nothing happened have none."""
 
     title: str
     width: int
@@ -46,25 +38,12 @@ class Chart:
 
     @property
     def half(self) -> int | None:
-        """The line at half height, where it is a whole number.
-
-        >>> Chart(title="", width=600, bars=(), top=10, hours=(), summary="").half
-        5
-        """
+        """The line at half height, where it is a whole number."""
         return self.top // 2 if self.top % 2 == 0 else None
 
 
 def chart_of(activity: "Sequence[Activity]", *, at: float, title: str, spans: int, minutes: int) -> Chart:
-    """Return the chart of the last `spans` spans of so many minutes; the last one holds `at`.
-
-    >>> from types import SimpleNamespace
-    >>> minute = SimpleNamespace(minute=3600, answered=4, no_quorums=1, repeated=2, refused=0)
-    >>> chart = chart_of([minute], at=3610.0, title="Last hour", spans=60, minutes=1)
-    >>> chart.top, chart.bars[0].x, chart.bars[0].label
-    (5, 590, '01:00: 4 answered, 1 without a quorum')
-    >>> chart.summary
-    '5 new queries: 4 answered, 1 without a quorum. 2 answered again for nothing, 0 refused.'
-    """
+    """Return the chart of the last `spans` spans of so many minutes; the last one holds `at`."""
     length = 60 * minutes
     first = 60 * (int(at // 60) + 1) - spans * length  # the last span ends with this minute
     answered, no_quorums = [0] * spans, [0] * spans

@@ -1,30 +1,45 @@
 """The dashboard: what is promised, what is left, what was asked, who may ask, and whether the ledger is sound."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quorate.service.errors import PROBLEMS
 from quorate.service.pages.charts import chart_of
 from quorate.service.pages.rendering import figure, percent_left, render
-from quorate.service.pages.views import ModelView
 
 if TYPE_CHECKING:
-    from quorate.ledger import Activity, Key, LedgerView, Refusal
+    from quorate.ledger import Activity, Key, LedgerView, Refusal, Verification
 
-__all__ = ["dashboard_page"]
+__all__ = ["ModelView", "dashboard_page"]
 
 _REFRESH = 30  # seconds after which the page asks for itself again
 _KEYS_SHOWN = 10  # the rest unfolds
 _LOW = 0.1  # of the budget: from here on the page says so
 
 
-def dashboard_page(models: Sequence[ModelView], *, at: float) -> str:
-    """Return the dashboard of these models as one HTML document, as of `at` (seconds since 1970).
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model on the dashboard: its claim, and what its ledger says.
 
-    >>> page = dashboard_page([], at=0.0)
-    >>> "No model is served" in page, "1970-01-01 00:00:00" in page
-    (True, True)
+    `view` is None where the ledger cannot be read: the problems of `verification` then say why. `verification` is None
+    until the whole ledger has been read; `requests_url` is where queries are sent. `progress` is the phase of an
+    everlasting model, and `no_quorums` its count, for its owner alone: None for whoever may not see it.
     """
+
+    name: str
+    claim: str
+    view: "LedgerView | None"
+    activity: "list[Activity]"
+    refusals: "list[Refusal]"
+    verification: "Verification | None"
+    requests_url: str
+    progress: "dict[str, Any] | None" = None
+    no_quorums: int | None = None
+
+
+def dashboard_page(models: Sequence[ModelView], *, at: float) -> str:
+    """Return the dashboard of these models as one HTML document, as of `at` (seconds since 1970)."""
     return render(
         "dashboard.html", page="dashboard", models=[_shown(model, at) for model in models], at=at, refresh=_REFRESH
     )
@@ -32,7 +47,7 @@ def dashboard_page(models: Sequence[ModelView], *, at: float) -> str:
 
 def _shown(model: ModelView, at: float) -> dict[str, Any]:
     """Return everything the template needs to show one model: texts and shares, nothing to compute."""
-    made = {
+    shown = {
         "view": model,
         "guarantee": _guarantee(model),
         "phase": None if model.progress is None else _phase(model.progress, model.no_quorums),
@@ -40,7 +55,7 @@ def _shown(model: ModelView, at: float) -> dict[str, Any]:
         "verified": model.verification,
         "readable": model.view is not None,
     }
-    return made if model.view is None else made | _of_ledger(model, model.view, at)
+    return shown if model.view is None else shown | _of_ledger(model, model.view, at)
 
 
 def _guarantee(model: ModelView) -> str:

@@ -12,13 +12,7 @@ _DEPTH = 6  # of schemas shown inside one another
 
 
 def docs_page(openapi: dict[str, Any]) -> str:
-    """Return an OpenAPI document as one HTML page, everything on it and nothing to click open.
-
-    >>> operation = {"summary": "Is it up?", "responses": {"200": {"description": "It is."}}}
-    >>> page = docs_page({"info": {"title": "An API", "version": "1"}, "paths": {"/live": {"get": operation}}})
-    >>> "Is it up?" in page, "It is." in page
-    (True, True)
-    """
+    """Return an OpenAPI document as one HTML page, everything on it and nothing to click open."""
     operations = [
         _operation(openapi, path, method, shared.get("parameters", []), shared[method])
         for path, shared in openapi.get("paths", {}).items()
@@ -50,10 +44,10 @@ def _info(openapi: Mapping[str, Any]) -> dict[str, str]:
 def _keys(openapi: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return how a caller shows who it is."""
     schemes = openapi.get("components", {}).get("securitySchemes", {})
-    found = [(name, _found(openapi, scheme)) for name, scheme in schemes.items()]
+    resolved = [(name, _found(openapi, scheme)) for name, scheme in schemes.items()]
     return [
         {"kind": str(scheme.get("scheme", name)).capitalize(), "description": str(scheme.get("description", ""))}
-        for name, scheme in found
+        for name, scheme in resolved
     ]
 
 
@@ -119,7 +113,7 @@ def _response(openapi: Mapping[str, Any], status: str, given: Mapping[str, Any])
 
 
 def _contents(openapi: Mapping[str, Any], holder: Mapping[str, Any]) -> list[dict[str, Any]]:
-    made = []
+    contents = []
     for media, content in holder.get("content", {}).items():
         schema = content.get("schema", {})
         examples = [_found(openapi, example).get("value") for example in content.get("examples", {}).values()]
@@ -128,7 +122,7 @@ def _contents(openapi: Mapping[str, Any], holder: Mapping[str, Any]) -> list[dic
         elif not examples and "example" in _found(openapi, schema):
             examples = [_found(openapi, schema)["example"]]
         reference = schema.get("$ref", "") if isinstance(schema, Mapping) else ""
-        made.append(
+        contents.append(
             {
                 "media": str(media),
                 "shape": str(reference).removeprefix("#/components/schemas/"),
@@ -137,7 +131,7 @@ def _contents(openapi: Mapping[str, Any], holder: Mapping[str, Any]) -> list[dic
                 "examples": examples,
             }
         )
-    return made
+    return contents
 
 
 def _fields(openapi: Mapping[str, Any], given: Mapping[str, Any], depth: int) -> list[dict[str, Any]]:
@@ -198,8 +192,8 @@ def _found(openapi: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
         reference = given.get("$ref")
         if not isinstance(reference, str):
             return given
-        found: Any = openapi
+        target: Any = openapi
         for part in reference.removeprefix("#/").split("/"):
-            found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        given = found
+            target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+        given = target
     return {}

@@ -1,36 +1,44 @@
 """Templates to pages. Every value is escaped; the style alone is not, for its hash must match."""
 
+import base64
+import hashlib
 import json
 import math
 import re
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from quorate.service.pages.style import ICON, STYLE
+__all__ = ["CONTENT_SECURITY_POLICY", "STYLE", "STYLE_HASH", "figure", "moment", "percent_left", "render"]
 
-__all__ = ["figure", "moment", "percent_left", "render"]
+STYLE = resources.files("quorate.service.pages").joinpath("style.css").read_text("utf-8")
+STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+# A ballot with its mark. A page without an icon makes the browser ask for one.
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect x='1.5' y='1.5' width='13' height='13' rx='3' fill='%230072b2'/%3E"
+    "%3Cpath d='M4.6 8.3l2.4 2.5 4.5-5.4' fill='none' stroke='%23fff' stroke-width='1.8'/%3E%3C/svg%3E"
+)
+
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src '{STYLE_HASH}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template filled with values, as a whole HTML document.
-
-    >>> render("dashboard.html", page="dashboard", models=[], at=0.0, refresh=30)[:15]
-    '<!DOCTYPE html>'
-    """
-    return _environment().get_template(template).render(style=Markup(STYLE), icon=ICON, **values)  # noqa: S704
+    """Return a template filled with values, as a whole HTML document."""
+    return _environment().get_template(template).render(style=Markup(STYLE), icon=_ICON, **values)  # noqa: S704
 
 
 def figure(value: float) -> str:
-    """Return a number as people read it.
-
-    >>> figure(12345), figure(0.41237), figure(1e-06)
-    ('12,345', '0.4124', '1e-6')
-    """
+    """Return a number as people read it."""
     if not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e15:
@@ -39,39 +47,31 @@ def figure(value: float) -> str:
 
 
 def percent_left(share: float) -> str:
-    """Return what is left as a percentage with two decimals, rounded down: nobody counts on more than there is.
-
-    >>> percent_left(0.57), percent_left(0.99999), percent_left(1.0)
-    ('57.00', '99.99', '100.00')
-    """
+    """Return what is left as a percentage with two decimals, rounded down: nobody counts on more than there is."""
     exact = Decimal(repr(float(share))) * 100
     return str(min(max(exact, Decimal(0)), Decimal(100)).quantize(Decimal("0.01"), rounding=ROUND_DOWN))
 
 
 def moment(at: float) -> str:
-    """Return a time of the clock (UTC) as people read it.
-
-    >>> moment(0.0)
-    '1970-01-01 00:00:00'
-    """
+    """Return a time of the clock (UTC) as people read it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("quorate.service.pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    made.filters["figure"] = figure
-    made.filters["compact"] = _compact
-    made.filters["moment"] = moment
-    made.filters["iso"] = lambda at: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-    made.filters["percent"] = lambda share: f"{100 * share:.2f}%"
-    made.filters["short"] = lambda text: text if len(text) <= 12 else f"{text[:12]}…"
-    made.filters["pretty"] = _pretty
-    made.filters["phrase"] = _phrase
-    made.filters["prose"] = _prose
-    return made
+    environment.filters["figure"] = figure
+    environment.filters["compact"] = _compact
+    environment.filters["moment"] = moment
+    environment.filters["iso"] = lambda at: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    environment.filters["percent"] = lambda share: f"{100 * share:.2f}%"
+    environment.filters["short"] = lambda text: text if len(text) <= 12 else f"{text[:12]}…"
+    environment.filters["pretty"] = _pretty
+    environment.filters["phrase"] = _phrase
+    environment.filters["prose"] = _prose
+    return environment
 
 
 def _compact(count: int) -> str:

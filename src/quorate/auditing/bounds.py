@@ -1,0 +1,210 @@
+"""How large epsilon must at least be, given what was seen in two worlds.
+
+If a release is (epsilon, delta)-DP then P(E) <= e**epsilon Q(E) + delta for every event E, in both directions. So an
+event that is seen often in one world and seldom in the other bounds epsilon from below. A quarter of the plays choose
+the event; the others count it. Clopper-Pearson intervals (1934) then hold with the stated confidence, if plays are
+independent and alike: a false claim can be missed, a true one is called false with probability at most 1 - confidence.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from quorate.auditing.outcomes import Codes, encode
+from quorate.checks import check_count, check_delta, check_rate
+from quorate.errors import InvalidInput
+
+__all__ = [
+    "Bound",
+    "epsilon_lower_bound",
+    "expected_lower_bound",
+    "proportion_at_least",
+    "proportion_at_most",
+    "score_lower_bound",
+]
+
+_PART = 4  # one play in this many helps to choose the event
+_CUTS = 400  # events of one order that are compared, at most
+_BINS = 4000  # steps into which real-valued scores are cut
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Orders = Callable[[Integers, Integers], Iterator[Integers]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """With this confidence, no claim at this delta with a smaller epsilon is true."""
+
+    epsilon: float
+    delta: float
+    confidence: float
+    plays: int
+    event: str
+
+
+def proportion_at_least(successes: Integers | Floats | int, trials: int, *, error: float) -> Floats:
+    """Return what the probability is at least, wrong with probability at most `error` (Clopper and Pearson 1934)."""
+    seen = np.asarray(successes, dtype=np.float64)
+    bound = betaincinv(np.maximum(seen, 1), np.maximum(trials - seen + 1, 1), error)
+    return np.where(seen > 0, bound * (1 - 1e-9), 0.0)  # rounded down
+
+
+def proportion_at_most(successes: Integers | Floats | int, trials: int, *, error: float) -> Floats:
+    """Return what the probability is at most, wrong with probability at most `error` (Clopper and Pearson 1934)."""
+    seen = np.asarray(successes, dtype=np.float64)
+    bound = 1 - betaincinv(np.maximum(trials - seen, 1), np.minimum(seen + 1, trials), error)
+    return np.where(seen < trials, np.minimum(1.0, bound * (1 + 1e-9) + 1e-15), 1.0)  # rounded up
+
+
+def epsilon_lower_bound(first: object, second: object, *, delta: float, confidence: float, splits: int = 1) -> Bound:
+    """Return a lower bound on epsilon from the outcomes of independent plays in two neighbouring worlds.
+
+    `first` and `second` hold whole numbers, one play a row: of shape (plays,) or (plays, k), where a row is all that
+    was seen. With more splits the parts are dealt anew, each split is tested at a share of the error (Bonferroni) and
+    the best counts.
+
+    >>> coin = np.random.default_rng(0)
+    >>> worlds = coin.random(20_000) < 0.6, coin.random(20_000) < 0.1
+    >>> bound = epsilon_lower_bound(*worlds, delta=0.0, confidence=1 - 1e-9)
+    >>> bool(1.5 < bound.epsilon < np.log(6)), bound.event
+    (True, 'outcome = 1, seen more often in the first world')
+    """
+    codes = encode(first, second)
+    return _bound(codes, codes.orders, delta=delta, confidence=confidence, splits=splits)
+
+
+def score_lower_bound(first: object, second: object, *, delta: float, confidence: float, splits: int = 1) -> Bound:
+    """Return a lower bound on epsilon from real-valued scores, such as those of a trained distinguisher.
+
+    The events are those that the score is at least, or at most, some number. The score must have been made
+    without these plays.
+    """
+    ones, others = (_scores(name, values) for name, values in (("first", first), ("second", second)))
+    few = min(ones.size, others.size) // 10  # these say where the steps lie, and have no other part
+    steps = np.unique(np.quantile(np.concatenate([ones[:few], others[:few]]), np.linspace(0, 1, _BINS)))
+    ones, others = ones[few:], others[few:]
+    codes = Codes(
+        np.searchsorted(steps, ones, side="right"),
+        np.searchsorted(steps, others, side="right"),
+        np.concatenate([[-np.inf], steps])[:, np.newaxis],
+        name="score",
+    )
+    return _bound(codes, codes.natural_orders, delta=delta, confidence=confidence, splits=splits)
+
+
+def expected_lower_bound(first: Floats, second: Floats, *, delta: float, confidence: float, plays: int) -> float:
+    """Return roughly what `epsilon_lower_bound` would find for outcomes with these probabilities, to plan an attack."""
+    best = 0.0
+    for ones, others in ((first, second), (second, first)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            order = np.argsort(np.where(ones > 0, -ones / others, np.inf), kind="stable")
+        counted = plays - plays // _PART
+        hits, misses = (np.minimum(np.cumsum(law[order]), 1.0) * counted for law in (ones, others))
+        epsilons = _epsilon(hits, counted, misses, counted, delta=delta, error=(1 - confidence) / 2)
+        best = max(best, float(epsilons.max()))
+    return best
+
+
+def _scores(name: str, values: object) -> Floats:
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.ndim != 1 or scores.size < 10 or not np.isfinite(scores).all():
+        raise InvalidInput(f"{name} must be a vector of at least 10 finite scores, one a play")
+    return scores
+
+
+def _bound(codes: Codes, orders: Orders, *, delta: float, confidence: float, splits: int) -> Bound:
+    delta, confidence = check_delta(delta), check_rate("confidence", confidence)
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
+    splits = check_count("splits", splits)
+    plays = min(codes.first.size, codes.second.size)
+    if plays < 8:
+        raise InvalidInput(f"a bound takes at least 8 plays of each world, not {plays}")
+    error = (1 - confidence) / splits / 2  # half for each of the two proportions
+    best, event = 0.0, "none told the worlds apart"
+    for split in range(splits):
+        ones, others = (_parts(values, split) for values in (codes.first, codes.second))
+        chosen = _choose(ones[0], others[0], orders, delta=delta, error=error)
+        if chosen is None:
+            continue
+        members, turned = chosen
+        seen, unseen = (ones[1], others[1]) if not turned else (others[1], ones[1])
+        hits = int(np.count_nonzero(members[seen])), int(np.count_nonzero(members[unseen]))
+        epsilon = float(_epsilon(hits[0], seen.size, hits[1], unseen.size, delta=delta, error=error))
+        if epsilon > best:
+            best, event = (
+                epsilon,
+                f"{codes.say(members)}, seen more often in the {'second' if turned else 'first'} world",
+            )
+    return Bound(epsilon=best, delta=delta, confidence=confidence, plays=plays, event=event)
+
+
+def _parts(values: Integers, split: int) -> tuple[Integers, Integers]:
+    """Return the plays to choose on and the plays to count on; the deal depends on nothing that was seen."""
+    dealt = values[np.random.default_rng([split, values.size]).permutation(values.size)]
+    return dealt[: values.size // _PART], dealt[values.size // _PART :]
+
+
+def _choose(
+    ones: Integers, others: Integers, orders: Orders, *, delta: float, error: float
+) -> tuple[NDArray[np.bool_], bool] | None:
+    """Return the event that looks best, as a mask over codes, and whether the second world sees it more often.
+
+    Orders of the codes are learnt on one part of these plays, and where to cut them is chosen on the other: an order
+    fitted to its own plays would flatter itself.
+    """
+    learnt = ones[: ones.size // 2], others[: others.size // 2]
+    rest = ones[ones.size // 2 :], others[others.size // 2 :]
+    best, chosen = 0.0, None
+    for rank in orders(*learnt):
+        size = int(rank.max()) + 1
+        for turned, (seen, unseen) in enumerate([rest, rest[::-1]]):
+            ranked = rank if not turned else size - 1 - rank
+            hits = np.cumsum(np.bincount(ranked[seen], minlength=size))
+            misses = np.cumsum(np.bincount(ranked[unseen], minlength=size))
+            cuts = _cuts(hits, misses)
+            values = _promise(hits[cuts], seen.size, misses[cuts], unseen.size, delta=delta, error=error)
+            winner = int(values.argmax())
+            if values[winner] > best:
+                best, chosen = float(values[winner]), (ranked <= cuts[winner], bool(turned))
+    return chosen
+
+
+def _promise(hits: Integers, plays: int, misses: Integers, others: int, *, delta: float, error: float) -> Floats:
+    """Return about what an event will show in the many plays that count it, one deviation on the safe side."""
+    more = 2 * (_PART - 1)  # the events are compared on half of a part
+    likely = np.maximum(hits - np.sqrt(hits), 0) * more
+    unlikely = np.minimum(misses + np.sqrt(misses + 1), others) * more
+    return _epsilon(likely, plays * more, unlikely, others * more, delta=delta, error=error)
+
+
+def _cuts(hits: Integers, misses: Integers) -> Integers:
+    """Return the places to cut: all codes that were seen here, or some hundreds that lie evenly among them.
+
+    Codes that only other plays have seen must not matter: those plays count the event.
+    """
+    places = np.flatnonzero(np.diff(hits + misses, prepend=0))
+    if places.size <= _CUTS:
+        return places
+    seen = [np.searchsorted(held, np.geomspace(1, held[-1], _CUTS // 4)) for held in (hits, misses)]
+    even = [np.searchsorted(held, np.linspace(1, held[-1], _CUTS // 4)) for held in (hits, misses)]
+    return np.unique(np.concatenate(seen + even))
+
+
+def _epsilon(
+    hits: Integers | Floats | int,
+    plays: int,
+    misses: Integers | Floats | int,
+    others: int,
+    *,
+    delta: float,
+    error: float,
+) -> Floats:
+    """Return log((p - delta) / q) with p at its lowest and q at its highest; 0 where that is not above 0."""
+    least = proportion_at_least(hits, plays, error=error) - delta
+    most = proportion_at_most(misses, others, error=error)
+    return np.log(np.maximum(least, most) / most) * (1 - 1e-12)

@@ -1,0 +1,146 @@
+"""The game on a choice among hypotheses: one record's label changed, where it moves two candidates apart."""
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from quorate.auditing.games import attempts_at, laws_of, most_telling
+from quorate.auditing.plays import PlayNoise
+from quorate.auditing.releases import release_of
+from quorate.auditing.verdict import Effort, Verdict, game, settled
+from quorate.concepts import Hypothesis, Tally, Thresholds
+from quorate.mechanisms import ExponentialChoice, Relabel, SoftMajority
+
+__all__ = ["audit_choice", "audit_relabel", "choice_law"]
+
+_RECORDS = 40
+_MOST_CHOICES, _MOST_RELABELLED = 100_000, 30_000  # plays: each is drawn exactly, one at a time, in 50 to 300 us
+_RELABEL_ROWS, _INNER = 80, 0.25
+_PLACES = (0.0, 1.0, 2.0)  # where the changed row may lie, the others being at one of them
+_LEADS = 11  # by which one label of the others may lead: an odd number, as theirs is
+
+Row = tuple[float, int]
+World = tuple[np.ndarray, np.ndarray]
+
+
+def choice_law(tally: Tally, rate: float | Fraction) -> dict[Hypothesis, float]:
+    """Return the probability of each candidate of a tally, its weight falling by e**-rate with each mistake.
+
+    Candidates of one level are alike; one that stands in the tally more than once has the sum.
+    """
+    weights: dict[Hypothesis, float] = {}
+    least = int(np.flatnonzero(tally.counts)[0])  # taken off all, so that not all weights are below the smallest number
+    for mistakes, count in enumerate(tally.counts.tolist()):
+        for rank in range(count):
+            chosen = tally.pick(mistakes, rank)
+            weights[chosen] = weights.get(chosen, 0.0) + math.exp(-float(rate) * (mistakes - least))
+    total = math.fsum(weights.values())
+    return {chosen: weight / total for chosen, weight in weights.items()}
+
+
+@game(ExponentialChoice)
+def audit_choice(target: ExponentialChoice, effort: Effort) -> Verdict:
+    """Choose between "all 0" and "all 1" on records of which one changes its label, and return the verdict.
+
+    Every choice is drawn by the real code, one at a time, so that plays end at a hundred thousand.
+    """
+    effort, noise = effort.at_most(_MOST_CHOICES), PlayNoise(effort.seed)
+    rate, records = float(target.rate), max(_RECORDS, target.sensitivity)
+    laws = [_choice_law(rate, zeros, records) for zeros in range(records + 1)]
+    pairs = [(zeros, zeros + target.sensitivity) for zeros in range(records + 1 - target.sensitivity)]
+    zeros, more = most_telling(pairs, laws.__getitem__, delta=0.0, effort=effort)
+    law = laws_of(laws[zeros], laws[more])
+    claims = [(target.epsilon(), 0.0)]
+    first, second = (_choices(target, _tally(count, records), effort.plays, noise) for count in (zeros, more))
+    attack = f"{zeros} or {more} of {records} records labelled 0, two candidates"
+    attempts = attempts_at(claims, first, second, attack=attack, confidence=effort.confidence, law=law)
+    not_tested = "more than two candidates, several choices in a row, and candidates that depend on the records"
+    return settled(
+        "ExponentialChoice", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested
+    )
+
+
+@game(Relabel)
+def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
+    """Relabel rows of which one is replaced, ask a soft majority of the new labels, and judge that.
+
+    The labels are no release, so that what is run on them takes part in the game, and the claim is the sum of both. All
+    other rows lie at one point, so that they get one label; the majority costs little and sees which. The changed row
+    is on either side of them: there it decides how many hypotheses give them a label, and what these weigh.
+    """
+    effort, noise = effort.at_most(_MOST_RELABELLED), PlayNoise(effort.seed)
+    inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)
+
+    @cache
+    def law(row: Row, middle: float, lead: int) -> np.ndarray:
+        return _relabelled_law(target, inner, *_relabel_world(target, row, middle, lead))
+
+    pairs = [
+        ((one, middle, lead), (other, middle, lead))
+        for middle, lead in itertools.product(_PLACES[:2], range(-_LEADS, _LEADS + 1, 2))
+        for one, other in itertools.combinations(itertools.product(_PLACES, (0, 1)), 2)
+    ]
+    chosen = most_telling(pairs, lambda world: law(*world), delta=0.0, effort=effort)
+    seen = []
+    for world in chosen:
+        X, labels = _relabel_world(target, *world)
+        votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(effort.plays)])
+        seen.append(inner._answers(votes, None, noise).labels)
+    claims = [(target.epsilon(_INNER), 0.0)]
+    (one, middle, lead), (other, _, _) = chosen
+    attack = (
+        f"a row at {one[0]:g} of label {one[1]} or at {other[0]:g} of label {other[1]}, {_RELABEL_ROWS - 1} others at "
+        f"{middle:g}, of which label {int(lead < 0)} has {abs(lead)} more, then a soft majority of epsilon {_INNER}"
+    )
+    attempts = attempts_at(
+        claims, *seen, attack=attack, confidence=effort.confidence, law=laws_of(law(*chosen[0]), law(*chosen[1]))
+    )
+    not_tested = (
+        "other classes of hypotheses, rows at many points, other mechanisms on the new labels, unlabelled rows; the "
+        "term of relabelling is a worst case over all of them, and exact enumeration in the tests looks at more"
+    )
+    return settled("Relabel", attempts, plays=effort.plays, confidence=effort.confidence, not_tested=not_tested)
+
+
+def _tally(zeros: int, records: int) -> Tally:
+    labels = [0] * zeros + [1] * (records - zeros)
+    return Thresholds().dichotomies([1.0]).tally([1.0] * records, labels)
+
+
+def _choice_law(rate: float, zeros: int, records: int) -> np.ndarray:
+    """Return the law of (all 0, all 1), which make `records - zeros` and `zeros` mistakes."""
+    weights = np.exp(-rate * (np.array([records - zeros, zeros]) - min(zeros, records - zeros)))
+    return np.asarray(weights / weights.sum())
+
+
+def _choices(target: ExponentialChoice, tally: Tally, plays: int, noise: PlayNoise) -> np.ndarray:
+    chosen = (target._choose(tally, None, noise) for _ in range(plays))
+    return np.array([hypothesis.cut < 1.0 for hypothesis in chosen], dtype=np.int64)  # type: ignore[attr-defined]
+
+
+def _relabel_world(target: Relabel, row: Row, middle: float, lead: int) -> World:
+    """Return the rows and labels: all others at one point, where label 0 is ahead by `lead`, and then this row."""
+    others, features = _RELABEL_ROWS - 1, target.concept.features or 1
+    ones = (others - lead) // 2
+    X = np.full((_RELABEL_ROWS, features), middle)
+    X[-1] = row[0]
+    return X, np.array([0] * (others - ones) + [1] * ones + [row[1]])
+
+
+def _relabelled_law(target: Relabel, inner: SoftMajority, X: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the law of the majority's label: of every hypothesis that may be chosen, by its weight."""
+    law, release = np.zeros(2), release_of(inner, classes=2)
+    for chosen, share in choice_law(target._tally(X, labels, X[:0]), target.kappa / 2).items():
+        ones = int((chosen.predict(X) == 1).sum())
+        law += share * release.outcomes((len(X) - ones, ones))[:2, 0]
+    return law
+
+
+def _relabelled_votes(target: Relabel, X: np.ndarray, labels: Any, noise: PlayNoise) -> list[int]:
+    relabelled = target._relabel(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
+    ones = int((relabelled.labels == 1).sum())
+    return [len(labels) - ones, ones]

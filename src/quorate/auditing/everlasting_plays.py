@@ -1,0 +1,169 @@
+"""A million plays of the game of everlasting prediction, against the mechanisms that a classifier really uses.
+
+The adversary arranges how teachers vote: he chose the training set and all queries but one, and knows their labels. So
+he can put a query at any distance, where one ballot, that of the challenged unit, moves it by one.
+
+    a record    many queries at one distance in phase 1, and as many that the challenged ballot moves by one: how many
+                more of the first find no quorum (they share the threshold noise, which so drops out)
+    a query     ties until the cutoff is near; the challenge, a tie or a clear point, whose answer is not shown; then
+                clear points, until the phase closes; then, in phase 2, the same as with a record: its seat is a ballot
+
+How many of equal queries find no quorum is binomial, given the threshold noise; when a phase closes is geometric, given
+the limit: these laws are drawn at once, from the tables of the mechanisms, instead of one arrival after the other.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.auditing.bounds import Bound, epsilon_lower_bound
+from quorate.auditing.verdict import CONFIDENCE, Attempt, Effort, Verdict, game, settled
+from quorate.errors import InvalidInput
+from quorate.everlasting import EverlastingClassifier, Guarantee, Terms
+from quorate.mechanisms import NO_QUORUM, Quorum
+from quorate.mechanisms.cutoff import NoisyCutoff
+from quorate.simulation import SeededNoise
+
+__all__ = ["audit_terms", "closing_plays", "label_plays", "no_quorum_plays"]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_ONE = 2.0**64
+_RATES = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03)  # at which queries of an attack find no quorum
+_BINS = 40
+_AFTER = 400  # clear queries after the challenge
+
+
+def no_quorum_plays(quorum: Quorum, distances: Sequence[int], *, queries: int, plays: int, seed: int) -> Integers:
+    """Return how many of equal queries find no quorum, for each of the distances: one row a play."""
+    noise = SeededNoise(seed)
+    threshold = noise.gaussian(quorum.threshold_scale, plays)
+    table = np.array([float(level) for level in quorum.table]) / _ONE
+    met = [noise._generator.binomial(queries, table[quorum._levels(one + threshold, 0)]) for one in distances]
+    within: Integers = np.stack(met, axis=1)
+    within[within.sum(axis=1) > quorum.no_quorums] = 0  # the run ended before: he learns nothing
+    return within
+
+
+def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, plays: int, seed: int) -> Integers:
+    """Return how many clear queries are answered after `before` ties and a challenge that counts `hidden`.
+
+    It is -1 where the phase closes earlier, and `after` where it does not close.
+    """
+    random = SeededNoise(seed)._generator
+    ratio = cutoff.ratio / _ONE
+    limit = cutoff.allowed + np.minimum(random.geometric(1 - ratio, plays) - 1, cutoff.spread)
+    tails = np.array([float(one) for one in cutoff._tails[: cutoff.most + 2]]) / _ONE
+    with np.errstate(divide="ignore"):
+        stays = np.log1p(-tails)
+    sums = np.concatenate([[0.0], np.cumsum(stays[1:])])  # at j: all of 1 to j stay open
+    missing = limit - before
+    opened = np.where(missing > 0, sums[np.minimum(limit, len(sums) - 1)] - sums[np.clip(missing, 0, None)], -np.inf)
+    opened += np.where(missing > 0, stays[np.clip(missing, 0, len(stays) - 1)], 0.0)  # and at the challenge
+    alive = np.log(random.random(plays)) < opened
+    left = np.clip(missing - hidden, 0, len(tails) - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        waits = np.floor(np.log(random.random(plays)) / stays[left])
+    answered = np.where(tails[left] >= 1, 0, np.minimum(np.nan_to_num(waits, nan=0.0, posinf=after), after))
+    return np.where(alive, answered, -1).astype(np.int64)
+
+
+def label_plays(quorum: Quorum, votes: int, *, plays: int, seed: int) -> Integers:
+    """Return the answers to one query with this many votes for class 1, one a run."""
+    missed = no_quorum_plays(quorum, [_distance(votes, quorum.teachers)], queries=1, plays=plays, seed=seed)[:, 0]
+    return np.where(missed == 1, NO_QUORUM, int(2 * votes > quorum.teachers))
+
+
+def _distance(votes: int, teachers: int) -> int:
+    return max(0, math.ceil(abs(2 * votes - teachers) / 2) - 1)
+
+
+def _binned(values: Sequence[Integers]) -> list[Integers]:
+    """Return values cut into steps that the first tenth of the first world decides, and leave those plays out."""
+    few = max(10, len(values[0]) // 10)
+    steps = np.unique(np.quantile(values[0][:few], np.linspace(0, 1, _BINS)))
+    return [np.searchsorted(steps, one[few:], side="right") for one in values]
+
+
+def _distances(quorum: Quorum) -> list[int]:
+    """Return distances at which queries find no quorum at some rates, at threshold noise 0."""
+    table = np.array([float(level) for level in quorum.table]) / _ONE
+    return [quorum.margin + 2 * int(np.argmax(table <= rate)) for rate in _RATES if (table <= rate).any()]
+
+
+def _voting(quorum: Quorum, *, room: int, plays: int, seed: int) -> tuple[list[Integers], int]:
+    """Return no-quorums in the two worlds, at the distance that told them apart best in a trial of its own."""
+    best, chosen = -1.0, 0
+
+    def two(distance: int, count: int, start: int) -> list[Integers]:
+        missed = float(quorum.table[int(quorum._levels(np.array([distance]), 0)[0])]) / _ONE
+        queries = max(1, int(room / max(missed, 1e-6)) // 2)
+        worlds = [(distance, distance + moved) for moved in (0, 1)]
+        met = [
+            no_quorum_plays(quorum, pair, queries=queries, plays=count, seed=start + k) for k, pair in enumerate(worlds)
+        ]
+        return [one[:, 0] - one[:, 1] for one in met]
+
+    for distance in _distances(quorum):
+        trial = _binned(two(distance, max(2000, plays // 20), seed))
+        found = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
+        best, chosen = (found, distance) if found > best else (best, chosen)
+    return two(chosen, plays, seed + 2), chosen
+
+
+def audit_terms(
+    terms: Terms, *, plays: int = 1_000_000, confidence: float = CONFIDENCE, seed: int = 0
+) -> tuple[Attempt, ...]:
+    """Attack what the terms claim: for a record, for a query, and for a point of the pool where there is one.
+
+    The three attempts share the error that `confidence` leaves.
+    """
+    if plays < 1000:
+        raise InvalidInput(f"plays must be at least 1000, not {plays!r}")
+    confidence = 1 - (1 - confidence) / 3
+    cutoff = terms.cutoff
+    room = max(1, cutoff.allowed - int(4 / cutoff.epsilon))
+    first, distance = _voting(terms.first, room=room, plays=plays, seed=seed)
+    attempts = [
+        _attempt(f"replace a record; queries at distance {distance}", _binned(first), terms.training, confidence)
+    ]
+    near = (1 - math.log(max(1.0, 1 / cutoff.epsilon))) / cutoff.epsilon  # where closing is as likely as not
+    before = max(0, cutoff.allowed + min(-1, round(near)))
+    closing = [
+        closing_plays(cutoff, before=before, hidden=hidden, after=_AFTER, plays=plays, seed=seed + 10 + hidden)
+        for hidden in (0, 1)
+    ]
+    second, distance = _voting(terms.later, room=room, plays=plays, seed=seed + 20)
+    views = zip(_binned(closing), _binned(second), strict=True)
+    both = [np.stack(parts, axis=1) for parts in views]
+    alone = _attempt("replace a query; when its phase closes", _binned(closing), terms.queries, confidence)
+    teaches = terms.queries if terms.pool is None else terms.pool
+    unit = "query" if terms.pool is None else "point of the pool"
+    jointly = f"replace a {unit}; when its phase closes, and queries at distance {distance} in the next"
+    return *attempts, alone, _attempt(jointly, both, teaches, confidence)
+
+
+def _attempt(attack: str, worlds: Sequence[Any], claim: Guarantee, confidence: float) -> Attempt:
+    bound: Bound = epsilon_lower_bound(*worlds, delta=claim.delta, confidence=confidence)
+    return Attempt(attack, bound.epsilon, bound.event, claim=(claim.epsilon, claim.delta))
+
+
+@game(EverlastingClassifier)
+def _audit_everlasting(target: EverlastingClassifier, effort: Effort) -> Verdict:
+    attempts = audit_terms(target.terms_, plays=effort.plays, confidence=effort.confidence, seed=effort.seed)
+    if effort.attacks != "auto":
+        known = [one.attack for one in attempts]
+        attempts = tuple(one for one in attempts if effort.wants(one.attack))
+        if not attempts:
+            raise InvalidInput(f"attacks must begin like one of: {'; '.join(known)}")
+    return settled(
+        "EverlastingClassifier",
+        attempts,
+        plays=effort.plays,
+        confidence=effort.confidence,
+        not_tested="how teachers are taught (the deal and the seats are replayed in the tests), time, and memory",
+    )

@@ -1,0 +1,195 @@
+"""Runs on a tape: fitted and asked on one table, or fed with arrivals through the end of a phase."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quorate.auditing.matrix.containers import Container
+from quorate.auditing.matrix.subjects import Subject, Table, base_table
+from quorate.auditing.matrix.watch import Stage, Watch, files_of, shown, told, watched
+from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.models import save
+from quorate.release.people import first_records
+from quorate.session import release_counts
+
+__all__ = ["Arrival", "Case", "run_arrivals", "run_records"]
+
+_QUERIES, _PROBE = 4, 12
+
+
+class Case(NamedTuple):
+    """What a cell holds fixed: the predictor, the learner, the container, and the seed of the tape."""
+
+    subject: Subject
+    learner: str
+    container: Container
+    seed: int = 0
+
+    def made(self) -> Any:
+        """Return the predictor, unfitted."""
+        return self.subject.make(self.subject.learner(self.learner))
+
+    def packed(self, rows: int, *, seed: int) -> Any:
+        """Return packed rows that belong to no unit."""
+        table = base_table(rows, columns=self.subject.columns, seed=seed)
+        return self.container.pack(table.X, table.names)
+
+
+class Arrival(NamedTuple):
+    """A packed batch of an everlasting classifier, and whether it is the replaced unit itself."""
+
+    rows: Any
+    own: bool = False
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[Path]:
+    """Yield a folder that goes with the run; marks of ledgers go there too."""
+    before = os.environ.get("QUORATE_STATE")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["QUORATE_STATE"] = str(Path(home) / "state")
+        try:
+            yield Path(home) / "model"
+        finally:
+            os.environ.pop("QUORATE_STATE")
+            if before is not None:
+                os.environ["QUORATE_STATE"] = before
+
+
+def _fit(case: Case, made: Any, table: Table, watch: Watch, *, person: bool, settings: dict[str, Any]) -> bool:
+    """Fit on the tape, and take note of all that can be seen; return whether it was fitted."""
+    subject = case.subject
+    packed, public = case.container.pack(table.X, table.names), case.packed(20, seed=3)
+    groups = table.people if person else None
+    try:
+        subject.fit(made, packed, table, groups, public)
+    except Exception as error:
+        watch.stage("fit", public={"refused": told(error)})
+        return False
+    if settings:
+        made.set_params(**settings)
+    released = [repr(getattr(made, name, None)) for name in ("estimate_", "labelled_", "hypothesis_")]
+    look = (made, made.checked(case.packed(_PROBE, seed=4))) if subject.ensemble else None
+    public = shown(made, planned=not subject.holdout)
+    stage = watch.stage("fit", public=public, released=" ".join(released), look=look, one_row=subject.holdout)
+    if subject.release:
+        first = packed if groups is None else first_records(packed, groups)
+        stage.cells = release_counts(made.domain_.seal(first)[0], np.asarray)
+    return True
+
+
+def run_records(
+    case: Case, table: Table, *, person: bool = False, settings: dict[str, Any] | None = None
+) -> list[Stage]:
+    """Fit on the table, write it where that is part of the case, and ask queries one by one."""
+    made = case.made()
+    with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
+        if not _fit(case, made, table, watch, person=person, settings=settings or {}):
+            return watch.stages
+        if case.subject.phases:
+            batches = [Arrival(case.packed(rows, seed=7 + rows)) for rows in (8, made.progress_["seats"] - 8)]
+            _arrive(case, made, batches, watch, now=1, opening=0)
+            return watch.stages
+        if case.subject.saved and not _save(made, folder, watch):
+            return watch.stages
+        for number in range(_QUERIES):
+            _ask(case, made, case.packed(1, seed=20 + number), watch, f"query {number}")
+        if case.subject.saved:
+            watch.stage("saved after the queries", public=files_of(folder))
+            made.session_.close()
+    return watch.stages
+
+
+def _save(made: Any, folder: Path, watch: Watch) -> bool:
+    """Write the model to a folder, and return whether it can be written: what a kind cannot keep, it refuses."""
+    try:
+        files = files_of(save(made, folder))
+    except InvalidInput as error:
+        watch.stage("saved", public={"refused": told(error)})
+        return False
+    watch.stage("saved", public=files)
+    return True
+
+
+def _ask(case: Case, made: Any, query: Any, watch: Watch, name: str) -> None:
+    """Ask one query; a refusal must come before anything is drawn."""
+    public, released, broken = {"spent before": _spent(made)}, "", []
+    try:
+        released = case.subject.ask(made, query)
+    except (BudgetSpent, NoQuorum) as error:
+        released = told(error)
+    except Exception as error:
+        public["refused"] = told(error)
+        if watch.drawn() or _spent(made) != public["spent before"]:
+            broken = [f"refused after {watch.drawn()} draws, or after it was paid for"]
+    watch.stage(name, public=public, released=released, broken=broken)
+
+
+def _spent(made: Any) -> str:
+    budget = getattr(made, "budget_", None)
+    return "" if budget is None else repr(budget.spent())
+
+
+def run_arrivals(
+    case: Case, table: Table, arrivals: Sequence[Arrival], *, settings: dict[str, Any] | None = None
+) -> list[Stage]:
+    """Fit an everlasting classifier on the table, and let arrivals come until its second phase has begun."""
+    made = case.made()
+    with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
+        if not _fit(case, made, table, watch, person=False, settings=settings or {}):
+            return watch.stages
+        watch.stages[0].may_change = 0  # the records are the same
+        if case.subject.saved and not _save(made, folder, watch):
+            return watch.stages
+        _arrive(case, made, arrivals, watch, now=0, opening=made.teachers_ if case.subject.relabels else 1)
+        if case.subject.saved:
+            watch.stage("saved in phase 2", public=files_of(folder))
+            made.session_.close()
+    return watch.stages
+
+
+def _arrive(case: Case, made: Any, arrivals: Sequence[Arrival], watch: Watch, *, now: int, opening: int) -> None:
+    """Let all arrive, and then some of the next phase; `now` and `opening` of the teachers of each may have changed."""
+    pool = case.subject.pool
+    for number, arrival in enumerate(arrivals):
+        if not _take(made, arrival, watch, f"arrivals {number}", feeds=pool, opening=now):
+            return
+    for number in range(2):
+        query = Arrival(case.packed(1, seed=30 + number))
+        if number == 0 and pool and not _take(made, query, watch, "opening of phase 2", feeds=True, opening=opening):
+            return
+        name = f"query {number} of phase 2"
+        if not _take(made, query, watch, name, feeds=False, opening=opening, case=case):
+            return
+
+
+def _take(
+    made: Any, arrival: Arrival, watch: Watch, name: str, *, feeds: bool, opening: int = 0, case: Case | None = None
+) -> bool:
+    """Let a batch arrive, take note, and return whether it was taken."""
+    seats, released = made.seats_taken_, ""
+    try:
+        released = "" if feeds and made.feed(arrival.rows) is made else repr(made.predict(arrival.rows).tolist())
+    except Exception as error:
+        late = watch.drawn() > 0 or made.seats_taken_ != seats
+        broken = [f"refused after {watch.drawn()} draws or with a seat taken: {told(error)}"] if late else []
+        if told(error).startswith("not a refusal"):
+            broken.append(told(error))
+        watch.stage(name, public={"refused": told(error)}, broken=broken, own=arrival.own)
+        return False
+    public, progress = shown(made), dict(getattr(made, "progress_", {}))
+    public.pop("printed")
+    released += watch.seated() if feeds else ""  # nobody sees these labels, but the mechanism released them to phase 2
+    released += f" closed: {progress.pop('closed', None)}"  # by a noisy cutoff, which is paid for
+    public["progress_"] = repr(progress)
+    look = None if case is None else (made, made.checked(case.packed(_PROBE, seed=4)))
+    shared = {"public": public, "released": released, "own": arrival.own, "one_row": arrival.own}
+    stage = watch.stage(name, look=look, may_change=opening, **shared)
+    if arrival.own:
+        stage.public = {"seats_taken_": public["seats_taken_"]}  # what its own container says is its own
+    return True

@@ -1,0 +1,29 @@
+"""Deliberately broken mechanisms and predictors, each beside its sound twin: so that the audits are audited.
+
+Each is a small change of a real class, one for each way in which this field has gone wrong, and shows what the real
+code prevents. Nothing that serves may import this package: an import contract forbids it.
+"""
+
+from quorate.auditing.planted.batches import BATCHES
+from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.calls import CALLS
+from quorate.auditing.planted.choices import CHOICES
+from quorate.auditing.planted.dealing import DEALING
+from quorate.auditing.planted.exports import EXPORTS
+from quorate.auditing.planted.folders import FOLDERS
+from quorate.auditing.planted.guards import GUARDS
+from quorate.auditing.planted.linear import LINEAR
+from quorate.auditing.planted.lookups import LOOKUPS
+from quorate.auditing.planted.neighbours import NEIGHBOURS
+from quorate.auditing.planted.plans import PLANS
+from quorate.auditing.planted.states import STATES
+from quorate.auditing.planted.sums import SUMS
+from quorate.auditing.planted.thresholds import THRESHOLDS
+
+__all__ = ["PLANTED", "Caught", "PlantedBug"]
+
+_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR)
+_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
+_AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+
+PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)

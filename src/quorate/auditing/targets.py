@@ -1,0 +1,98 @@
+"""What `quorate audit` attacks when it is told a name: one instance of every mechanism, and whole predictors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from quorate.auditing.counts import NoisyCount
+from quorate.auditing.replay import Replay, replay
+from quorate.concepts import Thresholds
+from quorate.errors import InvalidInput
+from quorate.everlasting import EverlastingClassifier
+from quorate.mechanisms import (
+    BetweenThresholds,
+    ConfidentMax,
+    Dissent,
+    ExponentialChoice,
+    NoisyMax,
+    NoisySum,
+    Quorum,
+    Relabel,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
+from quorate.mechanisms.above_threshold import AboveThreshold
+from quorate.mechanisms.cutoff import NoisyCutoff
+from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.predictors import PrivateClassifier
+from quorate.release import QueryRelease
+
+__all__ = ["REPLAYS", "TARGETS", "make_target", "run_replay"]
+
+_ASK: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-2, "teachers": 60}
+
+
+def _classifier(aggregator: str, **settings: Any) -> PrivateClassifier:
+    chosen: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "teachers": 60, "queries": 1, "classes": [0, 1]} | settings
+    return PrivateClassifier(aggregator=aggregator, **chosen)
+
+
+def _everlasting() -> EverlastingClassifier:
+    return EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=30, classes=[0, 1])
+
+
+def _made_up(rows: int, features: int, *, seed: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, features))
+    return X, (X[:, 0] + 0.3 * random.normal(size=rows) > 0).astype(np.int64)
+
+
+TARGETS: dict[str, Callable[[], Any]] = {
+    "noisy_count": lambda: NoisyCount(epsilon=0.5),
+    "noisy_sum": lambda: NoisySum(sensitivity=1, scale=1.0),
+    "noisy_vector": lambda: NoisyVector.calibrate(epsilon=1.0, delta=1e-2, squared_sensitivities=(2,)),
+    "soft_majority": lambda: SoftMajority(teachers=20, epsilon=1.0),
+    "sharp_majority": lambda: SharpMajority.calibrate(epsilon=1.0, delta=1e-2, teachers=20, queries=1),
+    "noisy_max": lambda: NoisyMax(teachers=20, classes=2, scale=2.0),
+    "confident_max": lambda: ConfidentMax(teachers=20, classes=2, threshold=12, test_scale=4.0, winner_scale=2.0),
+    "quorum": lambda: Quorum.calibrate(no_quorums=1, **_ASK),
+    "stability": lambda: StabilityTest.calibrate(no_quorums=1, **_ASK | {"epsilon": 6.0}),
+    "between_thresholds": lambda: BetweenThresholds.calibrate(no_quorums=1, **_ASK),
+    "dissent": lambda: Dissent.calibrate(dissents=1, **_ASK),
+    "above_threshold": lambda: AboveThreshold.calibrate(epsilon=6.0, delta=1e-2, records=40, near=10, far=30),
+    "exponential_choice": lambda: ExponentialChoice(epsilon=2.0),
+    "relabel": lambda: Relabel(concept=Thresholds(), kappa=1.0),
+    "noisy_cutoff": lambda: NoisyCutoff(epsilon=0.5, allowed=4, spread=12),
+    "classifier_soft_majority": lambda: _classifier("soft_majority"),
+    "classifier_quorum": lambda: _classifier("quorum", queries=4, no_quorums=1),
+    "everlasting": lambda: _everlasting().fit(*_made_up(6000, 1, seed=0)),
+    "query_release": lambda: QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain"),
+}
+
+
+def make_target(name: str) -> Any:
+    """Return the instance of this name."""
+    if name not in TARGETS:
+        raise InvalidInput(f"no target is called {name!r}; there are {', '.join(TARGETS)}")
+    return TARGETS[name]()
+
+
+REPLAYS: dict[str, Callable[[], Any]] = {
+    "classifier_noisy_max": lambda: _classifier("noisy_max", teachers=100, queries=30),
+    "classifier_quorum": lambda: _classifier("quorum", teachers=200, queries=30),
+    "everlasting": _everlasting,
+}
+
+
+def run_replay(name: str, *, seed: int = 0) -> Replay:
+    """Replay the predictor of this name on made-up records of which one is replaced."""
+    if name not in REPLAYS:
+        raise InvalidInput(f"no replay is called {name!r}; there are {', '.join(REPLAYS)}")
+    predictor = REPLAYS[name]()
+    rows, features = (6000, 1) if isinstance(predictor, EverlastingClassifier) else (2000, 2)
+    X, y = _made_up(rows, features, seed=seed)
+    moved, flipped = X.copy(), y.copy()
+    moved[5], flipped[5] = np.linspace(8.0, -8.0, features), 0  # far off, and mislabelled
+    return replay(predictor, (X, y), (moved, flipped), _made_up(40, features, seed=seed + 1)[0], seed=seed)

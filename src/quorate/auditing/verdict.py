@@ -1,0 +1,150 @@
+"""What an audit says about one claim, and `audit`, which is told what to attack and finds out how."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import singledispatch, wraps
+from typing import Any, Literal
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+
+__all__ = ["CONFIDENCE", "Attempt", "Effort", "Verdict", "audit", "game", "settled", "verdict_on"]
+
+CONFIDENCE = 1 - 1e-9
+Attacks = Sequence[str] | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attack on one claim, and the epsilon it showed to be needed; `exact` is from enumeration, if known."""
+
+    attack: str
+    lower_bound: float
+    event: str = ""
+    claim: tuple[float, float] = (0.0, 0.0)
+    exact: float | None = None
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is false, by the plays or by enumeration."""
+        worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
+        return worst > self.claim[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A claim (epsilon, delta), the largest epsilon that an attack showed to be needed, and which attack it was.
+
+    `exact` is the epsilon, at the same delta, of the worst attack of its kind by enumeration, where that is known: what
+    is missing from `lower_bound` to it is due to the number of plays, and what is missing from it to the claim is not.
+
+    >>> verdict = Verdict(
+    ...     target="SoftMajority", claim=(1.0, 0.0), lower_bound=0.9, attack="one ballot moved", plays=10**6,
+    ...     confidence=0.95, not_tested="more than one query",
+    ... )
+    >>> verdict.ratio, verdict.violated
+    (0.9, False)
+    """
+
+    target: str
+    claim: tuple[float, float]
+    lower_bound: float
+    attack: str
+    plays: int
+    confidence: float
+    not_tested: str
+    exact: float | None = None
+    attempts: tuple[Attempt, ...] = field(default=(), repr=False)
+
+    @property
+    def ratio(self) -> float:
+        """The lower bound as a share of the claim: near 1 where the claim is tight, above 1 where it is false."""
+        epsilon = self.claim[0]
+        return self.lower_bound / epsilon if epsilon > 0 else float("inf") if self.lower_bound > 0 else 0.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is false, with the stated confidence (or surely, where enumeration says so)."""
+        worst = self.lower_bound if self.exact is None else max(self.lower_bound, self.exact * (1 - 1e-9))
+        return worst > self.claim[0]
+
+
+def settled(target: str, attempts: Sequence[Attempt], *, plays: int, confidence: float, not_tested: str) -> Verdict:
+    """Return the verdict of several attempts: about a claim that is false, or else the one that came closest."""
+    if not attempts:
+        raise InvalidInput(f'no attack on {target} was played; name one that is known for it, or take "auto"')
+    closest = max(attempts, key=lambda attempt: (attempt.violated, attempt.lower_bound / attempt.claim[0]))
+    return Verdict(
+        target=target,
+        claim=closest.claim,
+        lower_bound=closest.lower_bound,
+        attack=f"{closest.attack}; {closest.event}" if closest.event else closest.attack,
+        plays=plays,
+        confidence=confidence,
+        not_tested=not_tested,
+        exact=closest.exact,
+        attempts=tuple(attempts),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How hard a game is played: plays in each world, the verdict's confidence, attacks by name, the noise's seed."""
+
+    plays: int = 1_000_000
+    confidence: float = CONFIDENCE
+    attacks: Attacks = "auto"
+    seed: int = 0
+
+    def wants(self, attack: str) -> bool:
+        """Return whether an attack of this name is to be played."""
+        names = [self.attacks] if isinstance(self.attacks, str) else self.attacks  # a text is one name, not its letters
+        return self.attacks == "auto" or any(attack.startswith(name) for name in names)
+
+    def at_most(self, plays: int) -> "Effort":
+        """Return the same with no more plays than this, where each is slow."""
+        return replace(self, plays=min(self.plays, plays))
+
+
+@singledispatch
+def verdict_on(target: object, **options: Any) -> Verdict:
+    """Play the game for the type of `target`; `verdict_on.register(Mine)` adds one for your own type."""
+    remedy = "quorate.auditing.epsilon_lower_bound takes plays"
+    raise InvalidInput(f"no attack is known for {type(target).__name__}; {remedy}")
+
+
+def game(*kinds: type) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
+    """Register a function of a target, an `Effort` and options of its own; callers pass keywords, as to `audit`."""
+
+    def register(play: Callable[..., Verdict]) -> Callable[..., Verdict]:
+        @wraps(play)
+        def played(target: Any, **options: Any) -> Verdict:
+            effort = {name: options.pop(name) for name in _EFFORT if name in options}
+            return play(target, Effort(**effort), **options)
+
+        for kind in kinds:
+            verdict_on.register(kind, played)
+        return played
+
+    return register
+
+
+_EFFORT = tuple(one.name for one in fields(Effort))
+
+
+def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
+    """Attack what `target` claims and return the verdict: for mechanisms, fitted predictors and releases.
+
+    `options` go to the game: `confidence` of the verdict; `seed`, since plays use seeded noise and the same seed gives
+    the same verdict; `attacks`, the beginnings of the names of those to play, or "auto" for all. Targets that count
+    votes have several attacks, most others have one.
+
+    >>> from quorate.mechanisms import SoftMajority
+    >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=20_000)
+    >>> verdict.violated, 0.5 < verdict.ratio < 1.0
+    (False, True)
+    """
+    return verdict_on(target, plays=check_count("plays", plays, least=10), **options)
+
+
+audit.register = verdict_on.register  # type: ignore[attr-defined]  # the documented way to add a game

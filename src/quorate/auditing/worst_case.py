@@ -1,0 +1,202 @@
+"""The worst interaction found: of all trees of queries where these are few, by ascent where they are many."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from quorate.auditing.claims import Claim, Finding, Measure
+from quorate.auditing.enumeration import Counts, Query
+from quorate.auditing.game import Game
+from quorate.auditing.releases import Floats, Release
+
+__all__ = ["ascend", "worst_cases"]
+
+_SWEEPS, _TRIED = 12, 128  # the most sweeps, and the most pairs tried at a node in one of them
+Reach = tuple[Floats, Floats]  # what reaches each node, on D and on D': axes for trees, nodes and the hidden noise
+
+
+def ascend(
+    game: Game, claim: Claim, *, queries: int, starts: int = 16, start: Query | None = None, seed: int = 0
+) -> Finding:
+    """Return the worst tree reached by ascent from `starts` trees: random ones, and ones that repeat a random pair.
+
+    A sweep goes through the levels from the last but one to the first and gives every node of a level its best pair,
+    the rest of the tree being kept; the last level always makes the best of what it is given. Nodes of one level do not
+    meet in any history, so they are improved together. With `start`, a tree of perhaps fewer queries that
+    `Game.exhaust` found, half of the trees begin like it.
+    """
+    generator = np.random.default_rng(seed)
+    climb = _Climb(game, claim, queries, generator)
+    sizes = [level.met.size for level in climb.levels]
+    choices = [generator.integers(len(game.pairs), size=(starts, size)) for size in sizes]
+    for choice in choices:
+        choice[1::2] = choices[0][1::2, :1]
+    if start is not None:
+        climb.begin([choice[: -(-starts // 2)] for choice in choices], start)
+    best = np.full(starts, -np.inf)
+    for _ in range(_SWEEPS):
+        before = best
+        for depth in reversed(range(max(1, queries - 1))):
+            best = climb.improve(choices, depth)[:, 0]
+        if not (best > before * (1 + 1e-9)).any():
+            break
+    climb.improve(choices, queries - 1)
+    winner = int(best.argmax())
+    return Finding(claim, claim.measure(float(best[winner])), climb.tree([choice[winner] for choice in choices]))
+
+
+class _Climb:
+    """Many trees at once: at each depth, `choices` holds the number of a pair for each tree and node."""
+
+    def __init__(self, game: Game, claim: Claim, queries: int, generator: np.random.Generator) -> None:
+        self._game, self._claim, self._generator = game, claim, generator
+        self.levels = _levels(queries, game.first.shape[1], game.limit)
+
+    def begin(self, choices: list[Counts], start: Query) -> None:
+        """Write the pairs of `start` into the choices."""
+        place = {pair: number for number, pair in enumerate(self._game.pairs)}
+        reached = [(0, start)]
+        for level, choice in zip(self.levels, choices, strict=True):
+            edges = zip(level.parent.tolist(), level.slot.tolist(), strict=True)
+            children = {edge: child for child, edge in enumerate(edges)}
+            following = []
+            for node, query in reached:
+                pair = place[query.votes, query.neighbour]
+                choice[:, node] = pair
+                outcomes = enumerate(self._game.outcomes[pair])
+                following += [(children[node, slot], query.then[o]) for slot, o in outcomes if o in query.then]
+            reached = following
+
+    def improve(self, choices: list[Counts], depth: int) -> Floats:
+        """Give every node at this depth its best pair; return the best values, one a tree and node."""
+        reach = self._reach(choices, depth)
+        if depth == len(self.levels) - 1:
+            by_pair = self._last(depth, reach)
+            choices[depth] = by_pair.argmax(axis=2)
+            return _largest(by_pair)
+        best, chosen = self._below(choices, depth, reach), choices[depth]
+        tried = self._generator.permutation(len(self._game.pairs))[:_TRIED]
+        for pair in tried:
+            trial = [*choices[:depth], np.full_like(chosen, pair), *choices[depth + 1 :]]
+            values = self._below(trial, depth, reach)
+            better = values > best * (1 + 1e-12)
+            best, chosen = np.where(better, values, best), np.where(better, pair, chosen)
+        choices[depth] = chosen
+        return best
+
+    def tree(self, choices: list[Counts], depth: int = 0, node: int = 0) -> Query:
+        """Return one tree as queries."""
+        pair = int(choices[depth][node])
+        level, outcomes = self.levels[depth], self._game.outcomes[pair]
+        children = [child for child in np.flatnonzero(level.parent == node) if level.slot[child] < len(outcomes)]
+        then = {outcomes[level.slot[child]]: self.tree(choices, depth + 1, int(child)) for child in children}
+        return Query(*self._game.pairs[pair], then)
+
+    def _reach(self, choices: list[Counts], depth: int) -> Reach:
+        game, trees = self._game, len(choices[0])
+        first = np.broadcast_to(game.first_law, (trees, 1, game.first_law.size))
+        reach = first, np.broadcast_to(game.second_law, first.shape)
+        for level, choice in zip(self.levels[:depth], choices, strict=False):
+            reach = self._step(reach, choice, level)
+        return reach
+
+    def _step(self, reach: Reach, choice: Counts, level: "_Level") -> Reach:
+        """Return what reaches the nodes of the next level."""
+        game, pair = self._game, choice[:, level.parent]
+        first = reach[0][:, level.parent] * game.first[pair, level.slot]
+        second = reach[1][:, level.parent] * game.second[pair, level.slot]
+        if game.redraws:
+            drawn = level.slot == 0
+            first[:, drawn] = first[:, drawn].sum(axis=2, keepdims=True) * game.first_law
+            second[:, drawn] = second[:, drawn].sum(axis=2, keepdims=True) * game.second_law
+        return first, second
+
+    def _last(self, depth: int, reach: Reach) -> Floats:
+        """Return the sum over the outcomes of a last query: axes for trees, nodes and the pair asked."""
+        game, met = self._game, self.levels[depth].met[:, np.newaxis]
+        total = np.zeros((*reach[0].shape[:2], len(game.pairs)))
+        for slot in range(game.first.shape[1]):
+            masses = reach[0] @ game.first[:, slot].T, reach[1] @ game.second[:, slot].T
+            after = met + int(slot == 0)
+            total += self._claim.terms(*masses, after, depth + 1 - after)
+        return total
+
+    def _below(self, choices: list[Counts], depth: int, reach: Reach) -> Floats:
+        """Return the sum over all histories below each node at this depth, the last query being the best."""
+        if depth == len(self.levels) - 1:
+            return _largest(self._last(depth, reach))
+        game, level, choice = self._game, self.levels[depth], choices[depth]
+        node, slot = level.ended_node, level.ended_slot
+        pair = choice[:, node]
+        first = np.einsum("tnh,tnh->tn", reach[0][:, node], game.first[pair, slot])
+        second = np.einsum("tnh,tnh->tn", reach[1][:, node], game.second[pair, slot])
+        after = level.met[node] + (slot == 0)
+        values = np.zeros((*choice.shape, game.first.shape[1]))
+        values[:, node, slot] = self._claim.terms(first, second, after, depth + 1 - after)
+        if level.parent.size:
+            values[:, level.parent, level.slot] = self._below(choices, depth + 1, self._step(reach, choice, level))
+        total: Floats = values.sum(axis=2)
+        return total
+
+
+def _largest(by_pair: Floats) -> Floats:
+    largest: Floats = by_pair.max(axis=2)
+    return largest
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """The nodes at one depth of a full tree, and their outcomes: those that lead to the next level, those that end."""
+
+    met: Counts  # the no-quorums before each node
+    parent: Counts  # of each node of the next level: the node here
+    slot: Counts  # and the outcome that leads there
+    ended_node: Counts
+    ended_slot: Counts
+
+
+def _levels(queries: int, slots: int, limit: int | None) -> list[_Level]:
+    levels, met = [], np.zeros(1, dtype=np.int64)
+    for depth in range(queries):
+        node, slot = (grid.ravel() for grid in np.meshgrid(np.arange(met.size), np.arange(slots), indexing="ij"))
+        after = met[node] + (slot == 0)
+        ended = np.full(node.shape, True) if depth == queries - 1 else (slot == 0) & (after == limit)
+        levels.append(_Level(met, node[~ended], slot[~ended], node[ended], slot[ended]))
+        met = after[~ended]
+    return levels
+
+
+def worst_cases(
+    release: Release,
+    claims: Iterable[Claim],
+    *,
+    queries: int,
+    on_neighbour: Release | None = None,
+    effort: int = 3_000_000,
+    starts: int = 16,
+) -> list[Finding]:
+    """Return the worst interaction found for each claim: of all trees where they are few, else by ascent.
+
+    The ascent begins with the best of all trees of fewer queries. `effort` says how many pairs of laws may be compared
+    in looking at all trees.
+
+    >>> from quorate.auditing import claims_of, release_of
+    >>> from quorate.mechanisms import SoftMajority
+    >>> soft = SoftMajority(teachers=7, epsilon=1.0)
+    >>> claims = claims_of(soft, queries=2, orders=[2.0, 8.0], deltas=[1e-3])
+    >>> any(finding.violated for finding in worst_cases(release_of(soft, classes=3), claims, queries=2))
+    False
+    """
+    findings = []
+    games: dict[tuple[Measure, Measure], Game] = {}
+    for claim in claims:
+        if claim.measures not in games:
+            games[claim.measures] = Game(release, claim.measures, on_neighbour=on_neighbour)
+        game = games[claim.measures]
+        depth = max(depth for depth in range(1, queries + 1) if depth == 1 or game.states(depth) <= effort)
+        finding = game.exhaust(claim, queries=depth)
+        if depth < queries:
+            finding = ascend(game, claim, queries=queries, starts=starts, start=finding.query)
+        findings.append(finding)
+    return findings

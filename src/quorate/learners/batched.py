@@ -1,0 +1,281 @@
+"""Batched learners with linear scores, and which scikit-learn estimators have a batched equivalent."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.checks import check_positive
+from quorate.errors import InvalidInput
+from quorate.learners.algebra import centred, damped_solve, row_space
+from quorate.learners.backends import Array, Backend
+from quorate.learners.linear import LinearLearner, LinearTeachers
+from quorate.learners.losses import BinaryLoss, MultinomialLoss
+from quorate.learners.newton import Loss, minimise
+from quorate.learners.stump import BatchedStump
+from quorate.learners.stump_teachers import StumpTeachers
+from quorate.learners.teachers import Block, Learner, Teachers
+
+__all__ = [
+    "BatchedCentroid",
+    "BatchedLogistic",
+    "BatchedNaiveBayes",
+    "BatchedRidge",
+    "batched_equivalent",
+    "teachers_from_arrays",
+]
+
+
+@dataclass(frozen=True)
+class BatchedCentroid(LinearLearner):
+    """The class whose mean is nearest in Euclidean distance; the lowest class of equals.
+
+    The distance to a mean is linear in the query but for a term that all classes share.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]], [0, 1, 2]
+    >>> teachers = BatchedCentroid().fit(X, y, Deal.of([[0, 1, 2]]), classes=3)
+    >>> teachers.ballots([[1.0, 1.0], [3.0, 0.0], [1.0, 9.0]]).ravel().tolist()
+    [0, 1, 2]
+    """
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        features, means = centred(backend.put(block.features), backend.put(block.weights))
+        indicators = backend.put(block.indicators())
+        sizes = backend.at_least(indicators.sum(axis=1), 1.0)[:, :, None]
+        centroids = (indicators.swapaxes(1, 2) @ features) / sizes
+        intercepts = -((means[:, None, :] + 0.5 * centroids) * centroids).sum(axis=2)
+        return backend.join([centroids, intercepts[:, :, None]], 2)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        return 8 * (3 * rows * features + 2 * rows * shown + 4 * shown * features)
+
+
+@dataclass(frozen=True)
+class BatchedRidge(LinearLearner):
+    """Penalised least squares with scikit-learn's objective: squared errors plus alpha times the squared weights.
+
+    Each class has a target of 1 on its own rows and -1 on the others. The intercept is not penalised. An alpha of 0
+    is plain least squares.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [-3.0], [3.0]], [0, 0, 1, 1, 1, 0]
+    >>> teachers = BatchedRidge(alpha=0.1).fit(X, y, Deal.of([[0, 1, 2, 3], [4, 5]]), classes=2)
+    >>> teachers.ballots([[-1.0], [1.0]]).tolist()
+    [[0, 1], [1, 0]]
+    """
+
+    alpha: float = 1.0
+    fit_intercept: bool = True
+
+    def __post_init__(self) -> None:
+        if self.alpha != 0:
+            check_positive("alpha", self.alpha)
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        features, weights = backend.put(block.features), backend.put(block.weights)
+        target = (2.0 * backend.put(block.indicators()) - 1.0) * weights[:, :, None]
+        if self.fit_intercept:
+            features, means = centred(features, weights)
+            target, levels = centred(target, weights)
+        coefficients = self._least_squares(backend, features, target)
+        intercepts = 0.0 * coefficients[:, 0]
+        if self.fit_intercept:
+            intercepts = levels - (means[:, None, :] @ coefficients)[:, 0]
+        return backend.join([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
+
+    def _least_squares(self, backend: Backend, features: Array, target: Array) -> Array:
+        across = features.swapaxes(1, 2)
+        if features.shape[2] <= features.shape[1]:
+            return damped_solve(backend, across @ features, across @ target, self.alpha)
+        return across @ damped_solve(backend, features @ across, target, self.alpha)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        return 8 * (4 * rows * (features + shown) + 4 * min(rows, features) ** 2 + 2 * features * shown)
+
+
+_LEAST = 1e-100  # of a variance
+
+
+@dataclass(frozen=True)
+class BatchedNaiveBayes(LinearLearner):
+    """Independent Gaussian features in each class, priors from the chunk, as in scikit-learn.
+
+    Every variance is raised by `var_smoothing` times the largest variance of a feature in the chunk. The score is
+    linear in the features and their squares.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[-0.1], [0.1], [-5.0], [5.0], [4.0]], [0, 0, 1, 1, 1]
+    >>> teachers = BatchedNaiveBayes().fit(X, y, Deal.of([range(5)]), classes=2)
+    >>> teachers.ballots([[-3.0], [0.0], [3.0]]).ravel().tolist()
+    [1, 0, 1]
+    """
+
+    var_smoothing: float = 1e-9
+
+    quadratic = True
+
+    def __post_init__(self) -> None:
+        check_positive("var_smoothing", self.var_smoothing)
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        weights = backend.put(block.weights)
+        features, means = centred(backend.put(block.features), weights)
+        indicators = backend.put(block.indicators())
+        across = indicators.swapaxes(1, 2)
+        sizes = backend.at_least(indicators.sum(axis=1), 1.0)[:, :, None]
+        rows = backend.at_least(weights.sum(axis=1), 1.0)[:, None]
+        centres = (across @ features) / sizes
+        away = (features - indicators @ centres) * weights[:, :, None]
+        widest = backend.largest((features * features).sum(axis=1) / rows, 1)[:, None, None]
+        # A chunk whose rows are all alike has no variance to measure by: any common one leaves it to the priors.
+        spread = backend.where(widest > 0, self.var_smoothing * widest, 1.0)
+        variances = backend.at_least((across @ (away * away)) / sizes + spread, _LEAST)
+        centres = centres + means[:, None, :]
+        linear = centres / variances
+        constants = backend.log(2.0 * math.pi * variances) + centres * linear
+        intercepts = backend.log(sizes[:, :, 0] / rows) - 0.5 * constants.sum(axis=2)
+        return backend.join([linear, -0.5 / variances, intercepts[:, :, None]], 2)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        return 8 * (5 * rows * features + 3 * rows * shown + 10 * shown * features)
+
+
+@dataclass(frozen=True)
+class BatchedLogistic(LinearLearner):
+    """Logistic regression with scikit-learn's objective: C times the sum of log losses, plus half the squared weights.
+
+    The intercept is not penalised. A chunk that shows two classes has one score; one that shows more is multinomial.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [-3.0], [3.0]], [0, 0, 1, 1, 1, 0]
+    >>> teachers = BatchedLogistic().fit(X, y, Deal.of([[0, 1, 2, 3], [4, 5]]), classes=2)
+    >>> teachers.ballots([[-1.0], [1.0]]).tolist()
+    [[0, 1], [1, 0]]
+    """
+
+    C: float = 1.0
+    fit_intercept: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive("C", self.C)
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        features, weights = backend.put(block.features), backend.put(block.weights)
+        means = None
+        if self.fit_intercept:
+            features, means = centred(features, weights)
+        design, basis = row_space(backend, features)
+        minimum = self._minimum(backend, design, weights[:, :, None], block)
+        coefficients = minimum[:, : design.shape[2]]
+        if basis is not None:
+            coefficients = basis @ coefficients
+        intercepts = 0.0 * minimum[:, 0] if means is None else minimum[:, -1] - (means[:, None, :] @ coefficients)[:, 0]
+        return backend.join([coefficients, intercepts[:, None, :]], 1).swapaxes(1, 2)
+
+    def _minimum(self, backend: Backend, design: Array, weights: Array, block: Block) -> Array:
+        """Return coefficients (chunks, columns, classes shown), the intercept in the last column if there is one."""
+        penalties = np.ones((design.shape[2], 1))
+        if self.fit_intercept:
+            design, penalties = backend.join([design, weights], 2), np.append(penalties, [[0.0]], axis=0)
+        target, penalties, weights = backend.put(block.indicators()), backend.put(penalties), self.C * weights
+        if block.shown.shape[1] > 2:
+            loss: Loss = MultinomialLoss(backend, design, weights, target, penalties)
+            return minimise(backend, loss, outputs=block.shown.shape[1])
+        loss = BinaryLoss(backend, design, weights, target[:, :, 1:], penalties)
+        coefficients = minimise(backend, loss, outputs=1)
+        return backend.join([0.0 * coefficients, coefficients], 2)
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        columns = min(rows, features) + 1
+        several = 6 * shown * (rows + columns) if shown > 2 else 0
+        return 8 * (rows * (2 * features + 3 * columns + 8) + 4 * columns**2 + several)
+
+
+# Settings that change how scikit-learn gets to the answer, and not which answer it seeks.
+_HOW = {"copy_X", "dual", "max_iter", "n_jobs", "random_state", "tol", "verbose", "warm_start"}
+
+
+def batched_equivalent(estimator: Any) -> Learner | None:
+    """Return the batched learner that fits what this scikit-learn estimator would fit on each chunk, or None.
+
+    Recognised are `LogisticRegression` with an L2 penalty and a solver of that objective, `RidgeClassifier`,
+    `NearestCentroid`, `GaussianNB` and `DecisionTreeClassifier(max_depth=1)`, as long as every other setting has its
+    default. A subclass is not recognised: it may do something else.
+
+    >>> batched_equivalent(object()) is None
+    True
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> batched_equivalent(LogisticRegression(C=0.5))
+    BatchedLogistic(C=0.5, fit_intercept=True)
+    >>> batched_equivalent(LogisticRegression(class_weight="balanced")) is None
+    True
+    """
+    if type(estimator).__module__.partition(".")[0] != "sklearn":
+        return None
+    translate = _translators().get(type(estimator))
+    if translate is None:
+        return None
+    settings, defaults = estimator.get_params(deep=False), type(estimator)().get_params(deep=False)
+    changed = {name: value for name, value in settings.items() if name not in _HOW and not _same(value, defaults[name])}
+    return translate(settings, changed)
+
+
+_Translator = Callable[[dict[str, Any], dict[str, Any]], Learner | None]
+
+
+def _translators() -> dict[type, _Translator]:
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier  # noqa: PLC0415
+    from sklearn.naive_bayes import GaussianNB  # noqa: PLC0415
+    from sklearn.neighbors import NearestCentroid  # noqa: PLC0415
+    from sklearn.tree import DecisionTreeClassifier  # noqa: PLC0415
+
+    return {
+        LogisticRegression: _logistic,
+        RidgeClassifier: _ridge,
+        NearestCentroid: lambda settings, changed: None if changed else BatchedCentroid(),
+        GaussianNB: _naive_bayes,
+        DecisionTreeClassifier: lambda settings, changed: BatchedStump() if changed == {"max_depth": 1} else None,
+    }
+
+
+def _logistic(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
+    known = set(changed) <= {"C", "fit_intercept", "solver", "penalty", "l1_ratio", "intercept_scaling"}
+    squares = changed.get("penalty", "l2") == "l2" and changed.get("l1_ratio", 0) in (0, None)
+    solves = settings["solver"] in ("lbfgs", "newton-cg", "newton-cholesky")
+    if not (known and squares and solves and not settings["dual"] and _positive(settings["C"])):
+        return None
+    return BatchedLogistic(C=float(settings["C"]), fit_intercept=bool(settings["fit_intercept"]))
+
+
+def _ridge(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
+    if not set(changed) <= {"alpha", "fit_intercept"} or not _positive(settings["alpha"]):
+        return None
+    return BatchedRidge(alpha=float(settings["alpha"]), fit_intercept=bool(settings["fit_intercept"]))
+
+
+def _naive_bayes(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
+    if not set(changed) <= {"var_smoothing"} or not _positive(settings["var_smoothing"]):
+        return None
+    return BatchedNaiveBayes(var_smoothing=float(settings["var_smoothing"]))
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, int | float | str) and value == default)
+
+
+def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
+    """Return the teachers whose `arrays()` these are, whatever their kind."""
+    kind = str(arrays["kind"]) if "kind" in arrays else None
+    if kind == "linear":
+        return LinearTeachers.from_arrays(arrays)
+    if kind == "stump":
+        return StumpTeachers.from_arrays(arrays)
+    raise InvalidInput(f"arrays must be of the kind 'linear' or 'stump', not {kind!r}")

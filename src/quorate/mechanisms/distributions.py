@@ -1,0 +1,106 @@
+"""The laws of discrete Gaussian and discrete Laplace noise as arrays, for accounting only: nothing here is drawn.
+
+Sums of n positive doubles err by at most n * 2**-53 relatively; `ROUND_UP` is above that for every size used here.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import Infeasible
+
+__all__ = [
+    "ROUND_UP",
+    "gaussian_pmf",
+    "gaussian_tail",
+    "gaussian_tail_quantile",
+    "laplace_difference_tail",
+    "laplace_tail",
+    "laplace_tail_quantile",
+]
+
+ROUND_UP = 1 + 2.0**-26
+_LEAST = 1e-290  # a smaller tail would be lost in what is added to be safe
+Floats = NDArray[np.float64]
+
+
+def gaussian_pmf(scale: float, radius: int) -> Floats:
+    """Return P(x) for x = -radius .. radius, normalised over all integers."""
+    reach = max(radius, math.ceil(40 * scale) + 2)  # past 38 scales a double underflows
+    points = np.arange(-reach, reach + 1, dtype=np.float64)
+    weights = np.exp(-(points**2) / (2 * scale**2))
+    weights /= math.fsum(weights) if reach < 10**6 else weights.sum()
+    return weights[reach - radius : reach + radius + 1]
+
+
+def gaussian_tail(scale: float, threshold: int) -> float:
+    """Return P(X > threshold) for threshold >= 0, rounded up."""
+    radius = math.ceil(40 * scale) + 2
+    if threshold >= radius:
+        return math.exp(-(threshold**2) / (2 * scale**2)) + 1e-300  # sub-Gaussian (PROOF.md of quorum, step 1)
+    tail = gaussian_pmf(scale, radius)[radius + 1 + threshold :]
+    return min(1.0, float(tail[::-1].sum()) * ROUND_UP + 1e-300)
+
+
+def gaussian_tail_quantile(scale: float, probability: float) -> int:
+    """Return the smallest threshold >= 0 with P(X > threshold) <= probability, by the rounded-up tail."""
+    if probability < _LEAST:
+        raise Infeasible(f"a tail of probability {probability:g} is too small to be computed; raise delta")
+    radius = math.ceil(40 * scale) + 2
+    tails = np.cumsum(gaussian_pmf(scale, radius)[radius + 1 :][::-1])[::-1] * ROUND_UP + 1e-300
+    threshold = int(np.searchsorted(-tails, -probability))
+    while gaussian_tail(scale, threshold) > probability:  # the two sums may round differently
+        threshold += 1
+    return threshold
+
+
+def laplace_tail(scale: float, threshold: int | NDArray[np.int64]) -> Floats:
+    """Return P(X >= threshold), elementwise, for any integer threshold."""
+    steps = np.asarray(threshold, dtype=np.float64)
+    decay = math.exp(-1.0 / scale)
+    upper = np.exp(-np.maximum(steps, 1) / scale) / (1 + decay)
+    lower = 1 - np.exp(-np.maximum(1 - steps, 1) / scale) / (1 + decay)
+    return np.where(steps >= 1, upper, lower)
+
+
+def laplace_tail_quantile(scale: float, probability: float) -> int:
+    """Return the largest threshold with P(X >= threshold) at least `probability`."""
+    if not 0 < probability < 1:
+        raise Infeasible(f"a rate of {probability} is out of reach: Laplace noise has no bound")
+    low, high = -1, 1
+    while laplace_tail(scale, low) < probability:
+        low *= 2
+    while laplace_tail(scale, high) >= probability:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if laplace_tail(scale, middle) >= probability else (low, middle)
+    return low
+
+
+def _geometric_part(first: float, second: float, threshold: int) -> float:
+    """Return the sum over y = 1 .. threshold of f**(threshold + 1 - y) s**y, from its larger end: nothing overflows."""
+    rate = 1 / first - 1 / second  # each step from y to y + 1 multiplies by exp(rate)
+    largest = threshold if rate > 0 else 1
+    top = math.exp(-(threshold + 1 - largest) / first - largest / second)
+    return top * math.expm1(-threshold * abs(rate)) / math.expm1(-abs(rate)) if threshold else 0.0
+
+
+def laplace_difference_tail(first: float, second: float, threshold: int) -> float:
+    """Return P(X - Y > threshold), rounded up, for independent X, Y of these scales and threshold >= 0.
+
+    With f = exp(-1/first), s = exp(-1/second) the sum over the law of Y has a closed form; where the two scales are so
+    close that it cancels, `first` is raised a little, which only raises the tail.
+    """
+    if abs(first - second) < 1e-3 * second:
+        first = second * (1 + 2e-3)
+    f, s = math.exp(-1 / first), math.exp(-1 / second)
+    joint = -math.expm1(-1 / first - 1 / second)  # 1 - f s
+    centre = -math.expm1(-1 / second) / (1 + s)
+    # Y >= -threshold: X must reach threshold + 1 + y >= 1, where its tail is f**(threshold + 1 + y) / (1 + f)
+    plus = math.exp(-(threshold + 1) / first) / joint
+    near = centre / (1 + f) * (plus + _geometric_part(first, second, threshold))
+    # Y = -(threshold + 1 + j): X must reach -j, where its tail is 1 - f**(j + 1) / (1 + f)
+    far = centre * math.exp(-(threshold + 1) / second) * (1 / -math.expm1(-1 / second) - f / (1 + f) / joint)
+    return min(1.0, (near + far) * (1 + 2.0**-20) + 1e-300)

@@ -1,0 +1,74 @@
+"""A StudentFirstClassifier in a folder: that of a PrivateClassifier, with the student beside the teachers.
+
+    student.skops       the student that answers first, of types that skops trusts; or
+    student.json        a published hypothesis
+    corrections.jsonl   the queries on which the student was corrected, and the classes released for them
+
+The other files are those of `quorate.models.kinds.private`. The ledger has the secret noises of both runs.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+
+from quorate.ensemble import Ensemble
+from quorate.journal import Journal
+from quorate.models import codecs
+from quorate.models.folder import PrivateFolder
+from quorate.models.kinds import hypothesis
+from quorate.models.kinds.private import check_movable, move_into
+from quorate.predictors import StudentFirstClassifier
+from quorate.session import Session
+from quorate.students import StudentClassifier
+from quorate.students.cover import CoverClassifier
+
+__all__ = ["FOLDER", "KIND", "restore", "save"]
+
+KIND, FOLDER = "student first", PrivateFolder
+_CORRECTIONS = "corrections.jsonl"
+
+
+def save(classifier: StudentFirstClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+    """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
+    check_movable(classifier, folder)
+    contents = codecs.teacher_files(classifier.session_.answerer.ensemble.fitted) | _student_files(classifier.student_)
+    contents["estimator.skops"] = codecs.to_skops(classifier.estimator_)
+    manifest = {
+        "epsilon": classifier.epsilon_,
+        "delta": classifier.delta_,
+        **codecs.rows_document(classifier),
+        "dissent": codecs.mechanism_document(classifier.dissent_),
+        "quorum": codecs.mechanism_document(classifier.mechanism_),
+    }
+    return move_into(folder, KIND, classifier, manifest, contents, extra=extra, journal=_CORRECTIONS)
+
+
+def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentFirstClassifier:
+    """Return the classifier of a folder, with the student that it was saved with."""
+    ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
+    student, estimator = _student(contents, trusted), codecs.from_skops(contents["estimator.skops"], trusted)
+    classifier = StudentFirstClassifier(student, estimator, **manifest["settings"])
+    codecs.restore_rows(classifier, manifest)
+    classifier.epsilon_, classifier.delta_, classifier.estimate_ = manifest["epsilon"], manifest["delta"], None
+    classifier.estimator_, classifier.student_ = clone(estimator), student
+    classifier.dissent_ = codecs.mechanism_of(manifest["dissent"])
+    classifier.mechanism_ = codecs.mechanism_of(manifest["quorum"])
+    ensemble = Ensemble(codecs.teachers_from(contents, trusted))
+    classifier.teachers_ = ensemble.teachers
+    answerer = classifier.answerer(ensemble, Journal(folder.path / _CORRECTIONS))
+    classifier.session_ = Session(answerer, ledger.budget(lease=lease), ledger=ledger)
+    return classifier
+
+
+def _student_files(student: Any) -> dict[str, bytes]:
+    if isinstance(student, CoverClassifier):
+        return {"student.json": json.dumps(hypothesis.described(student)).encode()}
+    return {"student.skops": codecs.to_skops(student.student_ if isinstance(student, StudentClassifier) else student)}
+
+
+def _student(contents: dict[str, bytes], trusted: list[str] | None) -> Any:
+    if "student.json" in contents:
+        return hypothesis.classifier_of(json.loads(contents["student.json"]))
+    return codecs.from_skops(contents["student.skops"], trusted)

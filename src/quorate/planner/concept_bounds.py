@@ -1,0 +1,221 @@
+"""The excess error that each method on a class of hypotheses is sure to keep, with the best settings for that bound.
+
+Each function takes the number of records and public parameters, and returns a `MethodBound`. The settings that
+minimise a bound come from a ladder, so the bound is one of settings that can be had. Derivations stand beside the
+formulas; the parts are those of `learning.py`, and each privacy cost is one that the predictor itself is charged.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from quorate.planner.learning import LogGrowth, choice_excess, consistent_error, cover_deviation, deviation, net_error
+from quorate.privacy import amplify_inverse, relabelling_epsilon
+
+__all__ = [
+    "MethodBound",
+    "agnostic",
+    "ballot_error",
+    "pure_realizable",
+    "pure_relabel",
+    "pure_stable",
+    "semi_private",
+    "stable",
+    "subsample",
+    "universal",
+]
+
+_KAPPAS = (0.5, 1.0, 2.0, 4.0)
+_MOST_FIRST = 10**7  # queries that `universal` answers by ballots
+_SHARES = (0.2, 0.25, 0.3, 0.35, 0.4)
+_RATES = tuple(2.0**-power for power in range(1, 12))
+
+
+@dataclass(frozen=True)
+class MethodBound:
+    """A bound on the expected excess error, and the settings it was found with."""
+
+    error: float
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+
+def _best(bounds: Iterable[MethodBound]) -> MethodBound:
+    return min(bounds, key=lambda bound: bound.error, default=MethodBound(1.0))
+
+
+def _ladder(most: int) -> Iterator[int]:
+    """Yield whole numbers up to `most`, each about 1.4 times the one before, and `most` itself."""
+    value = 1.0
+    while value < most:
+        yield math.ceil(value)
+        value = max(value + 1, value * 1.4)
+    if most >= 1:
+        yield most
+
+
+def ballot_error(
+    teacher_error: Callable[[int], float], *, rows: int, epsilon: float, delta: float, queries: int
+) -> MethodBound:
+    """Return how often a private vote of teachers on disjoint chunks is wrong where some hypothesis is always right.
+
+    Points at which more than a share f of the k teachers err have at most 1/f of their mean error. Elsewhere most lead
+    by (1 - 2f) k ballots, and noise turns it over with probability at most exp(-epsilon (1/2 - f) k / m) for a
+    soft majority that shares epsilon among m queries, or exp(-((1/2 - f) k)^2 / (2 s^2)) for Gaussian noise of scale s
+    on one count, with m / (2 s^2) = (sqrt(L + epsilon) - sqrt(L))^2 and L = log(1/delta). The better one is taken.
+    """
+    rate = 0.0
+    if delta > 0:
+        tail = math.log(1 / delta)
+        rate = (math.sqrt(tail + epsilon) - math.sqrt(tail)) ** 2 / queries  # 1 / (2 s^2)
+
+    best, chosen = 2.0, 1
+    for teachers in _ladder(rows):
+        mean = teacher_error(rows // teachers)
+        if mean >= best:  # and smaller chunks learn less
+            break
+        for share in _SHARES:
+            lead = (0.5 - share) * teachers
+            error = min(1.0, mean / share) + math.exp(-max(epsilon * lead / queries, lead * lead * rate))
+            if error < best:
+                best, chosen = error, teachers
+    return MethodBound(best, {"teachers": chosen})
+
+
+def subsample(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> MethodBound:
+    """Teachers on chunks of the records as they are, where some hypothesis is always right."""
+    learned = lambda rows: consistent_error(log_growth, rows)  # noqa: E731
+    return ballot_error(learned, rows=records, epsilon=epsilon, delta=delta, queries=queries)
+
+
+def agnostic(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float, queries: int) -> MethodBound:
+    """A secret sample is relabelled by one hypothesis, then voted on by teachers on its chunks.
+
+    The sample's hypothesis is off by its deviation and by what the choice loses. Teachers agree with it on their chunk;
+    as it depends on the chunk, their error is that of *pairs* of hypotheses which agree there.
+    """
+    best = MethodBound(1.0)
+    for rate in _RATES:
+        sampled = int(rate * records)
+        if sampled < 1:
+            continue
+        whole, each = amplify_inverse(epsilon=epsilon, delta=delta, rate=rate)  # of all that is run on the sample
+        noise_free = deviation(log_growth, sampled)
+        for kappa in _KAPPAS:
+            inner = whole - relabelling_epsilon(kappa=kappa)
+            relabelled = noise_free + choice_excess(log_growth(sampled), epsilon=kappa, rows=sampled)
+            if inner <= 0 or relabelled >= best.error:
+                continue
+            votes = ballot_error(
+                lambda rows: net_error(log_growth, rows), rows=sampled, epsilon=inner, delta=each, queries=queries
+            )
+            if relabelled + votes.error < best.error:
+                best = MethodBound(relabelled + votes.error, {"rate": rate, "kappa": kappa, **votes.settings})
+    return best
+
+
+def semi_private(records: int, *, log_growth: LogGrowth, epsilon: float, public: int) -> MethodBound:
+    """One hypothesis for each dichotomy of public points, chosen by private mistakes."""
+
+    def bounds() -> Iterator[MethodBound]:
+        for points in _ladder(public):
+            candidates = log_growth(points)
+            chosen = choice_excess(candidates, epsilon=epsilon, rows=records)
+            error = net_error(log_growth, points) + cover_deviation(candidates, records) + chosen
+            yield MethodBound(error, {"points": points})
+
+    return _best(bounds())
+
+
+def universal(records: int, *, log_growth: LogGrowth, epsilon: float, delta: float) -> MethodBound:
+    """The first queries are answered by `agnostic`, with half of the budget; then they are the public points."""
+    ladder = list(_ladder(_MOST_FIRST))
+    low, high = 0, len(ladder) - 1
+    bounds = []
+    while low <= high:  # more of them make a better cover and worse answers: where do the two meet?
+        first = ladder[(low + high) // 2]
+        after = semi_private(records, log_growth=log_growth, epsilon=epsilon / 2, public=first)
+        before = agnostic(records, log_growth=log_growth, epsilon=epsilon / 2, delta=delta, queries=first)
+        bounds.append(MethodBound(max(before.error, after.error), {"first_queries": first, **before.settings}))
+        if before.error < after.error:
+            low = (low + high) // 2 + 1
+        else:
+            high = (low + high) // 2 - 1
+    return _best(bounds)
+
+
+def stable(records: int, *, log_growth: LogGrowth, gamma: float) -> MethodBound:
+    """A random subset defines the candidates, all records choose: q + (1 - q) tanh(e / 4) = gamma, q = gamma / 2."""
+    subset = int(gamma / 2 * records)
+    if subset < 1:
+        return MethodBound(1.0)
+    rate = subset / records
+    choice = 4 * math.atanh((gamma - rate) / (1 - rate))
+    error = (
+        net_error(log_growth, subset)
+        + deviation(log_growth, records)
+        + choice_excess(log_growth(subset), epsilon=choice, rows=records)
+    )
+    return MethodBound(error, {"gamma": gamma, "subset": subset})
+
+
+def pure_stable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
+    """A stable prediction, flipped with probability a: gamma = a (e^epsilon - 1) / (1 - 2a)."""
+
+    def bounds() -> Iterator[MethodBound]:
+        each = math.expm1(min(epsilon / queries, 700.0))
+        for power in range(1, 60):
+            flip = 0.45 * 0.8**power
+            gamma = flip * each / (1 - 2 * flip)
+            if gamma < 0.99:
+                inner = stable(records, log_growth=log_growth, gamma=gamma)
+                yield MethodBound(inner.error + flip, {"flip": flip, **inner.settings})
+
+    return _best(bounds())
+
+
+def pure_relabel(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
+    """A subset's dichotomies, a choice with weights exp(-mistakes / (eta n)), soft majority, and a flip.
+
+    With r = 1 + 1/(eta n) and epsilon = log F, F = (1 + 4 e^(3r) q / (1 - q)) e^(3 / (eta n)) says the rate q; the
+    subset without one point fails to be an eta-net for pairs with probability at most a; flipping with probability
+    a q / (F - 1 + 2 a q) pays for that.
+    """
+
+    def bounds() -> Iterator[MethodBound]:
+        each = min(epsilon / queries, 700.0)
+        for power in range(1, 130):
+            eta = 0.75**power
+            left = each - 3 / (eta * records)
+            if left <= 0:
+                break
+            odds = math.expm1(left) / (4 * math.exp(3 * (1 + 1 / (eta * records))))
+            rate = odds / (1 + odds)
+            subset = int(rate * records)
+            if subset < 2:
+                continue
+            misses = math.log(2) + 2 * log_growth(2 * (subset - 1)) - eta * (subset - 1) * math.log(2) / 2
+            mass = math.exp(min(0.0, misses)) * rate
+            flip = mass / (math.expm1(each) + 2 * mass)
+            votes = ballot_error(
+                lambda rows: net_error(log_growth, rows),
+                rows=records,
+                epsilon=1 / (eta * records),
+                delta=0.0,
+                queries=1,
+            )
+            error = (
+                net_error(log_growth, subset)
+                + deviation(log_growth, records)
+                + choice_excess(log_growth(subset), epsilon=2 / (eta * records), rows=records)
+                + votes.error
+                + flip
+            )
+            yield MethodBound(error, {"eta": eta, "subset": subset, "flip": flip, **votes.settings})
+
+    return _best(bounds())
+
+
+def pure_realizable(records: int, *, log_growth: LogGrowth, epsilon: float, queries: int) -> MethodBound:
+    """A soft majority of teachers on chunks of the records, where some hypothesis is always right."""
+    learned = lambda rows: consistent_error(log_growth, rows)  # noqa: E731
+    return ballot_error(learned, rows=records, epsilon=epsilon, delta=0.0, queries=queries)

@@ -1,0 +1,87 @@
+"""What the literature asks for or states, by its own constants, beside what is planned here."""
+
+import math
+from dataclasses import dataclass
+
+from quorate.checks import check_count, check_delta, check_positive
+
+__all__ = ["PublishedBound", "pate_epsilon", "published_bounds", "published_records", "stability_teachers"]
+
+_FAILURE = 0.05  # the probability beta with which the published guarantee of accuracy may fail
+_TAU = 1.1e10  # the tau of GenericBBL must be above this
+
+
+@dataclass(frozen=True)
+class PublishedBound:
+    """One bound from the literature: what is named, what it would be, and whose it is."""
+
+    name: str
+    value: float
+    citation: str
+    sentence: str
+
+
+def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreement: float) -> tuple[int, int]:
+    """Return (teachers, no-quorums) that Bassily, Thakkar and Thakurta (2018, Section 3) ask for.
+
+    T = 3 (g m + sqrt(g m log(m / b) / 2)) no-quorums for m queries, an error g of a teacher and b = 0.05;
+    lambda = sqrt(32 T log(2 / delta)) / epsilon; k = 34 sqrt(2) lambda log(4 m T / min(delta, b / 2)).
+    """
+    expected = disagreement * queries
+    cutoff = max(1, math.ceil(3 * (expected + math.sqrt(expected * math.log(queries / _FAILURE) / 2))))
+    scale = math.sqrt(32 * cutoff * math.log(2 / delta)) / epsilon
+    smallest = min(delta, _FAILURE / 2)
+    return math.ceil(34 * math.sqrt(2) * scale * math.log(4 * queries * cutoff / smallest)), cutoff
+
+
+def pate_epsilon(*, scale: float, queries: int, delta: float) -> float:
+    """Return the epsilon of the plain cost order / scale**2 a query, at the best order (Papernot et al. 2018)."""
+    each = queries / scale**2
+    return each + 2 * math.sqrt(each * math.log(1 / delta))
+
+
+def published_bounds(
+    *, epsilon: float, delta: float, queries: int, disagreement: float, rows: int, scale: float | None
+) -> tuple[PublishedBound, ...]:
+    """Return the bounds that apply; `rows` is the least a teacher learns from, `scale` the noise of a noisy maximum."""
+    if delta == 0:
+        return ()
+    teachers, cutoff = stability_teachers(epsilon=epsilon, delta=delta, queries=queries, disagreement=disagreement)
+    bounds = [
+        PublishedBound(
+            "teachers",
+            float(teachers),
+            "Bassily, Thakkar and Thakurta 2018",
+            f"the stability test with the published constants needs {teachers:,} teachers ({teachers * rows:,} records "
+            f"at {rows} each) and {cutoff:,} no-quorums for these queries and this disagreement",
+        )
+    ]
+    if scale is not None:
+        stated = pate_epsilon(scale=scale, queries=queries, delta=delta)
+        bounds.append(
+            PublishedBound(
+                "epsilon",
+                stated,
+                "Papernot et al. 2018",
+                f"plain accounting of a noisy maximum (order / scale**2 a query) would state epsilon = {stated:.3g} "
+                f"for the noise of scale {scale:.4g} that keeps epsilon = {epsilon:g} here",
+            )
+        )
+    return tuple(bounds)
+
+
+def published_records(*, vc_dimension: int, epsilon: float, delta: float, alpha: float, beta: float) -> float:
+    """Return the n of GenericBBL (Naor, Nissim, Stemmer and Yan 2023, section 5), logarithms to base 2.
+
+    For error 6 alpha with probability 1 - 4 beta, at epsilon below 1 and alpha, beta and delta below 1/16; epsilon = 1
+    is taken as the limit.
+    """
+    epsilon, alpha, beta = (
+        check_positive("epsilon", epsilon),
+        check_positive("alpha", alpha),
+        check_positive("beta", beta),
+    )
+    delta, dimension = check_delta(delta, zero=False), check_count("vc_dimension", vc_dimension)
+    learning = 8 * dimension * math.log2(26 / alpha) + 4 * math.log2(4 / beta)
+    chances = math.log2(1 / delta) * math.log2(8 * learning / (epsilon * alpha**2 * beta * delta)) ** 2
+    return 8 * _TAU / (alpha**3 * epsilon**2) * learning**2 * chances * (3 + math.exp(epsilon + 4))

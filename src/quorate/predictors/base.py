@@ -1,0 +1,358 @@
+"""What all classifiers share: what they are given and return, how they are asked, and what they claim.
+
+What a classifier is given is checked before anything is spent. Errors of `fit` are for the owner of the records and
+repeat no value of theirs. Queries belong to the one who asks.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from quorate.concepts import Concept
+from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.learners import batched_equivalent
+from quorate.mechanisms import NO_QUORUM
+from quorate.privacy import Cost
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
+from quorate.session import Session
+
+__all__ = [
+    "Predictions",
+    "QuorateClassifier",
+    "SessionClassifier",
+    "allows_missing",
+    "check_choice",
+    "check_matrix",
+    "check_records",
+    "class_codes",
+    "declared_classes",
+    "takes_frames",
+    "two_classes",
+    "without_values",
+]
+
+_REMEDY = (
+    "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
+    "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
+)
+
+
+def allows_missing(estimator: Any) -> bool:
+    """Return whether teachers of this kind take missing values."""
+    if isinstance(estimator, Concept) or batched_equivalent(estimator) is not None:
+        return False
+    if isinstance(estimator, Pipeline):  # its first step is the one that sees them
+        return allows_missing(estimator.steps[0][1])
+    return bool(get_tags(estimator).input_tags.allow_nan)
+
+
+def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None) -> Any:
+    """Return records or queries in canonical form, and check (or, with `reset`, learn) names, columns and types.
+
+    The form is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
+    joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers
+    (`quorate.rows`).
+    """
+    X = as_frame(X)
+    frame = is_frame(X)
+    if reset:
+        keeps = takes_frames(estimator) if frames is None else frames
+        classifier.form_ = FrameForm.of(X) if frame and keeps else None
+    if classifier.form_ is None:
+        return check_matrix(classifier, X, missing=allows_missing(estimator), reset=reset)
+    if not frame:
+        names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
+        raise InvalidInput(
+            f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
+            + (", ..." if len(classifier.form_.columns) > 5 else "")
+        )
+    validate_data(classifier, X, reset=reset, skip_check_array=True)
+    if len(X) < 1:
+        raise InvalidInput("X has no rows; at least 1 is needed")
+    return classifier.form_.rows(X)
+
+
+def takes_frames(estimator: Any) -> bool:
+    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
+    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
+
+
+def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
+    """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
+    X = as_frame(X)
+    if is_frame(X):
+        text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
+        if text:
+            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {_REMEDY}")
+    try:
+        checked = validate_data(
+            classifier,
+            X.toarray() if hasattr(X, "toarray") else X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan" if missing else True,
+        )
+    except (TypeError, ValueError) as error:
+        if not reset:
+            raise
+        raise type(error)(without_values(str(error))) from None
+    return canonical_matrix(checked)
+
+
+def without_values(text: str) -> str:
+    """Return an error of scikit-learn without the values that some of them repeat."""
+    if "could not convert" in text:
+        return f"X must be numbers, and some values are text; {_REMEDY}"
+    return text.partition("\n")[0]  # what follows shows rows
+
+
+def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the classes, sorted, and the labels as a vector.
+
+    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are.
+    """
+    if y is None:
+        raise InvalidInput(
+            "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
+        )
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    known = np.unique(labels if classes is None else np.asarray(classes))
+    if classes is not None and len(known) != np.asarray(classes).size:
+        raise InvalidInput("classes must be declared once each")
+    if len(known) < 2:
+        source = "y shows one class" if classes is None else f"classes declares {len(known)}"
+        raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
+    return known, labels
+
+
+def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number."""
+    known, labels = declared_classes(classes, y)
+    if len(known) > 2:
+        raise InvalidInput(
+            "Only binary classification is supported. A hypothesis tells two classes apart, not "
+            f"{len(known)}: {instead} takes any number"
+        )
+    check_consistent_length(X, labels)
+    return known, class_codes(known, labels)
+
+
+def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of each label among the sorted classes."""
+    try:
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        right = bool(np.all(classes[codes] == labels))
+    except TypeError:
+        right = False
+    if not right:
+        raise InvalidInput("y has labels that were not declared; classes must name every label that may occur")
+    return codes.astype(np.int64)
+
+
+class Predictions(np.ndarray):
+    """Labels, one a query, in an array like any other; `None` stands where there is no answer.
+
+    `labels` is the same as a plain array, `answered` the mask of the answers; `no_quorum` marks the queries on which
+    the teachers did not agree and `refused` counts those that could no longer be paid for. `spent` is what the batch
+    cost, at the order of the budget. Slicing and comparing give plain arrays.
+
+    >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
+    >>> made.labels, made.answered, made.refused
+    (array(['yes', None], dtype=object), array([ True, False]), 0)
+    >>> made == "yes"
+    array([ True, False])
+    """
+
+    answered: NDArray[np.bool_]
+    no_quorum: NDArray[np.bool_]
+    refused: int
+    spent: Cost
+
+    @classmethod
+    def of(
+        cls,
+        codes: NDArray[np.int64],
+        *,
+        classes: NDArray[Any],
+        refused: NDArray[np.bool_],
+        spent: Cost | None = None,
+        filled: NDArray[np.int64] | None = None,
+    ) -> "Predictions":
+        """Return the labels of these class numbers. Where there is no answer, `filled` may say what to put."""
+        answered = codes != NO_QUORUM
+        shown = codes if filled is None else np.where(answered | refused, codes, filled)
+        labels = classes[np.maximum(shown, 0)]
+        if (shown == NO_QUORUM).any():
+            labels = labels.astype(object)
+            labels[shown == NO_QUORUM] = None
+        made = labels.view(cls)
+        made.answered, made.no_quorum = answered, ~answered & ~refused
+        made.refused, made.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
+        return made
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels as a plain array."""
+        return self.view(np.ndarray)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.labels[key]
+
+    def __array_finalize__(self, source: Any) -> None:
+        """Let copies know what their source knew; whatever else is made of it knows nothing."""
+        if isinstance(source, Predictions) and source.shape == self.shape:
+            for name in ("answered", "no_quorum", "refused", "spent"):
+                if hasattr(source, name):
+                    setattr(self, name, getattr(source, name))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [part.view(np.ndarray) if isinstance(part, Predictions) else part for part in inputs]
+        if "out" in options:
+            options["out"] = tuple(
+                part.view(np.ndarray) if isinstance(part, Predictions) else part for part in options["out"]
+            )
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __reduce__(self) -> Any:
+        return self.labels.__reduce__()
+
+    def __repr__(self) -> str:
+        answered = getattr(self, "answered", None)
+        if answered is None:
+            return repr(self.labels)
+        return f"Predictions({int(answered.sum())} of {self.size} answered, {self.refused} refused)"
+
+
+def check_choice(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse a setting that is none of the known ones."""
+    if value not in known:
+        raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
+
+
+class QuorateClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
+
+    classes: Any
+    classes_: NDArray[Any]
+    unit_: str
+    declared_: bool
+
+    def _forget(self, *names: str) -> None:
+        """Forget what an earlier fit has left: no answer mixes two models."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
+    def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
+        """Return the claim; `open_` says what it does not protect."""
+        conditions = tuple(text for text in (open_, "" if self.declared_ else LABELS_READ) if text)
+        return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=what, conditions=conditions)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.non_deterministic = True
+        return tags
+
+
+class SessionClassifier(QuorateClassifier):
+    """A classifier that answers through `session_`, from a budget or by draws that are stable one by one."""
+
+    session_: Session
+    epsilon_: float
+    delta_: float
+    on_no_quorum: str = "abstain"
+
+    @property
+    def budget_(self) -> Any:
+        """The budget that answers are paid from; None where they are not paid for."""
+        return self.session_.budget
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        return str(self._claim(self.epsilon_, self.delta_))
+
+    def spent_epsilon(self) -> float:
+        """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
+
+        It depends on the answers given (a no-quorum is paid for) and bounds what these very answers tell if asking
+        stops here. The guarantee, whatever is asked, is `claim_`. See privacy/PROOF.md, step 8.
+        """
+        check_is_fitted(self)
+        return float(self.budget_.spent_epsilon())
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the session takes them, or say what is wrong with them. Nothing is asked."""
+        raise NotImplementedError
+
+    def predict(self, X: Any, caller: str = "") -> Predictions:
+        """Answer a batch of queries, in order, each paid for as its mechanism says.
+
+        A query that this `caller` asked before gets the same answer again, at no privacy cost. Where the budget ends
+        within the batch the rest is refused; once it is spent, `BudgetSpent` is raised. Whatever is wrong with a query
+        is said before anything is spent.
+        """
+        check_is_fitted(self)
+        self.check_settings()
+        queries = self.checked(X)
+        replies = self.session_.ask(queries, caller=caller)
+        return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+        """Return the replies as labels, with what is said where there was no quorum."""
+        told = Predictions.of(codes, classes=self.classes_, filled=self._filled(len(codes)), **known)
+        self._check_quorum(told)
+        return told
+
+    def _filled(self, rows: int) -> NDArray[np.int64] | None:
+        """Return the classes to say where there was no quorum, or None to say nothing."""
+        if self.on_no_quorum != "random":
+            return None
+        words = np.frombuffer(os.urandom(8 * rows), dtype=np.uint64)
+        return (words % len(self.classes_)).astype(np.int64)
+
+    def _check_quorum(self, told: Predictions) -> None:
+        if self.on_no_quorum == "raise" and told.no_quorum.any():
+            text = f"{int(told.no_quorum.sum())} of {told.size} queries found no quorum; they were paid for"
+            raise NoQuorum(f"{text}, and the batch is in this error's `predictions`", predictions=told)
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot be; it is called before every fit and every batch."""
+
+    def stream(self, queries: Iterable[Any], caller: str = "") -> Iterator[Any]:
+        """Answer queries one by one as they come, each a row of features: a label, or None for no answer."""
+        for query in queries:
+            row = query if hasattr(query, "columns") else np.asarray(query)[np.newaxis, :]
+            yield self.predict(row, caller=caller).tolist()[0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of queries that are answered with `y`. All are asked, and paid for."""
+        check_consistent_length(X, y, sample_weight)
+        told = self.predict(X)
+        if told.refused:
+            planned = f"; the classifier is planned for queries={self.queries}" if hasattr(self, "queries") else ""
+            raise BudgetSpent(
+                f"{told.refused} of {told.size} queries could not be paid for, so that there is no score{planned}"
+            )
+        return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "session_")
+
+    def __getstate__(self) -> Any:
+        if hasattr(self, "session_"):
+            raise TypeError(
+                f"a fitted {type(self).__name__} cannot be copied or pickled: the copy would spend the budget a second "
+                "time. It can be saved with quorate.save, which keeps one budget for all"
+            )
+        return super().__getstate__()

@@ -1,0 +1,15 @@
+"""Workloads that people have: tables of mixed columns, and what is asked about them.
+
+    Columns                  the declared columns of a table, as the cells that a release counts
+    Workload                 what is asked: marginals, thresholds, ranges, or a list of boolean expressions
+    BoundWorkload            the same on known columns: queries, their names, and where a record belongs
+
+All that is declared here is public: stated by hand, or taken from public rows. A private value never raises: one that
+is missing, not declared, or not a number where a number is expected counts in the last cell of its column, "other".
+"""
+
+from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.columns import Columns
+from quorate.release.workloads.workload import Workload
+
+__all__ = ["BoundWorkload", "Columns", "Workload"]

@@ -1,0 +1,160 @@
+"""The declared columns of a table, as the cells that a release counts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.queries import Rows
+from quorate.tables import Category, Number
+from quorate.tables.cells import cells_of
+from quorate.tables.columns import Kind
+from quorate.tables.document import kind_from_document, read_document
+from quorate.tables.infer import cuts_from_public
+from quorate.tables.lenient import read_columns
+
+__all__ = ["BINS", "Columns"]
+
+BINS = 10  # cells of a column of numbers, where every gap between public values would be too many
+_MOST_CODES = 2**29  # of one table: 4 GiB
+
+
+class Columns:
+    """Columns in an order, each a `Number` with cuts or a `Category`. Each has a last cell for everything else.
+
+    >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
+    >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
+    [[1, 1], [2, 3]]
+    """
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self.kinds = dict(kinds)
+        for name, kind in self.kinds.items():
+            if not isinstance(name, str) or not name or not isinstance(kind, Category | Number):
+                raise InvalidInput(
+                    f"columns must map names to Category(...) or Number(cuts=...), not {name!r} to {kind!r}"
+                )
+        if not self.kinds:
+            raise InvalidInput("at least one column must be declared")
+        self.cells = {name: _named(name, cells_of, kind) for name, kind in self.kinds.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Columns) and list(self.to_dict().items()) == list(other.to_dict().items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Columns({', '.join(f'{name}: {cells.size} codes' for name, cells in self.cells.items())})"
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Columns":
+        """Return columns as a JSON object declares them: a mapping from names, or a whole schema.
+
+        >>> Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}})
+        Columns(sex: 3 codes, age: 4 codes)
+        """
+        return cls(_declared(document))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Columns":
+        """Read columns from a JSON file: declarations of columns, or a schema whose numbers have cuts."""
+        return cls.from_dict(read_document(path))
+
+    @classmethod
+    def from_public(
+        cls,
+        public: Any,
+        *,
+        declared: "Columns | Mapping[str, Any] | None" = None,
+        names: Sequence[str] | None = None,
+        bins: int | None = None,
+    ) -> "Columns":
+        """Return columns as *public* rows show them; what is declared stays. Never pass private rows.
+
+        A column of texts has the public texts for categories. A column of numbers is cut halfway between each two
+        neighbouring public values, or with `bins` into so many cells that hold about as many of them each.
+        """
+        given = dict(declared.kinds) if isinstance(declared, Columns) else _declared(declared) if declared else {}
+        wanted = list(dict.fromkeys([*given, *_names(public)])) if names is None else list(names)
+        read = read_columns(public, [name for name in wanted if name not in given], whose="the public table")
+        return cls({name: given.get(name) or cuts_from_public(name, read[name], bins=bins) for name in wanted})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.kinds)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many cells each column has."""
+        return tuple(cells.size for cells in self.cells.values())
+
+    def select(self, names: Sequence[str]) -> "Columns":
+        """Return some of the columns."""
+        lacking = [name for name in names if name not in self.kinds]
+        if lacking:
+            raise InvalidInput(f"column {lacking[0]!r} is not declared; the columns are {', '.join(self.kinds)}")
+        return Columns({name: self.kinds[name] for name in names})
+
+    def code(self, name: str, value: Any) -> int:
+        """Return the cell of a value that is asked for, or refuse it by the column's name."""
+        code: int = _named(name, self.cells[name].code, value)
+        return code
+
+    def encode(self, table: Any) -> Rows:
+        """Return the cells of each row. No value raises; only a column that is not there, or of a type like dates."""
+        columns = read_columns(table, self.names)
+        count = len(next(iter(columns.values())))
+        if count * len(columns) > _MOST_CODES:
+            raise Infeasible(f"{count} rows of {len(columns)} columns are more than fit; declare fewer columns")
+        codes = np.empty((len(columns), count), dtype=np.int64)
+        for place, (name, cells) in enumerate(self.cells.items()):
+            codes[place] = cells.codes(columns[name])
+        return Rows(codes.T, self.sizes)
+
+    def decode(self, codes: NDArray[np.int64]) -> dict[str, list[Any]]:
+        """Return a value for each code, column by column; None for the last cell of a column."""
+        given = np.asarray(codes, dtype=np.int64).reshape(-1, len(self.kinds))
+        values = {}
+        for place, (name, cells) in enumerate(self.cells.items()):
+            centres = [cells.centre(code) for code in range(cells.size)]
+            values[name] = [centres[code] for code in given[:, place].tolist()]
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""
+        return {name: cells.to_dict() for name, cells in self.cells.items()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the columns to a JSON file that can be changed by hand."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _declared(document: Any) -> dict[str, Kind]:
+    if not isinstance(document, Mapping):
+        raise InvalidInput('columns must be an object such as {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}')
+    inner = document.get("columns")
+    if isinstance(inner, Mapping) and not set(inner) & {"kind", "categories", "cuts"}:
+        document = inner  # a schema, whose label, groups and other entries are not asked about
+    return {name: kind_from_document(name, given) for name, given in document.items()}
+
+
+def _named(name: str, make: Any, *given: Any) -> Any:
+    """Call, and put the column's name before what an error says."""
+    try:
+        return make(*given)
+    except InvalidInput as error:
+        raise InvalidInput(f"column {name!r}: {error}") from None
+
+
+def _names(table: Any) -> list[str]:
+    if isinstance(table, Mapping):
+        return list(table)
+    named = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", None)
+    if named is None:
+        raise InvalidInput("the public table must have names: a pandas or polars frame, an Arrow table or a mapping")
+    return [str(name) for name in named]

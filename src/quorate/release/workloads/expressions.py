@@ -1,0 +1,238 @@
+"""Boolean expressions over columns, read by a small parser of our own and never run as code.
+
+    expression   = term { "or" term }
+    term         = factor { "and" factor }
+    factor       = "not" factor | "(" expression ")" | comparison
+    comparison   = column ( "<" | "<=" | ">" | ">=" | "=" | "==" | "!=" | "<>" ) constant
+                 | constant ( "<" | ... ) column
+                 | column [ "not" ] "in" "(" constant { "," constant } ")"
+                 | column [ "not" ] "between" constant "and" constant
+    column       = a word, or any name in "double quotes" or `backticks`
+    constant     = a number, a text in 'single quotes', true or false
+
+A comparison with a missing value, or with a text where a number is expected, is false; `not` of it is true.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from quorate.errors import InvalidInput
+from quorate.tables.columns import canonical_text
+
+__all__ = ["LONGEST", "Comparison", "Junction", "Negation", "parse_expression"]
+
+LONGEST = 10_000  # characters
+_DEEPEST = 50
+_MOST_COMPARISONS = 1_000
+
+Constant = float | str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A column against constants: `sign` is <, <=, >, >=, =, or "between"; = with several constants is `in`."""
+
+    column: str
+    sign: str
+    constants: tuple[Constant, ...]
+
+
+@dataclass(frozen=True)
+class Negation:
+    """Not the other."""
+
+    part: "Expression"
+
+
+@dataclass(frozen=True)
+class Junction:
+    """All parts, or any of them."""
+
+    word: str
+    parts: tuple["Expression", ...]
+
+
+Expression = Comparison | Negation | Junction
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<text>'(?:[^']|'')*')
+    |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),])""",
+    re.VERBOSE,
+)
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_SAME = {"==": "=", "<>": "!="}
+_WORDS = {"and", "or", "not", "in", "between", "true", "false"}
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str  # "number", "text", "name", "word", "sign", "end"
+    value: Any
+    place: int
+
+
+def parse_expression(text: str) -> Expression:
+    """Return what an expression says, or refuse it with the place at which it cannot be read."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"an expression must be a text, not {type(text).__name__}")
+    if len(text) > LONGEST:
+        raise InvalidInput(f"an expression may have {LONGEST} characters, not {len(text)}")
+    return _Parser(text).whole()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens(text)
+        self._next = 0
+        self._depth = 0
+        self._comparisons = 0
+
+    def whole(self) -> Expression:
+        expression = self._expression()
+        if self._peek().kind != "end":
+            raise _refused(self._peek(), "and, or, or the end is expected")
+        return expression
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> _Token:
+        token = self._tokens[self._next]
+        self._next += token.kind != "end"
+        return token
+
+    def _is(self, kind: str, *values: str) -> bool:
+        return self._peek().kind == kind and self._peek().value in values
+
+    def _expression(self) -> Expression:
+        return self._joined("or", lambda: self._joined("and", self._factor))
+
+    def _joined(self, word: str, read: Any) -> Expression:
+        parts = [read()]
+        while self._is("word", word):
+            self._take()
+            parts.append(read())
+        return parts[0] if len(parts) == 1 else Junction(word, tuple(parts))
+
+    def _factor(self) -> Expression:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _refused(
+                self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", shown=False
+            )
+        if self._is("word", "not"):
+            self._take()
+            expression: Expression = Negation(self._factor())
+        elif self._is("sign", "("):
+            self._take()
+            expression = self._expression()
+            self._expect("sign", ")", "a closing bracket is expected")
+        else:
+            expression = self._comparison()
+        self._depth -= 1
+        return expression
+
+    def _comparison(self) -> Expression:
+        self._comparisons += 1
+        first = self._take()
+        if self._comparisons > _MOST_COMPARISONS:
+            raise _refused(first, f"at most {_MOST_COMPARISONS} comparisons may stand in an expression", shown=False)
+        if first.kind in ("number", "text"):
+            sign = self._sign()
+            return _compared(self._column(), _TURNED[sign], (first.value,))
+        if first.kind != "name":
+            raise _refused(first, "a column, a bracket or not is expected")
+        negated = self._is("word", "not")
+        if negated:
+            self._take()
+        if self._is("word", "in"):
+            self._take()
+            comparison: Expression = Comparison(first.value, "=", self._listed())
+        elif self._is("word", "between"):
+            self._take()
+            low = self._constant(number=True)
+            self._expect("word", "and", "and is expected between the two ends")
+            comparison = Comparison(first.value, "between", (low, self._constant(number=True)))
+        elif negated:
+            raise _refused(self._peek(), "in or between is expected after not")
+        else:
+            sign = self._sign()
+            return _compared(first, sign, (self._constant(),))
+        return Negation(comparison) if negated else comparison
+
+    def _column(self) -> _Token:
+        token = self._take()
+        if token.kind != "name":
+            raise _refused(token, "a column is expected")
+        return token
+
+    def _sign(self) -> str:
+        token = self._take()
+        if token.kind != "sign" or token.value in "(),":
+            raise _refused(token, "a comparison such as <, = or in is expected")
+        return _SAME.get(token.value, str(token.value))
+
+    def _constant(self, *, number: bool = False) -> Constant:
+        token = self._take()
+        if token.kind == "word" and token.value in ("true", "false") and not number:
+            return str(token.value)
+        if token.kind != "number" and (token.kind != "text" or number):
+            what = "a number" if number else "a number or a text in single quotes"
+            raise _refused(token, f"{what} is expected")
+        constant: Constant = token.value
+        return constant
+
+    def _listed(self) -> tuple[Constant, ...]:
+        self._expect("sign", "(", "an opening bracket is expected after in")
+        constants = [self._constant()]
+        while self._is("sign", ","):
+            self._take()
+            constants.append(self._constant())
+        self._expect("sign", ")", "a comma or a closing bracket is expected")
+        return tuple(constants)
+
+    def _expect(self, kind: str, value: str, expected: str) -> None:
+        if not self._is(kind, value):
+            raise _refused(self._peek(), expected)
+        self._take()
+
+
+def _compared(column: _Token, sign: str, constants: tuple[Constant, ...]) -> Expression:
+    if sign == "!=":
+        return Negation(Comparison(column.value, "=", constants))
+    if sign != "=" and not isinstance(constants[0], float):
+        raise InvalidInput(f"at character {column.place + 1}: texts are compared by =, != and in, not by {sign}")
+    return Comparison(column.value, sign, constants)
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, place = [], 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise InvalidInput(f"at character {place + 1}: {text[place]!r} cannot be read here")
+        if match.lastgroup != "space":
+            tokens.append(_token(str(match.lastgroup), match.group(), place))
+        place = match.end()
+    return [*tokens, _Token("end", "", len(text))]
+
+
+def _token(kind: str, text: str, place: int) -> _Token:
+    if kind == "number":
+        if not math.isfinite(float(text)):
+            raise InvalidInput(f"at character {place + 1}: a number must be finite")
+        return _Token("number", float(text), place)
+    if kind == "text":
+        return _Token("text", canonical_text(text[1:-1].replace("''", "'")), place)
+    if kind == "quoted":
+        return _Token("name", text[1:-1], place)
+    if kind == "word" and text.lower() in _WORDS:
+        return _Token("word", text.lower(), place)
+    return _Token("name" if kind == "word" else "sign", text, place)
+
+
+def _refused(token: _Token, expected: str, *, shown: bool = True) -> InvalidInput:
+    given = "" if not shown else ", not the end of the expression" if token.kind == "end" else f", not {token.value!r}"
+    return InvalidInput(f"at character {token.place + 1}: {expected}{given}")

@@ -1,0 +1,116 @@
+"""Thresholds and ranges of a column of numbers, perhaps by the values of other columns."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from quorate.errors import InvalidInput
+from quorate.release.cover.base import check_cells
+from quorate.release.queries import NOTHING, Prefixes, Ranges, Whole
+from quorate.release.workloads.bound import BoundWorkload, check_asked
+from quorate.release.workloads.columns import Columns
+from quorate.tables.cells import NumberCells
+
+__all__ = ["LineWorkload"]
+
+
+class LineWorkload(BoundWorkload):
+    """For each combination of the other columns, what lies below each cut, or between each two.
+
+    All groups stand on one line, one after the other, each with the cells of the column and one for what is no number.
+    What lies below a cut in one group is then a prefix of that line, less the prefix before the group; and a range is
+    a range. So engines for lines serve the groups as well.
+    """
+
+    queries: Prefixes | Ranges
+
+    def __init__(self, columns: Columns, column: str, by: Sequence[str], kind: Literal["thresholds", "ranges"]) -> None:
+        chosen = columns.select([*by, column])
+        cells = chosen.cells[column]
+        if not isinstance(cells, NumberCells) or column in by:
+            raise InvalidInput(f"{kind} are of a column of numbers, which {column!r} is not; use marginals")
+        self.column, self.by, self.kind, self._cuts = column, tuple(by), kind, cells.values
+        self._cells, self._groups = cells.size, math.prod(chosen.sizes[:-1])
+        check_cells(self._cells * self._groups, f"{kind} of {column!r} by {len(by)} columns")
+        self._plain = Ranges(self._cells - 1)  # those of one group, without what is no number
+        each = self._cells - 1 if kind == "thresholds" else self._plain.count
+        total = self._cells * self._groups
+        super().__init__(chosen, Prefixes(total) if kind == "thresholds" else Ranges(total), each * self._groups)
+        self._each = each
+
+    def count(self, table: Any) -> Whole:
+        """Return how many rows each cell has."""
+        rows = self.encode(table)
+        return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self._cells * self._groups)
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether these are thresholds of several groups: prefixes of one line, less what stands before the group."""
+        return self.kind == "thresholds" and self._groups > 1
+
+    def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
+        """Return the prefixes whose difference each threshold is, or the range on the line that each range is."""
+        group, place = np.divmod(np.asarray(numbers, dtype=np.int64), self._each)
+        start = group * self._cells
+        if isinstance(self.queries, Prefixes):
+            return start + place, start - 1  # before the first group there is nothing: -1
+        first, last = self._plain.pair(place)
+        plus = self.queries.number(start + first, start + last)
+        return plus, np.full_like(plus, NOTHING)
+
+    def find(self, asked: Any) -> int:
+        """Return the query at the nearest cuts: `{column: end}`, for ranges `{column: (lower, upper)}`."""
+        given = check_asked(asked, self.columns.names)
+        group = 0
+        for name in self.by:
+            group = group * self.columns.cells[name].size + self.columns.code(name, given[name])
+        if self.kind == "thresholds":
+            edge = self._edge(given[self.column])
+            return group * self._each + edge - 1 if edge else NOTHING
+        try:
+            lower, upper = given[self.column]
+        except (TypeError, ValueError):
+            raise InvalidInput(f"column {self.column!r}: a range is asked by its two ends") from None
+        first, last = (
+            self._edge(-math.inf if lower is None else lower),
+            self._edge(math.inf if upper is None else upper),
+        )
+        if first >= last:
+            raise InvalidInput(f"column {self.column!r}: no cut of the column lies between these two ends")
+        return group * self._each + int(self._plain.number(first, last - 1))
+
+    def _edge(self, end: Any) -> int:
+        """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""
+        if isinstance(end, bool) or not isinstance(end, int | float | np.number) or math.isnan(end):
+            raise InvalidInput(f"column {self.column!r}: an end must be a number, not {end!r}")
+        cuts = np.array(self._cuts)
+        if math.isinf(end) or not cuts.size:
+            return 0 if end == -math.inf else cuts.size + 1
+        return 1 + int(np.abs(cuts - end).argmin())
+
+    def _name(self, number: int) -> dict[str, Any]:
+        group, place = divmod(number, self._each)
+        sizes = self.columns.sizes[:-1]
+        codes = np.unravel_index(group, sizes) if sizes else ()
+        named = {name: self.columns.cells[name].name(int(c)) for name, c in zip(self.by, codes, strict=True)}
+        first, last = (0, place) if self.kind == "thresholds" else (int(end) for end in self._plain.pair(place))
+        named[self.column], text = self._between(first, last)
+        others = [f"{name} = {named[name]}" for name in self.by]
+        return {"query": " and ".join([text, *others]), **named}
+
+    def _between(self, first: int, last: int) -> tuple[str, str]:
+        """Return the name of a run of cells, and the comparison that says it."""
+        cuts, column = self._cuts, self.column
+        lower, upper = first > 0, last < len(cuts)
+        low, high = f"{cuts[first - 1]:.15g}" if lower else "", f"{cuts[last]:.15g}" if upper else ""
+        if lower and upper:
+            return f"{low} to below {high}", f"{column} >= {low} and {column} < {high}"
+        if lower:
+            return f"{low} and above", f"{column} >= {low}"
+        return (f"below {high}", f"{column} < {high}") if upper else ("any number", f"{column} is a number")
+
+    def _settings(self) -> dict[str, Any]:
+        return {"kind": self.kind, "column": self.column, "by": list(self.by)}

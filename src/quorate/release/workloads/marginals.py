@@ -1,0 +1,64 @@
+"""All marginals of some order."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.checks import check_count
+from quorate.errors import Infeasible, InvalidInput
+from quorate.release.queries import MOST_LISTED, Marginals, Rows
+from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.columns import Columns
+
+__all__ = ["MarginalWorkload"]
+
+
+class MarginalWorkload(BoundWorkload):
+    """Every cell of the table of each `order` columns, the cells of what is not declared among them."""
+
+    queries: Marginals
+
+    def __init__(self, columns: Columns, order: int) -> None:
+        self.order = check_count("order", order)
+        if self.order > len(columns.names):
+            raise InvalidInput(f"marginals of {order} columns need as many columns, not {len(columns.names)}")
+        _check_size(columns.sizes, self.order)
+        queries = Marginals.of_order(columns.sizes, self.order)
+        super().__init__(columns, queries, queries.count)
+
+    def count(self, table: Any) -> Rows:
+        """Return the rows by their codes."""
+        return self.encode(table)
+
+    def find(self, asked: Any) -> int:
+        """Return the number of the query for a value of each of its columns."""
+        if not isinstance(asked, Mapping) or len(asked) != self.order:
+            raise InvalidInput(f"a query of this workload says a value for each of {self.order} columns")
+        chosen = self.columns.select(list(asked))
+        codes = {self.columns.names.index(name): chosen.code(name, value) for name, value in asked.items()}
+        clique = tuple(sorted(codes))
+        return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])
+
+    def _name(self, number: int) -> dict[str, Any]:
+        clique, codes = self.queries.find(number)
+        named = dict.fromkeys(self.columns.names, "")
+        for column, code in zip(self.queries.cliques[clique], codes, strict=True):
+            name = self.columns.names[column]
+            named[name] = self.columns.cells[name].name(code)
+        text = " and ".join(f"{name} = {value}" for name, value in named.items() if value)
+        return {"query": text, **named}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"kind": "marginals", "order": self.order}
+
+
+def _check_size(sizes: tuple[int, ...], order: int) -> None:
+    """Refuse more queries than can be listed, before any is: their number is a symmetric polynomial of the sizes."""
+    sums = [1] + [0] * order
+    for size in sizes:
+        for degree in range(order, 0, -1):
+            sums[degree] += size * sums[degree - 1]
+    if sums[order] > MOST_LISTED:
+        raise Infeasible(
+            f"all marginals of {order} of these {len(sizes)} columns are {sums[order]} queries, above {MOST_LISTED}; "
+            "take a lower order, fewer columns or fewer cells of each"
+        )

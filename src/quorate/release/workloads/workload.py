@@ -1,0 +1,166 @@
+"""What is asked of a table, before its columns are known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+from quorate.release.workloads.bound import BoundWorkload
+from quorate.release.workloads.columns import BINS, Columns
+from quorate.release.workloads.lines import LineWorkload
+from quorate.release.workloads.marginals import MarginalWorkload
+from quorate.release.workloads.truths import ExpressionWorkload
+
+__all__ = ["Workload"]
+
+_KINDS = ("marginals", "thresholds", "ranges", "expressions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """All marginals of some order, thresholds or ranges of a column, or a list of boolean expressions.
+
+    `bind` gives it its columns, from declarations and from public rows.
+
+    >>> bound = Workload.thresholds("age", by=["sex"]).bind(public={"age": [20, 30, 40], "sex": ["f", "m", "f"]})
+    >>> bound.describe()[0]["query"], bound.count_queries
+    ('age < 25 and sex = f', 9)
+    """
+
+    kind: Literal["marginals", "thresholds", "ranges", "expressions"]
+    order: int | None = None
+    column: str | None = None
+    by: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    bins: int | None = None
+
+    @classmethod
+    def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
+        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows."""
+        return cls(kind="marginals", order=check_count("order", order), bins=_bins(bins))
+
+    @classmethod
+    def thresholds(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
+        """Return how much of each group lies below each cut; without `bins`, all public values are cut apart."""
+        return cls(kind="thresholds", column=_column(column), by=_by(by), bins=_bins(bins))
+
+    @classmethod
+    def ranges(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
+        """Return how much of each group lies between each two cuts of a column."""
+        return cls(kind="ranges", column=_column(column), by=_by(by), bins=_bins(bins))
+
+    @classmethod
+    def expressions(cls, texts: Sequence[str]) -> "Workload":
+        """Return a list of boolean expressions over columns, each answered exactly as it says."""
+        if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
+            raise InvalidInput("expressions must be a list of at least one text")
+        return cls(kind="expressions", texts=tuple(texts))
+
+    @classmethod
+    def parse(cls, text: str) -> "Workload":
+        """Return a workload from one word, as the command line takes it; `expressions:FILE` has one a line."""
+        kind, _, rest = text.partition(":")
+        column, _, by = rest.partition(":")
+        groups = tuple(name for name in by.split(",") if name)
+        if kind == "marginals" and rest.isdecimal():
+            return cls.marginals(int(rest))
+        if kind in ("thresholds", "ranges") and column:
+            return cls.thresholds(column, groups) if kind == "thresholds" else cls.ranges(column, groups)
+        if kind == "expressions" and rest:
+            return cls.expressions(_lines(Path(rest)))
+        raise InvalidInput(
+            "a workload is marginals:ORDER, thresholds:COLUMN[:BY,...], ranges:COLUMN[:BY,...] or expressions:FILE, "
+            f"not {text!r}"
+        )
+
+    def bind(self, public: Any = None, columns: Columns | Mapping[str, Any] | None = None) -> BoundWorkload:
+        """Return this workload on known columns: those that are declared, and for the others what public rows show."""
+        declared = columns if columns is None or isinstance(columns, Columns) else Columns.from_dict(columns)
+        if self.kind == "expressions":
+            return ExpressionWorkload(self.texts, self._known(public, declared))
+        if public is None and declared is None:
+            raise InvalidInput("columns must be declared or read off public rows: pass columns=..., or public=...")
+        if self.kind == "marginals":
+            assert self.order is not None
+            bins = BINS if self.bins is None else self.bins
+            known = declared or Columns.from_public(public, bins=bins)
+            return MarginalWorkload(known, self.order)
+        assert self.column is not None
+        return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
+
+    def _known(self, public: Any, declared: Columns | None) -> Columns | None:
+        return declared if declared is not None or public is None else Columns.from_public(public, bins=BINS)
+
+    def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
+        """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""
+        assert self.column is not None
+        given = declared.kinds if declared is not None else {}
+        if public is None:
+            assert declared is not None
+            return declared.select([*self.by, self.column])
+        groups = (
+            Columns({name: given[name] for name in self.by if name in given}) if set(self.by) & set(given) else None
+        )
+        kinds = dict(Columns.from_public(public, declared=groups, names=self.by, bins=BINS).kinds) if self.by else {}
+        if self.column in given:
+            return Columns({**kinds, self.column: given[self.column]})
+        return Columns(kinds | dict(Columns.from_public(public, names=[self.column], bins=self.bins).kinds))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that describes this workload."""
+        named = {"order": self.order, "column": self.column, "by": list(self.by), "bins": self.bins}
+        document = {"kind": self.kind, **{name: value for name, value in named.items() if value}}
+        return document | ({"expressions": list(self.texts)} if self.texts else {})
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Workload":
+        """Return the workload that a JSON object describes."""
+        kind = document.get("kind") if isinstance(document, Mapping) else None
+        takes = {
+            "marginals": ({"order"}, {"bins"}),
+            "thresholds": ({"column"}, {"by", "bins"}),
+            "ranges": ({"column"}, {"by", "bins"}),
+            "expressions": ({"expressions"}, set[str]()),
+        }
+        if kind not in takes:
+            raise InvalidInput(f'a workload needs a "kind", one of {", ".join(_KINDS)}, not {kind!r}')
+        needed, optional = takes[str(kind)]
+        given = {name: value for name, value in document.items() if name != "kind"}
+        if not needed <= set(given) or not set(given) <= needed | optional:
+            raise InvalidInput(
+                f"a workload of {kind} has {', '.join(sorted(needed))} and may have "
+                f"{', '.join(sorted(optional)) or 'nothing else'}, not {', '.join(given) or 'nothing'}"
+            )
+        if kind == "expressions":
+            return cls.expressions(given["expressions"])
+        workload: Workload = getattr(cls, str(kind))(**given)
+        return workload
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise InvalidInput(f"{path}: there is no such file")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _column(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"column must be the name of a column, not {name!r}")
+    return name
+
+
+def _by(names: Sequence[str] | str) -> tuple[str, ...]:
+    given = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) and name for name in given) or len(set(given)) != len(given):
+        raise InvalidInput(f"by must be different names of columns, not {names!r}")
+    return given
+
+
+def _bins(bins: int | None) -> int | None:
+    return None if bins is None else check_count("bins", bins, least=2)

@@ -1,0 +1,112 @@
+"""Requests that queue up are answered in batches: one thread, one call of `ask_all` for all that came meanwhile.
+
+Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so what arrives while
+one batch is answered makes up the next. A full queue refuses at once, before anything is asked.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from quorate.service.errors import Refused
+
+__all__ = ["RequestBatcher"]
+
+_BATCH_ROWS = 4096  # queries in one batch, unless one request alone has more: the next batch does not wait for long
+_QUEUE_ROWS = 2**16  # queries that may wait: memory is bounded whatever is asked
+_IDLE_SECONDS = 0.25
+
+Waiting = tuple[Any, int, "asyncio.Future[Any]"]
+
+
+class RequestBatcher:
+    """The queue before a session, and the thread that empties it. When idle it calls `idle` a few times a second."""
+
+    def __init__(
+        self,
+        ask_all: Callable[[list[Any]], Sequence[Any]],
+        *,
+        limit: int = 1024,
+        idle: Callable[[], None] | None = None,
+    ) -> None:
+        self._ask_all, self._limit, self._idle = ask_all, limit, idle
+        self._waiting: deque[Waiting] = deque()
+        self._rows = 0
+        self._changed = threading.Condition(threading.Lock())
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Start answering, for the event loop that is running."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="quorate-batcher", daemon=True)
+        self._thread.start()
+
+    def ask(self, request: Any, *, rows: int) -> "asyncio.Future[Any]":
+        """Queue a request. The future holds what `ask_all` gave for it: an answer or an error, which is not raised."""
+        if self._loop is None:
+            raise Refused("not_ready")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        with self._changed:
+            if self._closed:
+                raise Refused("stopping")
+            if len(self._waiting) >= self._limit or self._rows >= _QUEUE_ROWS:
+                raise Refused("overloaded")
+            self._waiting.append((request, rows, future))
+            self._rows += rows
+            self._changed.notify()
+        return future
+
+    async def close(self) -> None:
+        """Take no more, answer all that is queued, and end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+            await asyncio.sleep(0)  # what the thread handed over last is delivered
+
+    @property
+    def answering(self) -> bool:
+        """Whether requests are taken and answered."""
+        return self._thread is not None and self._thread.is_alive() and not self._closed
+
+    def _run(self) -> None:
+        assert self._loop is not None
+        while batch := self._next():
+            try:
+                results = list(self._ask_all([request for request, _, _ in batch]))
+                if len(results) != len(batch):
+                    raise RuntimeError("a session must answer every request of a batch")
+            except Exception as error:
+                results = [error] * len(batch)
+            self._loop.call_soon_threadsafe(_deliver, batch, results)
+
+    def _next(self) -> list[Waiting]:
+        """Return the next batch, or nothing when all is done."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                if not self._changed.wait(_IDLE_SECONDS) and self._idle is not None:
+                    self._changed.release()
+                    try:
+                        self._idle()
+                    except Exception:  # noqa: S110  the next request meets the same, and is told
+                        pass
+                    finally:
+                        self._changed.acquire()
+            batch: list[Waiting] = []
+            rows = 0
+            while self._waiting and (not batch or rows + self._waiting[0][1] <= _BATCH_ROWS):
+                batch.append(self._waiting.popleft())
+                rows += batch[-1][1]
+            self._rows -= rows
+            return batch
+
+
+def _deliver(batch: list[Waiting], results: list[Any]) -> None:
+    for (_, _, future), result in zip(batch, results, strict=True):
+        if not future.done():  # a client that went away has cancelled it; its answer is paid for and kept
+            future.set_result(result)

@@ -1,0 +1,194 @@
+"""What the operator sees of the service: structured logs, and numbers for Prometheus.
+
+A log line is one JSON object, of fields that cannot hold a feature, a ballot or a key. A request is logged as its route
+(the template, not the path), model, status, code, key id, and milliseconds in whole paces. Headers, bodies and query
+strings are never logged; of an exception only its type and where in this package it arose. What the server underneath
+says is cut down to its template, without arguments and tracebacks.
+
+Metrics count answers by model and outcome, refusals by code, and times in whole paces. Of an everlasting model they
+count only how much was asked, because its count of no-quorums is its owner's alone. The budget is read from the ledgers
+when it is asked for. A caller sees the models that its key may read. Over several worker processes metrics are summed,
+through the folder PROMETHEUS_MULTIPROC_DIR.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+__all__ = ["CONTENT_TYPE", "LineFormatter", "Log", "Metrics", "log_config"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of the metrics
+
+_BUCKETS = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_FLUSH_SECONDS = 0.1
+_MAX_LINES = 4096  # kept for the next flush; a disk that stands still does not fill the memory
+
+
+class Log:
+    """Lines for a stream, written a few times a second."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._lines: list[bytes] = []
+        self._dropped = 0
+        self._planned = False
+
+    def event(self, event: str, /, **fields: str | int | float | bool | None) -> None:
+        """Write down what happened. Fields are names, numbers and codes of our own."""
+        if len(self._lines) >= _MAX_LINES:
+            self._dropped += 1
+            return
+        self._lines.append(msgspec.json.encode({"time": _now(), "event": event, **fields}))
+        if not self._planned:
+            try:
+                asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
+                self._planned = True
+            except RuntimeError:  # no loop: whoever logs flushes
+                pass
+
+    def failure(self, error: BaseException, *, route: str) -> None:
+        """Write down that something failed that should not: the type of the exception, and where it arose."""
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
+        where = f"{Path(ours[-1].filename).relative_to(_PACKAGE)}:{ours[-1].lineno}" if ours else "unknown"
+        self.event("failure", route=route, kind=type(error).__name__, where=where)
+
+    def flush(self) -> None:
+        """Write all lines out."""
+        self._planned = False
+        if not self._lines and not self._dropped:
+            return
+        if self._dropped:
+            self._lines.append(
+                msgspec.json.encode({"time": _now(), "event": "log_lines_dropped", "lines": self._dropped})
+            )
+        lines, self._lines, self._dropped = self._lines, [], 0
+        stream = sys.stderr if self._stream is None else self._stream
+        try:
+            stream.write((b"\n".join(lines) + b"\n").decode())
+            stream.flush()
+        except (OSError, ValueError):  # nobody listens any more; answers go on
+            pass
+
+
+class LineFormatter(logging.Formatter):
+    """Lines of other packages' loggers: the level and the template, no argument, no traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        text = str(record.msg).partition("\n")[0]
+        line = {"time": _now(), "event": "server", "level": record.levelname.lower(), "text": text}
+        return msgspec.json.encode(line).decode()
+
+
+def log_config() -> dict[str, Any]:
+    """Return the logging of the server underneath, in `logging.config` form."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": "quorate.service.telemetry.LineFormatter"}},
+        "handlers": {"line": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
+        "loggers": {
+            "uvicorn": {"handlers": ["line"], "level": "WARNING", "propagate": False},
+            "uvicorn.access": {"handlers": [], "level": "CRITICAL", "propagate": False},
+            "asyncio": {"handlers": ["line"], "level": "WARNING", "propagate": False},
+        },
+    }
+
+
+def _now() -> str:
+    now = time.time()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z"
+
+
+class Metrics:
+    """What a worker counts."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "quorate_requests", "Requests by route, model, status and code.",
+            ("route", "model", "status", "code"), registry=self._registry,
+        )  # fmt: skip
+        self._queries = Counter(
+            "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused; or asked, whatever it was.",
+            ("model", "outcome"), registry=self._registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "quorate_seconds", "Seconds until the answer left, in whole paces.",
+            ("route", "model"), registry=self._registry, buckets=_BUCKETS,
+        )  # fmt: skip
+        self._children: dict[tuple[str, ...], Any] = {}
+
+    def request(self, *, route: str, model: str, status: int, code: str, seconds: float) -> None:
+        """Count a request. `route` is a template and `model` one that is served, or empty."""
+        self._child(self._requests, route, model, str(status), code).inc()
+        self._child(self._seconds, route, model).observe(seconds)
+
+    def rows(self, model: str, outcome: str, count: int) -> None:
+        """Count queries of one outcome."""
+        if count:
+            self._child(self._queries, model, outcome).inc(count)
+
+    def exposed(self, budgets: Mapping[str, Mapping[str, float]], *, models: Collection[str]) -> bytes:
+        """Return all of it in the text format, for whoever may see these models. `budgets` holds figures by model."""
+        registry: CollectorRegistry = self._registry
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(_Seen(registry, budgets, models))
+
+    def _child(self, family: Any, *labels: str) -> Any:
+        key = (family._name, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = family.labels(*labels)
+        return child
+
+
+_GAUGES = {
+    "left": ("quorate_budget_left", "Share of the privacy budget that is not charged; leased counts as charged."),
+    "spent_epsilon": (
+        "quorate_budget_spent_epsilon",
+        "Epsilon spent so far, ex post; the guarantee is the budget's epsilon.",
+    ),
+    "epsilon": ("quorate_budget_epsilon", "Epsilon allowed in all."),
+    "phase": ("quorate_phase", "The phase of an everlasting model."),
+    "seats": ("quorate_seats", "How many arrivals the phase has."),
+    "seats_taken": ("quorate_seats_taken", "How many of them have come."),
+    "drift": ("quorate_drift", "Share of the public probe that is answered otherwise than in phase 1."),
+}
+
+
+class _Seen:
+    """The metrics of some models: what `generate_latest` collects."""
+
+    def __init__(
+        self, registry: CollectorRegistry, budgets: Mapping[str, Mapping[str, float]], models: Collection[str]
+    ) -> None:
+        self._registry, self._budgets, self._models = registry, budgets, models
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._registry.collect():
+            seen = Metric(family.name, family.documentation, family.type)
+            seen.samples = [one for one in family.samples if one.labels.get("model", "") in {"", *self._models}]
+            yield seen
+        for figure, (name, help_text) in _GAUGES.items():
+            gauge = GaugeMetricFamily(name, help_text, labels=["model"])
+            for model, figures in self._budgets.items():
+                if figure in figures and model in self._models:
+                    gauge.add_metric([model], figures[figure])
+            yield gauge

@@ -1,0 +1,263 @@
+"""The tensors of a model: how inputs become checked queries, and what each query was answered.
+
+Inputs:
+
+    a model fitted on arrays        one tensor "features", FP64 [-1, columns]; FP16, FP32, INT, UINT and BOOL will do
+    a model with a schema.json      one tensor a column of the table, [-1] or [-1, 1]: numbers, texts (BYTES) or BOOL
+    a model fitted on data frames   one tensor a column, by its name
+
+A missing value is an empty text, where the schema takes missing values. Queries leave here as `checked` of the
+classifier would return them: a matrix of finite 64-bit floats, of the right width, or a frame that it has checked.
+
+Outputs:
+
+    label     the class: BYTES, INT64, FP64 or BOOL, as the classes are
+    index     INT64: the number of the class among the sorted classes, -1 for no quorum, -2 for refused
+    outcome   BYTES: answered, no_quorum or refused (the budget ended before this query, or its phase is closed)
+
+Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
+false; read `outcome` first. Responses are not padded: a caller is told the outcome anyway, and nobody else reads it
+where the connection is encrypted, but the length of a response can tell an eavesdropper one class from another.
+
+Nothing here changes once it is made: the work done for a request depends on that request, and on no other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput, QuorateError
+from quorate.rows import canonical_matrix
+from quorate.service.codec import ResponseTensor, Tensor, Values, listed
+from quorate.service.errors import Refused
+from quorate.tables import Number, QueryEncoder, Schema
+
+__all__ = [
+    "OUTPUTS",
+    "FrameInputs",
+    "Inputs",
+    "MatrixInput",
+    "NamedInputs",
+    "Outputs",
+    "SchemaInputs",
+    "TensorInfo",
+    "inputs_of",
+]
+
+OUTPUTS = ("label", "index", "outcome")
+
+_OUTCOMES = ("refused", "no_quorum", "answered")
+
+
+class TensorInfo(NamedTuple):
+    """How the protocol describes a tensor."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class Inputs(Protocol):
+    """What a model takes."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the tensors."""
+
+    def described(self) -> list[TensorInfo]:
+        """Return the tensors."""
+
+    def queries(self, tensors: Mapping[str, Tensor]) -> Any:
+        """Return checked queries, or refuse."""
+
+
+class MatrixInput:
+    """One matrix of numbers."""
+
+    names: Sequence[str] = ("features",)
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+
+    def described(self) -> list[TensorInfo]:
+        """Return the one tensor."""
+        return [TensorInfo("features", "FP64", [-1, self.columns])]
+
+    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """Return the matrix."""
+        _check_names(self.names, tensors)
+        tensor = tensors["features"]
+        if len(tensor.shape) != 2 or tensor.shape[1] != self.columns:
+            raise Refused("bad_tensor", f"input 'features' must have the shape [rows, {self.columns}]")
+        return canonical_matrix(_numbers(tensor).reshape(tensor.shape))
+
+
+class NamedInputs:
+    """Columns of numbers, by name: a model fitted on a data frame of numbers."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+
+    def described(self) -> list[TensorInfo]:
+        """Return one tensor a column."""
+        return [TensorInfo(name, "FP64", [-1]) for name in self.names]
+
+    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """Return the columns as a matrix, in the order of the model."""
+        _check_columns(self.names, tensors)
+        return canonical_matrix(np.column_stack([_numbers(tensors[name]) for name in self.names]))
+
+
+class SchemaInputs:
+    """Columns of a table, encoded by its schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.names = list(schema.columns)
+        self._encoder = QueryEncoder(schema)
+
+    def described(self) -> list[TensorInfo]:
+        """Return one tensor a column."""
+        kinds = self.schema.columns.items()
+        return [TensorInfo(name, "FP64" if isinstance(kind, Number) else "BYTES", [-1]) for name, kind in kinds]
+
+    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """Return the encoded columns; what the schema refuses is told by column and row, never by value."""
+        _check_columns(self.names, tensors)
+        try:
+            columns = [self._encoder.encode(name, tensors[name].values) for name in self.names]
+        except InvalidInput as error:
+            raise Refused("invalid_input", str(error)) from None
+        except (pa.ArrowException, ValueError, TypeError):
+            raise Refused("invalid_input") from None
+        return canonical_matrix(np.concatenate(columns, axis=1))
+
+
+class FrameInputs:
+    """Columns of a data frame, for learners that choose columns by name; the classifier checks the frame itself."""
+
+    def __init__(self, names: Sequence[str], kinds: Sequence[str], checked: Callable[[Any], Any]) -> None:
+        try:
+            import pandas  # noqa: PLC0415
+        except ImportError:
+            raise InvalidInput("this model was fitted on a data frame; serving it takes pandas: install it") from None
+        self.names, self.kinds, self._checked, self._frame = list(names), list(kinds), checked, pandas.DataFrame
+
+    def described(self) -> list[TensorInfo]:
+        """Return one tensor a column."""
+        pairs = zip(self.names, self.kinds, strict=True)
+        return [TensorInfo(name, "FP64" if kind == "number" else "BYTES", [-1]) for name, kind in pairs]
+
+    def queries(self, tensors: Mapping[str, Tensor]) -> Any:
+        """Return the frame; what the classifier says about it is passed on only where it is Quorate's own text."""
+        _check_columns(self.names, tensors)
+        try:
+            return self._checked(self._frame({name: tensors[name].values for name in self.names}))
+        except QuorateError as error:
+            raise Refused("invalid_input", str(error)) from None
+        except (TypeError, ValueError):
+            raise Refused("invalid_input") from None
+
+
+class Outputs:
+    """The answers of a classifier with these classes, as tensors."""
+
+    names: Sequence[str] = OUTPUTS
+
+    def __init__(self, classes: NDArray[Any]) -> None:
+        self.classes = classes
+        self._texts: list[str] | None = None
+        self._numbers: NDArray[Any] = classes
+        self.unanswered: Any
+        kind = classes.dtype.kind
+        if kind in "iu":
+            self.datatype, self.unanswered = "INT64", _no_class(classes.astype(np.int64))
+        elif kind == "f":
+            self.datatype, self.unanswered = "FP64", _no_class(classes.astype(np.float64))
+        elif kind == "b":
+            self.datatype, self.unanswered = "BOOL", False
+        else:
+            self.datatype, self.unanswered = "BYTES", ""
+            self._texts = [str(label) for label in classes.tolist()] + [""]  # the last stands for no answer
+        if self._texts is None:
+            dtype = {"INT64": np.int64, "FP64": np.float64, "BOOL": np.bool_}[self.datatype]
+            self._numbers = np.array([*classes.tolist(), self.unanswered], dtype=dtype)
+
+    def described(self) -> list[TensorInfo]:
+        """Return the three tensors."""
+        return [
+            TensorInfo(name, datatype, [-1])
+            for name, datatype in zip(OUTPUTS, (self.datatype, "INT64", "BYTES"), strict=True)
+        ]
+
+    def chosen(self, asked: Sequence[tuple[str, bool]] | None, *, binary: bool) -> Sequence[tuple[str, bool]]:
+        """Return the outputs to send, all of them where none is asked for. An unknown one is refused."""
+        if asked is None:
+            return [(name, binary) for name in self.names]
+        if any(name not in self.names for name, _ in asked):
+            raise Refused("bad_request", f"the outputs of a model are {listed(self.names)}; another was asked for")
+        return asked
+
+    def written(
+        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+    ) -> list[ResponseTensor]:
+        """Return the chosen tensors of class numbers, in the order chosen."""
+        tensors: list[ResponseTensor] = []
+        index = np.where(refused, -2, labels)
+        for name, binary in chosen:
+            if name == "label":
+                tensors.append(ResponseTensor(name, self.datatype, self._labels(index), binary))
+            elif name == "index":
+                tensors.append(ResponseTensor(name, "INT64", index, binary))
+            else:
+                tensors.append(
+                    ResponseTensor(name, "BYTES", [_OUTCOMES[min(i, 0) + 2] for i in index.tolist()], binary)
+                )
+        return tensors
+
+    def _labels(self, index: NDArray[np.int64]) -> Values:
+        places = np.maximum(index, -1)
+        if self._texts is not None:
+            return [self._texts[place] for place in places.tolist()]
+        numbers: NDArray[Any] = self._numbers[places]
+        return numbers
+
+
+def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
+    """Return what a fitted classifier takes."""
+    if schema is not None:
+        return SchemaInputs(schema)
+    names = [str(name) for name in getattr(classifier, "feature_names_in_", [])]
+    form = getattr(classifier, "form_", None)
+    if form is not None:
+        return FrameInputs(names, form.kinds, classifier.checked)
+    return NamedInputs(names) if names else MatrixInput(int(classifier.n_features_in_))
+
+
+def _check_names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
+    if len(tensors) != len(names):  # none is unknown and none stands twice: reading saw to it
+        raise Refused("bad_request", f"all inputs of this model must be sent, and they are {listed(names)}")
+
+
+def _check_columns(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
+    _check_names(names, tensors)
+    rows = tensors[names[0]].shape[0]
+    for name in names:
+        shape = tensors[name].shape
+        if shape[0] != rows or shape[1:] not in ([], [1]):
+            raise Refused("bad_tensor", f"input {name!r} must have the shape [rows] or [rows, 1], with as many rows as "
+                          f"input {names[0]!r}")  # fmt: skip
+
+
+def _numbers(tensor: Tensor) -> NDArray[np.float64]:
+    if isinstance(tensor.values, list):
+        raise Refused("bad_tensor", f"input {tensor.name!r} takes numbers, and BYTES are texts")
+    return tensor.values.astype(np.float64)
+
+
+def _no_class(classes: NDArray[Any]) -> Any:
+    """Return -1, or a number below all classes where that is one."""
+    return -1 if -1 not in classes else classes.min().item() - 1
