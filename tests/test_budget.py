@@ -193,3 +193,11 @@ def test_the_order_is_chosen_for_what_is_planned():
     steep = Budget(epsilon=1.0, delta=1e-6, renyi=lambda order: order**2)
     usual = Budget(epsilon=1.0, delta=1e-6)
     assert steep.order < usual.order < flat.order
+
+
+def test_a_budget_has_at_least_one_quantum():
+    """Of none, what is charged all of it would be paid again and again: here order 11.42 has 5e-5 quanta to spend."""
+    order = 11.424822401060684
+    with pytest.raises(InvalidInput, match="leaves nothing to spend"):
+        Budget(epsilon=1.0, delta=1e-6, slack=0.0, order=order)
+    assert Budget(epsilon=1.0, delta=1e-6, slack=0.0, order=order * (1 + 1e-6)).quanta()[0] >= 1

@@ -71,8 +71,9 @@ def attack_timing(ask: Ask, first: Sequence[Any], second: Sequence[Any], *, warm
     for query in queries[: check_count("warm", warm, least=0)]:
         ask(query)
     seconds = np.empty(len(queries))
-    for place in np.random.default_rng(seed).permutation(len(queries)):
+    for place in np.random.default_rng(seed).permutation(len(queries)).tolist():
+        query = queries[place]  # before the clock: a list looks up its first 257 entries at another speed
         start = time.perf_counter()
-        ask(queries[place])
+        ask(query)
         seconds[place] = time.perf_counter() - start
     return Timing(seconds[: len(first)], seconds[len(first) :])

@@ -89,12 +89,12 @@ class Budget:
         self._rest = float_down(max(Fraction(self._delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))
         self._order = self._chosen_order(order, renyi)
         capacity = to_capacity(self._epsilon, delta=self._rest, order=self._order)
-        if capacity <= 0:
+        self._capacity = math.floor(Fraction(max(capacity, 0.0)) * RENYI_QUANTA)
+        if self._capacity < 1:  # a budget of no quantum would pay for what costs all of it, again and again
             raise InvalidInput(
                 f"order {self._order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
                 "leave order out to have it chosen"
             )
-        self._capacity = math.floor(Fraction(capacity) * RENYI_QUANTA)
         self._spent, self._spent_slack = 0, 0
         self._reserved: WeakKeyDictionary[Reservation, tuple[list[Quanta], int]] = WeakKeyDictionary()
         self._closed = False
