@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pandas
@@ -17,8 +18,9 @@ from quorate.cli import main
 from quorate.features import AdditiveColumns
 from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.linear.calibration import calibration
+from quorate.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.linear.families import Bernoulli, Gaussian, Poisson
-from quorate.linear.geometry import Belief, choose_measurement, directions_for, update
+from quorate.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
 from quorate.linear.sample import made_rows, shift
 from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.mechanisms import NoisyVectors
@@ -93,14 +95,102 @@ def test_one_person_moves_a_sum_by_no_more_however_many_rows_there_are(X, rows):
     assert np.sum(moved**2) <= SQUARED_SENSITIVITY * (1 + 1e-9)
 
 
-def test_sums_do_not_depend_on_blocks_or_on_the_order_of_rows(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(50, 3))
+def gradient_plan(width, directions, seed=0):
+    generator = np.random.default_rng(seed)
+    at, along = generator.normal(size=width) / 3, generator.normal(size=(width, directions)) / 3
+    return Measurement(at, along, 0.5, np.eye(directions))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_a_row_has_one_vector_to_the_last_bit_whatever_rows_are_beside_it(family):
+    generator = np.random.default_rng(0)
+    rows, targets = exact_features(generator.random((16_400, 31))), generator.random(16_400)
+    plan = gradient_plan(31, 7)
+    whole = plan.vectors(rows, targets, family)
+    for first, size in ((0, 16_000), (0, 16_384), (1, 16_384), (3, 7), (16_393, 7), *((row, 1) for row in range(99))):
+        part = slice(first, first + size)
+        assert np.array_equal(whole[part], plan.vectors(rows[part], targets[part], family))
+        assert np.array_equal(lengths(rows[part]), lengths(rows)[part])
+
+
+def test_products_with_rounded_weights_are_exact_and_rounding_again_changes_nothing():
+    generator = np.random.default_rng(0)
+    rows = 2 * exact_features(generator.random((20, 300))) - 1
+    weights = generator.normal(size=(300, 4)) * 10.0 ** generator.integers(-9, 9, size=4)
+    rounded = exact_weights(weights)
+    assert np.array_equal(exact_weights(rounded), rounded)
+    assert np.allclose(rounded, weights, rtol=0, atol=2.0**-26 * np.abs(weights).sum(axis=0))
+    exactly = [
+        [sum(map(Fraction.__mul__, row, column)) for column in _fractions(rounded.T)] for row in _fractions(rows)
+    ]
+    assert _fractions(rows @ rounded) == exactly
+    assert np.array_equal(exact_weights(weights[:, 1]), rounded[:, 1])
+
+
+def _fractions(matrix):
+    return [[Fraction(value) for value in row] for row in matrix.tolist()]
+
+
+def test_others_add_the_same_however_many_rows_one_person_has():
+    generator = np.random.default_rng(2)
+    rows = generator.random((16_100, 31))
+    plan = gradient_plan(31, 2)
+    added = []
+    for more in (1, 7, 283, 284):
+        table = np.vstack([rows[:1].repeat(more, axis=0), rows])
+        units = np.concatenate([np.zeros(more, dtype=int), np.arange(1, 16_101)])
+        private = PrivateSums(lambda places, table=table: table[places], np.ones((len(table), 1)), units, 16_101)
+        parts = [
+            private.contributions(
+                plan.vectors(exact_features(table[places]), np.ones(len(places)), Bernoulli()), firsts, plan.radius
+            )
+            for places, firsts in private._blocks()
+        ]
+        added.append(np.vstack(parts))
+    assert all(np.array_equal(one, added[0]) for one in added)
+
+
+@pytest.mark.parametrize("block", [1, 7, 40])
+def test_sums_do_not_depend_on_blocks_or_on_the_order_of_rows(monkeypatch, block):
+    X = np.random.default_rng(0).random(size=(50, 31))
     units = np.random.default_rng(1).integers(12, size=50)
-    whole = released(sums(X, units), 3)
+    plan = gradient_plan(31, 3)
+
+    def total(X, units):
+        private = sums(X, units)
+        vectors = lambda features, targets: plan.vectors(features, targets[:, 0], Bernoulli())  # noqa: E731
+        with entropy_tape(3):
+            return private.release(vectors, entries=3, radius=plan.radius, noisy=noise(), fraction=0.5)[0]
+
+    whole = total(X, units)
     order = np.random.default_rng(2).permutation(50)
-    assert np.allclose(whole, released(sums(X[order], units[order]), 3))
-    monkeypatch.setattr("quorate.linear.sums._BLOCK", 7)
-    assert np.allclose(whole, released(sums(X, units), 3))
+    assert np.array_equal(whole, total(X[order], units[order]))
+    monkeypatch.setattr("quorate.linear.sums._BLOCK", block)
+    assert np.array_equal(whole, total(X, units))
+
+
+def test_a_persons_mean_does_not_depend_on_the_order_of_rows_and_nothing_overflows():
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(1000, 3)) * 10.0 ** generator.integers(-9, 1, size=(1000, 1))
+    firsts = np.array([0, 1, 400])
+    means = unit_means(vectors, firsts, 2.0)
+    assert np.array_equal(means[2], unit_means(vectors[400:][::-1], np.array([0]), 2.0)[0])
+    assert np.allclose(means[2], np.clip(vectors[400:], -8, 8).mean(axis=0), atol=1e-8)
+    wild = np.array([[np.inf, -np.inf, np.nan]])
+    assert np.array_equal(unit_means(wild, np.array([0]), 2.0), [[8.0, -8.0, 8.0]])
+
+
+def test_a_length_is_right_to_six_digits_at_any_size():
+    vectors = np.random.default_rng(0).normal(size=(50, 200)) * 10.0 ** np.linspace(-290, 290, 50)[:, None]
+    sizes = 10.0 ** np.linspace(-290, 290, 50)
+    assert np.allclose(lengths(vectors) / sizes, np.linalg.norm(vectors / sizes[:, None], axis=1), rtol=1e-6)
+    assert lengths(np.zeros((2, 3))).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3, 100, 47_000])
+def test_the_length_that_is_rounded_is_a_whole_number(entries):
+    assert isinstance(grid_length(entries), int)
+    assert grid_length(entries) + np.sqrt(entries) / 2 + 1 <= GRID
 
 
 def test_replaying_a_fit_on_neighbours_draws_as_much_and_moves_the_first_sum_by_one_unit():

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.linear.calibration import CALIBRATION_ENTRIES, calibration
+from quorate.linear.exact import exact_features, exact_weights, lengths
 from quorate.linear.families import Bernoulli, Family, Gaussian
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, evidence, update
 from quorate.linear.sample import made_rows, shift
@@ -76,7 +77,8 @@ def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: Noi
     weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
     if last:
-        off, factor = calibration(lambda rows: weights[0, 0] + rows @ weights[0, 1:], private, noisy, 1.0)
+        base, slopes = weights[0, 0], exact_weights(weights[0, 1:])
+        off, factor = calibration(lambda rows: base + rows @ slopes, private, noisy, 1.0)  # proof: step 2
         weights, deviations = weights * factor, deviations * factor
         weights[:, 0] += off
     return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
@@ -94,7 +96,7 @@ def _measure_means(
     extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
 
     def vectors(features: Array, targets: Array) -> Array:
-        about = np.minimum(1.0, longest / np.maximum(np.linalg.norm(features - centre, axis=1), 1e-300))
+        about = np.minimum(1.0, longest / np.maximum(lengths(features - centre), 1e-300))
         off = targets - problem.start
         return np.hstack([(features - centre) * about[:, None], off, off**2])
 
@@ -126,7 +128,7 @@ class _Run:
         self, problem: Problem, private: PrivateSums, noisy: NoisyVectors, *, family: Family, points: Array
     ) -> None:
         self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
-        self.centre = points.mean(axis=0)
+        self.centre = exact_features(points.mean(axis=0))
         self.sample = _with_ones(points - self.centre)
         self.whole = family.spread if isinstance(family, Gaussian) else 1.0
         self.directions: list[int] = []

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, solve_triangular
 
+from quorate.checks import set_validated
+from quorate.linear.exact import exact_weights, lengths
 from quorate.linear.families import Family
 
 __all__ = ["Belief", "Measurement", "choose_measurement", "directions_for", "evidence", "update"]
@@ -43,19 +45,25 @@ class Belief:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A gradient to be measured at `at`: along which directions, clipped where, with how much noise expected."""
+    """A gradient to be measured at `at`: along which directions, clipped where, with how much noise expected.
+
+    `at` and `directions` are rounded, so that their products with private rows are exact; what is concluded from the
+    measurement uses the rounded ones too.
+    """
 
     at: Array
     directions: Array
     radius: float
     noise: Array  # covariance of what is measured, per unit: of the noise, of sampling and of a wrong geometry
 
+    def __post_init__(self) -> None:
+        set_validated(self, at=exact_weights(self.at), directions=exact_weights(self.directions))
+
     def vectors(self, features: Array, targets: Array, family: Family) -> Array:
-        """Return the clipped gradient of each row."""
-        residual = targets - family.mean(features @ self.at)
-        vectors = features @ self.directions * residual[:, None]
-        length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(length, 1e-300))[:, None])
+        """Return the clipped gradient of each row. Features are those of `exact_features`, within [-1, 1]."""
+        residual = targets - family.mean(features @ self.at)  # proof: step 2
+        vectors = features @ self.directions * residual[:, None]  # proof: step 2
+        return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(lengths(vectors), 1e-300))[:, None])
 
     def along(self, sample: Array) -> tuple[Array, Array]:
         """Return the sample along the directions, and the largest residual of each row that is not clipped."""

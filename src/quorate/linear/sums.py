@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.ensemble import Ballots
+from quorate.linear.exact import exact_features, lengths, unit_means
 from quorate.mechanisms import NoisyVectors
 from quorate.session import release_counts
 
@@ -30,16 +31,15 @@ def on_the_grid(vectors: Array, radius: float) -> NDArray[np.int64]:
     The squares of every row add up to at most GRID^2: a row for which arithmetic failed is left out. Proof: step 1.
     """
     with np.errstate(all="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        scaled = np.rint(vectors * (grid_length(vectors.shape[1]) / np.maximum(length, radius))[:, None])
+        scaled = np.rint(vectors * (grid_length(vectors.shape[1]) / np.maximum(lengths(vectors), radius))[:, None])
     rounded = np.fmax(np.fmin(scaled, GRID), -GRID).astype(np.int64)  # what is no number becomes GRID
     rounded[np.einsum("ij,ij->i", rounded, rounded) > GRID**2] = 0  # proof: step 1
     return np.asarray(rounded)
 
 
-def grid_length(entries: int) -> float:
+def grid_length(entries: int) -> int:
     """Return the length that is rounded: a rounding moves a vector by at most half the root of its entries."""
-    return GRID - math.sqrt(entries) / 2 - 1
+    return math.floor(GRID - math.sqrt(entries) / 2 - 1)
 
 
 class PrivateSums:
@@ -68,14 +68,16 @@ class PrivateSums:
     ) -> tuple[Array, float]:
         """Return the mean over units of what `vectors` says of their rows, with noise, and the noise's scale.
 
-        `vectors` depends on public values, and takes rows and targets a few at a time. The mean over a unit's rows is
+        `vectors` depends on public values, and takes rows and targets a few at a time: what it returns for a row must
+        not depend on the rows beside it, to the last bit (products and lengths by `linear.exact`). The mean over a unit's rows is
         clipped to `radius`. `fraction` is the part of what is left of `noisy` that is spent. How many rows a person
         has is not public: only the number of units divides.
         """
         total = np.zeros(entries, dtype=np.int64)
-        for rows, firsts in self._blocks():
-            row_vectors = vectors(self._encode(rows), self._targets[rows])
-            total += self.contributions(row_vectors, firsts, radius).sum(axis=0)  # proof: step 2
+        with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
+            for rows, firsts in self._blocks():
+                row_vectors = vectors(exact_features(self._encode(rows)), self._targets[rows])
+                total += self.contributions(row_vectors, firsts, radius).sum(axis=0)  # proof: step 2
         released, scale = release_counts(  # proof: step 3
             Ballots(total),
             lambda whole: noisy.release(whole, squared_sensitivity=SQUARED_SENSITIVITY, fraction=fraction),
@@ -86,7 +88,7 @@ class PrivateSums:
     def contributions(self, vectors: Array, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
         """Return what each unit adds: the mean over its rows, the first of which `firsts` names, on the grid."""
         if not self._one_each:  # proof: steps 1 and 2
-            vectors = np.add.reduceat(vectors, firsts, axis=0) / np.diff(firsts, append=len(vectors))[:, None]
+            vectors = unit_means(vectors, firsts, radius)
         return on_the_grid(vectors, radius)
 
     def scale(self, noisy: NoisyVectors, fraction: float) -> float:
