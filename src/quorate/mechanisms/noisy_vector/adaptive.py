@@ -6,7 +6,8 @@ for the epsilon and delta of the budget, however the vectors and their shares ar
 """
 
 import math
-from typing import Any
+import threading
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ class NoisyVectors:
             raise Infeasible("this epsilon and delta allow no release of so many entries; raise epsilon")
         budget.spend(Cost(budget.capacity().renyi))  # all of it, or refused: proof: step 6
         self._left = _SHARES
+        self._lock = threading.Lock()
 
     def scale(self, *, squared_sensitivity: int, fraction: float) -> float:
         """Return the scale of the next release, if it takes this fraction of what is left."""
@@ -55,14 +57,22 @@ class NoisyVectors:
 
     def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[NDArray[np.int64], float]:
         """Return a vector of whole numbers with noise on every entry, and the noise's scale."""
-        scale = self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
-        size = int(np.size(part))
-        if size > self.entries:
-            raise InvalidInput(f"{size} entries are to be released, and {self.entries} are left")
+        scale = self._charged(int(np.size(part)), squared_sensitivity, fraction)
         noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale,))
-        self.entries -= size
-        self._left -= self._share(fraction)  # charged before the draw
         return noisy.release([part])[0], scale
+
+    def _charged(self, size: int, squared_sensitivity: int, fraction: float) -> float:
+        """Take the entries and the share of a release, before it is drawn, and return its scale: proof: step 6."""
+        with self._lock:  # no two releases are paid with one share
+            scale = self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
+            if size > self.entries:
+                raise InvalidInput(f"{size} entries are to be released, and {self.entries} are left")
+            self.entries -= size
+            self._left -= self._share(fraction)
+        return scale
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("NoisyVectors cannot be copied or pickled: a copy would be spent a second time")
 
     def _share(self, fraction: float) -> int:
         """Return the share of the next release in whole numbers, rounded down."""
