@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from quorate import InvalidInput
 from quorate.features import AdditiveColumns
+from quorate.features.blocks import Categories, Ramps, as_numbers, as_texts
 
 FRAME = pandas.DataFrame({
     "age": np.arange(200.0) % 70,
@@ -82,3 +83,42 @@ def test_a_document_brings_the_columns_back():
     assert np.array_equal(again.transform(FRAME), columns.transform(FRAME))
     with pytest.raises(InvalidInput, match="does not know"):
         AdditiveColumns.from_document({"names": ["a"], "blocks": [{"poem": 1}]})
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_are_read_one_by_one_and_what_is_no_number_is_missing():
+    values = np.array([1, "2.5", "Smith 1987", None, True, 1j, 10**400], dtype=object)
+    assert np.array_equal(as_numbers(values), [1, 2.5, np.nan, np.nan, 1, np.nan, np.nan], equal_nan=True)
+    assert np.array_equal(as_numbers(pandas.Series([1, None], dtype="Int64")), [1, np.nan], equal_nan=True)
+    assert np.isnan(as_numbers(np.array(["1987-01-02"], dtype="datetime64[ns]"))).all()
+    ramps = Ramps("a", (0.0, 1e-9, 1.0))
+    encoded = ramps.encode([1.7e308, -1.7e308, np.inf, -np.inf, np.nan])
+    assert encoded.tolist() == [[1, 1], [0, 0], [1, 1], [0, 0], [0, 0]]
+    assert np.isfinite(Ramps("a", (-1.7e308, 1.7e308)).encode([np.inf, 0.0, -np.inf])).all()
+
+
+@pytest.mark.parametrize("values", [
+    pandas.Series([1, 2, 1]),
+    pandas.Series([1.0, 2.0, 1.0]),
+    pandas.Series([1, 2, 1], dtype="Int64"),
+    pandas.Series([1.0, 2, "1"], dtype=object),
+    pandas.Series(["1", " 2", "1 "], dtype="category"),
+])  # fmt: skip
+def test_a_missing_value_does_not_change_how_the_others_are_written(values):
+    assert as_texts(values) == ["1", "2", "1"]
+    assert as_texts(values.reindex([0, 1, 2, 3])) == ["1", "2", "1", "nan"]
+    assert Categories("a", ("1", "2")).encode(values.reindex([0, 1, 3])).argmax(axis=1).tolist() == [0, 1, 2]
+
+
+def test_a_missing_value_beside_it_does_not_round_a_large_whole_number():
+    polars = pytest.importorskip("polars")
+    large = 2**53 + 1
+    assert as_texts(polars.Series([large, None])) == [str(large), "nan"]
+    assert as_texts(pandas.Series([large, None], dtype="Int64")) == [str(large), "nan"]
+    day = np.array(["1987-01-02"], dtype="datetime64[ns]")
+    assert as_texts(day) == as_texts(pandas.Series(day)) == as_texts(pandas.Series(day, dtype=object))
+
+
+def test_a_long_private_text_takes_no_room_of_others():
+    values = np.array(["f", "x" * 10**6] * 2000, dtype=object)
+    assert Categories("sex", ("f",)).encode(values).sum(axis=0).tolist() == [2000, 2000]

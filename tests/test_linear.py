@@ -193,17 +193,134 @@ def test_the_length_that_is_rounded_is_a_whole_number(entries):
     assert grid_length(entries) + np.sqrt(entries) / 2 + 1 <= GRID
 
 
-def test_replaying_a_fit_on_neighbours_draws_as_much_and_moves_the_first_sum_by_one_unit():
-    X, y = table(400)
-    other, labels = X.copy(), y.copy()
-    other[7], labels[7] = 50.0, 1 - y[7]
-    seen = []
-    for rows, targets in ((X, y), (other, labels)):
-        with entropy_tape(5) as drawn:
-            model = PrivateLogisticRegression(classes=[0, 1]).fit(rows, targets, public=X[:100])
-        seen.append((list(drawn), model.claim_, model.columns_.document()))
-    assert seen[0][0][0] == seen[1][0][0]  # the first release has as many entries
-    assert seen[0][1:] == seen[1][1:]  # the claim and the columns know nothing of private rows
+def declared_columns():
+    return AdditiveColumns(declared=[(-3, 3)] * 3)
+
+
+SCRIPTED = {
+    "two classes": (lambda: PrivateLogisticRegression(classes=[0, 1]), True, lambda g: g.integers(0, 2, 3000)),
+    "two classes, declared": (
+        lambda: PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()),
+        False,
+        lambda g: g.integers(0, 2, 3000),
+    ),
+    "many classes": (lambda: PrivateLogisticRegression(classes=range(4)), True, lambda g: g.integers(0, 4, 3000)),
+    "several labels": (PrivateLogisticRegression, True, lambda g: g.integers(0, 2, (3000, 3))),
+    "least squares": (lambda: PrivateLinearRegression(bounds=(-5, 5)), True, lambda g: g.standard_cauchy(3000)),
+    "least squares, declared": (
+        lambda: PrivateLinearRegression(bounds=(-5, 5), columns=declared_columns()),
+        False,
+        lambda g: g.standard_cauchy(3000),
+    ),
+    "counts": (lambda: PrivatePoissonRegression(largest=8), True, lambda g: g.poisson(3, 3000)),
+}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_what_is_fitted_depends_on_the_released_vectors_alone(monkeypatch, name, grouped):
+    """Proof, step 4: with the same vectors released, unrelated private data give the same model, bit by bit."""
+    make, with_public, draw = SCRIPTED[name]
+    public = np.random.default_rng(9).normal(size=(800, 3)) if with_public else None
+    releases = []
+
+    def scripted(self, part, *, squared_sensitivity, fraction):
+        scale = self._charged(np.size(part), squared_sensitivity, fraction)
+        generator = np.random.default_rng(len(releases))
+        releases.append((np.size(part), squared_sensitivity, fraction, scale))
+        return np.rint(generator.normal(size=np.size(part)) * scale * 1.5).astype(np.int64), scale
+
+    monkeypatch.setattr(NoisyVectors, "release", scripted)
+    results = []
+    for seed in (0, 1):
+        generator = np.random.default_rng(seed)
+        X = generator.normal(size=(3000, 3)) * (1 + seed) + seed
+        if seed:
+            X[:5] = [[np.nan] * 3, [np.inf] * 3, [-np.inf] * 3, [1.7e308] * 3, [-1.7e308] * 3]
+        people = np.concatenate([np.arange(500), generator.integers(0, 500 if seed else 9, 2500)]) if grouped else None
+        targets = np.zeros_like(draw(generator)) if seed else draw(generator)
+        releases.clear()
+        model = make().fit(X, targets, groups=people, public=public)
+        results.append((pickle.dumps(vars(model)), list(releases)))
+    assert results[0] == results[1]
+
+
+def mixed_frame(rows, seed=0):
+    generator = np.random.default_rng(seed)
+    return pandas.DataFrame({"age": generator.normal(40, 10, rows), "town": generator.choice(["1", "2"], rows)})
+
+
+WILD = [1.7e308, -1.7e308, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("grouped", [False, True])
+def test_fit_says_nothing_about_values_that_break_arithmetic(grouped):
+    X, y = table(600)
+    X[:5, 0], X[5:10, 1] = WILD, WILD
+    people = np.arange(600) // 2 if grouped else None
+    PrivateLogisticRegression(classes=[0, 1]).fit(X, y, groups=people, public=table(200, seed=1)[0])
+    PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()).fit(X, y, groups=people)
+    targets = np.concatenate([WILD, np.zeros(595)])
+    for model in (PrivateLinearRegression(bounds=(-1e300, 1e300)), PrivatePoissonRegression(largest=1e300)):
+        model.fit(X, targets, groups=people, public=table(200, seed=1)[0])
+    frame = mixed_frame(600)
+    frame.loc[:4, "age"] = WILD
+    PrivateLogisticRegression(classes=[0, 1]).fit(frame, y, groups=people, public=mixed_frame(200, seed=1))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("other", ["Smith 1987", None, "", b"x", 10**400, pandas.Timestamp("1987-01-02"), 1j, [1, 2]])
+def test_a_private_value_of_another_type_is_missing_and_is_not_repeated(other):
+    frame, y = mixed_frame(600), table(600)[1]
+    wrong = frame.astype({"age": object})
+    wrong.at[3, "age"] = other
+    public = mixed_frame(200, seed=1)
+    model = PrivateLogisticRegression(classes=[0, 1]).fit(wrong, y, public=public)
+    assert model.form_ == PrivateLogisticRegression(classes=[0, 1]).fit(frame, y, public=public).form_
+    missing = frame.copy()
+    missing.loc[3, "age"] = np.nan
+    assert np.array_equal(model.columns_.transform(wrong), model.columns_.transform(missing))
+    columns = AdditiveColumns(declared={"age": (0, 80), "town": ["1", "2"]})
+    PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(wrong, y)
+    PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()).fit(
+        np.array([[0.5, 1.0, "Smith 1987"]] * 600, dtype=object), y
+    )
+
+
+@pytest.mark.parametrize("with_public", [False, True])
+@pytest.mark.parametrize("kind", ["category", object, "int64"])
+def test_the_types_of_private_columns_are_not_published(kind, with_public, tmp_path):
+    frame, y = mixed_frame(600), table(600)[1]
+    frame.loc[:1, "town"] = ["77", "78"]
+    columns = None if with_public else AdditiveColumns(declared={"age": (0, 80), "town": ["1", "2"]})
+    public = mixed_frame(200, seed=1) if with_public else None
+    forms = []
+    for rows in (frame, frame.astype({"town": kind})):
+        model = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(rows, y, public=public)
+        forms.append(model.form_)
+    assert forms[0] == forms[1]
+    folder = save(model, tmp_path / "model")
+    assert not any(name in (folder / "manifest.json").read_text() for name in ('"77"', '"78"', "77.0"))
+    assert np.array_equal(load(folder).predict(frame), model.predict(frame))
+
+
+def test_private_rows_with_other_columns_than_public_ones_are_refused_before_anything_is_spent(monkeypatch):
+    monkeypatch.setattr(NoisyVectors, "release", None)
+    frame, y = mixed_frame(600), table(600)[1]
+    declared = AdditiveColumns(declared={"age": (0, 80), "place": ["1", "2"]})
+    for columns, X, public in (
+        (None, frame, frame.to_numpy()[:, :1].astype(float)),
+        (None, frame[["age"]], frame),
+        (None, frame.rename(columns={"age": "years"}), frame),
+        (declared, frame, None),
+        (declared, np.zeros((600, 2)), None),
+        (declared_columns(), frame, None),
+        (declared_columns(), np.zeros(600), None),
+        (declared_columns(), np.zeros((0, 3)), None),
+    ):
+        with pytest.raises(ValueError, match=r"column|frames|features|feature names|rows"):
+            PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y, public=public)
 
 
 def test_a_measured_gradient_moves_by_no_more_than_its_noise_is_for():

@@ -62,6 +62,17 @@ class FrameForm:
             types = [polars.String if kind == polars.Categorical else kind for kind in types]
         return cls(library, tuple(X.columns), tuple(types))
 
+    @classmethod
+    def plain(cls, X: Any, columns: Sequence[Any], numbers: Sequence[bool]) -> "FrameForm":
+        """Return a form for frames of X's library whose columns are 64-bit floats or texts, whatever types X has."""
+        library = _library(X)
+        if library == "polars":
+            polars = importlib.import_module("polars")
+            number, text = polars.Float64, polars.String
+        else:
+            number, text = np.dtype(np.float64), np.dtype(object)
+        return cls(library, tuple(columns), tuple(number if is_one else text for is_one in numbers))
+
     @property
     def kinds(self) -> list[str]:
         """Whether each column holds numbers: "number", or "other"."""

@@ -14,6 +14,7 @@ from quorate.errors import InvalidInput
 from quorate.features.blocks import (
     Block,
     Ramps,
+    as_numbers,
     block_from_document,
     categories_from_public,
     declared_block,
@@ -148,7 +149,7 @@ def column_of(X: Any, name: Any) -> Any:
 
 def _from_public(name: str, values: Any, *, cuts: int, rare: int) -> Block:
     if hasattr(values, "dtype") and is_number(values.dtype):
-        return ramps_from_public(name, np.asarray(values, dtype=np.float64), cuts=cuts, rare=rare)
+        return ramps_from_public(name, as_numbers(values), cuts=cuts, rare=rare)
     return categories_from_public(name, values, rare=rare)
 
 
@@ -158,7 +159,7 @@ def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
     filled = np.zeros(0)
     for place, (block, name) in enumerate(zip(blocks, names, strict=True)):
         if X is not None and isinstance(block, Ramps) and block.cuts == (0.0, 1.0) and not block.missing:
-            column = np.asarray(column_of(X, name), dtype=np.float64)
+            column = as_numbers(column_of(X, name))
             if filled.size and (filled + column).max() <= 1:
                 groups[-1].append(place)
                 filled = filled + column

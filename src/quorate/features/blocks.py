@@ -3,6 +3,7 @@
 What a block does to a row depends on its cuts or categories and on that row alone.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = [
     "Block",
     "Categories",
     "Ramps",
+    "as_numbers",
     "as_texts",
     "block_from_document",
     "categories_from_public",
@@ -48,12 +50,12 @@ class Ramps:
 
     def encode(self, values: Any) -> Matrix:
         """Return one row a value. A missing value has 0 in every ramp."""
-        given = np.asarray(values, dtype=np.float64)
+        given = as_numbers(values)
         low, high = np.array(self.cuts[:-1]), np.array(self.cuts[1:])
         if self.line:
             low, high = np.append(self.line[0], low), np.append(self.line[1], high)
-        with np.errstate(invalid="ignore"):
-            ramps = np.clip((given[:, None] - low) / (high - low), 0.0, 1.0)
+        with np.errstate(all="ignore"):  # a warning would tell of a value
+            ramps = np.fmin(np.fmax((given[:, None] - low) / (high - low), 0.0), 1.0)
         absent = np.isnan(given)
         ramps[absent] = 0.0
         return np.hstack([ramps, absent[:, None].astype(np.float64)]) if self.missing else ramps
@@ -79,13 +81,10 @@ class Categories:
 
     def encode(self, values: Any) -> Matrix:
         """Return one row a value."""
-        known = np.array(self.values)
-        order = np.argsort(known)
-        given = as_texts(values)
-        place = np.minimum(np.searchsorted(known[order], given), len(known) - 1)
-        code = np.where(known[order][place] == given, order[place], len(known))
-        encoded = np.zeros((len(given), len(known) + 1))
-        encoded[np.arange(len(given)), code] = 1.0
+        places, other = {value: place for place, value in enumerate(self.values)}, len(self.values)
+        codes = [places.get(text, other) for text in as_texts(values)]
+        encoded = np.zeros((len(codes), other + 1))
+        encoded[np.arange(len(codes)), codes] = 1.0
         return encoded
 
     def atoms(self) -> Matrix:
@@ -96,9 +95,45 @@ class Categories:
 Block = Ramps | Categories
 
 
-def as_texts(values: Any) -> NDArray[Any]:
-    """Return values as texts without surrounding blanks."""
-    return np.char.strip(np.asarray(values).astype(str))
+def as_numbers(values: Any) -> Matrix:
+    """Return values as numbers, each by itself: what cannot be read as one is missing, and nothing is said of it."""
+    given = np.asarray(values)
+    with np.errstate(all="ignore"):
+        if given.dtype.kind in "fiub":
+            return given.astype(np.float64, copy=False)
+        if given.dtype.kind in "mM":
+            return np.full(given.shape, np.nan)
+        return np.array([_number(value) for value in given.ravel().tolist()], dtype=np.float64).reshape(given.shape)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except Exception:  # whatever it is, its message may repeat the value
+        return math.nan
+
+
+def as_texts(values: Any) -> list[str]:
+    """Return values as texts without surrounding blanks, each by itself.
+
+    A whole number is written as one even where its column holds floats, as it does once a value is missing.
+    """
+    if hasattr(values, "to_list"):  # a column of a frame: an array of it may be of a type that one missing value sets
+        return [_text(value) for value in values.to_list()]
+    given = np.asarray(values)
+    return [
+        _text(value) for value in (given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given)
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return "nan"
+    if isinstance(value, float | np.floating) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
 
 
 def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ramps:

@@ -5,18 +5,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns
+from quorate.features.blocks import Ramps, as_numbers
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
-from quorate.predictors.base import check_records
+from quorate.predictors.base import check_matrix, check_records
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
-from quorate.rows import take_rows
+from quorate.rows import FrameForm, as_frame, is_frame, take_rows
 
 __all__ = ["LinearModel", "refuse_weights"]
 
@@ -50,13 +51,12 @@ class LinearModel(BaseEstimator):
                 "without public rows the columns must be declared: columns=AdditiveColumns(declared=...), with (low, "
                 "high), cuts or categories for each, or fit(X, y, public=...)"
             )
-        X = check_records(self, X, estimator=_MissingAllowed(), reset=True, frames=True)
-        known = None if public is None else check_records(self, public, estimator=_MissingAllowed(), reset=False)
+        known = None if public is None else self._public_rows(public)
+        X = self._private_rows(X, known)
         check_consistent_length(X, targets)
         units, number = unit_numbers(len(X), groups)
         self.columns_ = columns.fit(known)
-        if len(self.columns_.names_) != self.n_features_in_:
-            raise InvalidInput(f"{len(self.columns_.names_)} columns are declared, and X has {self.n_features_in_}")
+        self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
         encode = self.columns_.transform
         private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number, one_each=groups is None)
@@ -66,6 +66,44 @@ class LinearModel(BaseEstimator):
         fitted = fit(described, private, None if known is None else encode(known), noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
+
+    def _public_rows(self, public: Any) -> Any:
+        """Return public rows, and learn their columns."""
+        public = as_frame(public)
+        if not is_frame(public):
+            return check_matrix(self, public, missing=True, reset=True)
+        FrameForm.of(public)  # refuses two columns of one name
+        validate_data(self, public, reset=True, skip_check_array=True)
+        return public
+
+    def _private_rows(self, X: Any, known: Any) -> Any:
+        """Return private rows. What is refused depends on their shape and the names of columns: proof: step 5."""
+        X = as_frame(X)
+        if known is not None and is_frame(X) != is_frame(known):
+            raise InvalidInput("private and public rows come both as data frames, or both as matrices of numbers")
+        if is_frame(X):
+            FrameForm.of(X)
+        else:
+            X = as_numbers(X.toarray() if hasattr(X, "toarray") else X)
+            if X.ndim != 2:
+                raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {X.shape}")
+        validate_data(self, X, reset=known is None, skip_check_array=True)
+        if len(X) < 1:
+            raise InvalidInput("X has no rows; at least 1 is needed")
+        return X
+
+    def _form(self, X: Any) -> FrameForm | None:
+        """Return how queries come: the types are those of the blocks, never of the private rows. Proof: step 4."""
+        names = self.columns_.names_
+        if len(names) != self.n_features_in_:
+            raise InvalidInput(f"{len(names)} columns are declared, and X has {self.n_features_in_}")
+        if not is_frame(X):
+            if names != list(range(len(names))):
+                raise InvalidInput("the columns are declared by name, and X is a matrix, whose columns have none")
+            return None
+        if set(names) != set(X.columns):
+            raise InvalidInput("the columns of X and those declared have different names")
+        return FrameForm.plain(X, names, [isinstance(block, Ramps) for block in self.columns_.blocks_])
 
     def _columns(self) -> AdditiveColumns:
         if self.columns is None:

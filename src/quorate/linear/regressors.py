@@ -68,7 +68,7 @@ class PrivateLinearRegression(_Regressor):
         """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
         refuse_weights(sample_weight)
         low, high = (float(bound) for bound in self.bounds)
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        if not (np.isfinite(high - low) and low < high):
             raise InvalidInput(f"bounds must be finite numbers, the lower one first, not {self.bounds!r}")
         targets = (np.clip(self._numbers(y), low, high) - low) / (high - low)
         problem = {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
