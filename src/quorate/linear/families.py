@@ -135,7 +135,7 @@ class Poisson(_Normal):
     def mean(self, eta: Array) -> Array:
         """Return the mean count, in units; a mean above the largest count is that."""
         powers = exp2(np.clip(eta, -_FARTHEST, _FARTHEST) * np.log2(np.e))  # value by value: proof, step 2
-        return np.minimum(powers / self.unit, 1.0)
+        return np.asarray(np.minimum(powers / self.unit, 1.0))
 
     def link(self, mean: float) -> float:
         """Return the logarithm of a mean."""

@@ -69,9 +69,9 @@ class PrivateSums:
         """Return the mean over units of what `vectors` says of their rows, with noise, and the noise's scale.
 
         `vectors` depends on public values, and takes rows and targets a few at a time: what it returns for a row must
-        not depend on the rows beside it, to the last bit (products and lengths by `linear.exact`). The mean over a unit's rows is
-        clipped to `radius`. `fraction` is the part of what is left of `noisy` that is spent. How many rows a person
-        has is not public: only the number of units divides.
+        not depend on the rows beside it, to the last bit (products and lengths by `linear.exact`). The mean over a
+        unit's rows is clipped to `radius`. `fraction` is the part of what is left of `noisy` that is spent. How many
+        rows a person has is not public: only the number of units divides.
         """
         total = np.zeros(entries, dtype=np.int64)
         with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values

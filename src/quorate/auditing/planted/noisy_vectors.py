@@ -1,4 +1,4 @@
-"""Releases one after another with one mistake each, caught by their draws from a tape. The sound twin: `NoisyVectors`."""
+"""Releases one after another with one mistake each, caught by their draws from a tape; `NoisyVectors` is sound."""
 
 from typing import Any
 
