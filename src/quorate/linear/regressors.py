@@ -45,7 +45,7 @@ class PrivateLinearRegression(_Regressor):
     >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
     >>> y = 3 * X[:, 0] + X[:, 1] ** 2 + rng.normal(size=20_000)
     >>> model = PrivateLinearRegression(epsilon=1.0, bounds=(-10, 15)).fit(X, y, public=public)
-    >>> model.score(X, y) > 0.85
+    >>> model.score(X, y) > 0.6
     True
     """
 
@@ -94,8 +94,8 @@ class PrivatePoissonRegression(_Regressor):
     >>> y = rng.poisson(np.exp(2 * X[:, 0]))
     >>> model = PrivatePoissonRegression(epsilon=1.0, largest=20).fit(X, y, public=public)
     >>> busy, quiet = model.predict([[0.9, 0.5], [0.1, 0.5]])
-    >>> 5 < busy < 7, 0.8 < quiet < 1.8
-    (True, True)
+    >>> print(5 < busy < 7, 0.8 < quiet < 1.8)
+    True True
     """
 
     def __init__(
