@@ -340,6 +340,31 @@ def test_private_rows_with_other_columns_than_public_ones_are_refused_before_any
             PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y, public=public)
 
 
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_every_sum_of_a_fit_is_of_vectors_that_do_not_depend_on_the_rows_beside_them(monkeypatch, name):
+    """Proof, step 2, for the functions that a whole fit releases sums of: means, gradients and calibration."""
+    make, with_public, draw = SCRIPTED[name]
+    release, asked = PrivateSums.release, []
+
+    def kept(self, vectors, **options):
+        asked.append(vectors)
+        return release(self, vectors, **options)
+
+    monkeypatch.setattr(PrivateSums, "release", kept)
+    generator = np.random.default_rng(0)
+    targets = draw(generator)
+    X = generator.normal(size=(3000, 3))
+    model = make().fit(X, targets, public=X[:500] if with_public else None)
+    features = exact_features(generator.random((2000, len(model.columns_.get_feature_names_out()))))
+    outputs = generator.random((2000, np.atleast_2d(model.coef_).shape[0]))
+    assert len(asked) >= 4
+    for vectors in asked:
+        whole = vectors(features, outputs)
+        for first, size in ((1, 1999), (5, 7), (1900, 100), *((row, 1) for row in range(0, 2000, 67))):
+            part = slice(first, first + size)
+            assert np.array_equal(whole[part], vectors(features[part], outputs[part]))
+
+
 def test_a_measured_gradient_moves_by_no_more_than_its_noise_is_for():
     X, y = table(300)
     sample = np.hstack([np.ones((300, 1)), X])
