@@ -141,7 +141,7 @@ def as_frame(X: Any) -> Any:
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
     """Return numbers as 64-bit floats in C order, with one zero and one nan. The rows of a sparse matrix are filled."""
     dense = X.toarray() if hasattr(X, "toarray") else X
-    matrix = np.array(dense, dtype=np.float64, order="C") + 0.0
+    matrix = np.add(np.asarray(dense, dtype=np.float64, order="C"), 0.0)
     matrix[np.isnan(matrix)] = np.nan
     return matrix
 

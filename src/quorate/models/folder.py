@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -42,7 +43,7 @@ _MANIFEST = "manifest.json"
 _PUBLISHED_BEFORE = ("query release", "published hypothesis")  # kinds whose first manifests did not say "access"
 
 
-class Folder:
+class Folder(ABC):
     """The folder of a model, by its manifest. `open_folder` reads one; `create` and `seal` write one."""
 
     access: ClassVar[str]
@@ -114,8 +115,9 @@ class Folder:
     def _identity(cls) -> dict[str, Any]:
         return {}
 
+    @abstractmethod
     def _write(self, contents: dict[str, bytes]) -> None:
-        raise NotImplementedError
+        """Write files, readable by those whom the type of the folder names."""
 
     def seal(self) -> Path:
         """Write the manifest, after all that it speaks of."""

@@ -56,7 +56,7 @@ class _Application(Starlette):
     """Starlette with one middleware, which answers every exception: Starlette's own two would have nothing to do."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        return RequestMiddleware(self.router, self.state.service)
+        return RequestMiddleware(self.router.app, self.state.service)
 
 
 class RequestMiddleware:

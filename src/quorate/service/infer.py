@@ -7,9 +7,10 @@ body leaves by the same clock as an answer. The response is a function of the re
 sent again with the same bytes gets the same bytes back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
+import numpy as np
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
@@ -33,9 +34,9 @@ class Infer:
         self.settings, self._metrics = settings, metrics
         self.pace = Pace(settings.pace_ms / 1000)
 
-    async def infer(self, http: HTTPRequest) -> Response:
+    def infer(self, http: HTTPRequest) -> Awaitable[Response]:
         """Answer queries, or refuse them."""
-        return await self._ask(http, Request)
+        return self._ask(http, Request)
 
     async def feed(self, http: HTTPRequest) -> Response:
         """Give points to an everlasting model with a pool, as the owner alone may. Nothing is told about them."""
@@ -79,11 +80,11 @@ class Infer:
         return Response(body, headers=headers, media_type="application/octet-stream")
 
     def _count(self, model: Model, result: Any) -> None:
-        labels, refused = result.labels, int(result.refused.sum())
+        labels, refused = result.labels, int(np.count_nonzero(result.refused))
         if model.hides_outcomes:  # nobody who reads metrics may learn how many no-quorums there were
             self._metrics.rows(model.name, "asked", len(labels))
             return
-        answered = int((labels >= 0).sum())
+        answered = int(np.count_nonzero(labels >= 0))
         self._metrics.rows(model.name, "answered", answered)
         self._metrics.rows(model.name, "no_quorum", len(labels) - answered - refused)
         self._metrics.rows(model.name, "refused", refused)

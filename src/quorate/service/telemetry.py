@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -111,7 +112,12 @@ def log_config() -> dict[str, Any]:
 
 def _now() -> str:
     now = time.time()
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z"
+    return f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 class Metrics:

@@ -255,7 +255,7 @@ def _check_columns(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
 def _numbers(tensor: Tensor) -> NDArray[np.float64]:
     if isinstance(tensor.values, list):
         raise Refused("bad_tensor", f"input {tensor.name!r} takes numbers, and BYTES are texts")
-    return tensor.values.astype(np.float64)
+    return tensor.values.astype(np.float64, copy=False)
 
 
 def _no_class(classes: NDArray[Any]) -> Any:

@@ -23,7 +23,7 @@ from quorate.models.kinds.release import domain_files, domain_from
 from quorate.release.domain import SealedCounts
 from quorate.release.online import OnlineRelease
 from quorate.release.queries import Rows
-from quorate.session import Session, release_counts
+from quorate.session import Session
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 
@@ -45,7 +45,8 @@ def save(release: OnlineRelease, folder: str | Path, *, extra: dict[str, bytes] 
         "mechanism": asdict(answers.mechanism),
         "about": about,
     }
-    contents = {"public.npz": arrays_of(**arrays), "counts.npz": arrays_of(**release_counts(answers.counts, _counted))}
+    counts = answers.counts.put_to(_counted)  # into the owner's own file: nothing is released here
+    contents = {"public.npz": arrays_of(**arrays), "counts.npz": arrays_of(**counts)}
     return move_into(folder, KIND, release, manifest, contents, extra=extra)
 
 
