@@ -119,6 +119,17 @@ def test_a_missing_value_beside_it_does_not_round_a_large_whole_number():
     assert as_texts(day) == as_texts(pandas.Series(day)) == as_texts(pandas.Series(day, dtype=object))
 
 
+def test_one_complex_value_does_not_change_how_the_others_are_read():
+    values = pandas.Series([1, 2.5, 1j])
+    assert values.dtype.kind == "c"
+    assert np.array_equal(as_numbers(values), [1, 2.5, np.nan], equal_nan=True)
+    assert as_texts(values) == ["1", "2.5", "1j"]
+
+
+def test_a_value_that_cannot_be_written_is_missing():
+    assert as_texts(pandas.Series([1, 10**5000], dtype=object)) == ["1", "nan"]
+
+
 def test_a_long_private_text_takes_no_room_of_others():
     values = np.array(["f", "x" * 10**6] * 2000, dtype=object)
     assert Categories("sex", ("f",)).encode(values).sum(axis=0).tolist() == [2000, 2000]

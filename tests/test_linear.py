@@ -16,6 +16,7 @@ from quorate import InvalidInput, load, save
 from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.features import AdditiveColumns
+from quorate.features.blocks import as_numbers
 from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.linear.calibration import calibration
 from quorate.linear.exact import exact_features, exact_weights, lengths, unit_means
@@ -303,6 +304,37 @@ def test_a_private_value_of_another_type_is_missing_and_is_not_repeated(other):
     PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()).fit(
         np.array([[0.5, 1.0, "Smith 1987"]] * 600, dtype=object), y
     )
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("other", ["Smith 1987", None, b"x", 10**400, 1j, [1, 2]], ids=str)
+def test_one_value_of_a_list_does_not_change_how_the_others_are_read(other):
+    rows = [[True, 0.1, 3], [False, 2**60, 4], [True, 1e-310, 5]]
+    wrong = [*rows, [other, other, other]]
+    assert np.array_equal(as_numbers(wrong)[:3], as_numbers(rows))
+    assert np.array_equal(as_numbers(rows), np.array(rows, dtype=float))
+    assert np.isnan(as_numbers(wrong)[3]).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("other", ["Smith 1987", None, b"x", 10**400, 1j, np.nan, pandas.NaT], ids=str)
+@pytest.mark.parametrize("make", [PrivateLinearRegression, PrivatePoissonRegression])
+def test_a_target_that_is_no_number_is_not_refused_or_repeated(make, other):
+    X, y = table(300)
+    targets = [*y.tolist()[1:], other]
+    for given_ in (targets, np.array(targets, dtype=object), pandas.Series(targets, dtype=object)):
+        make().fit(X, given_, public=X[:100])
+    for wrong in (y.astype(str), y.astype("datetime64[s]"), np.stack([y, y], axis=1), None):
+        with pytest.raises(InvalidInput, match="y") as caught:
+            make().fit(X, wrong, public=X[:100])
+        assert "0" not in str(caught.value).replace("(300, 2)", "")
+
+
+def test_a_label_that_is_no_label_is_refused_without_the_others():
+    X, y = table(300)
+    with pytest.raises(ValueError, match="Complex data not supported") as caught:
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, [*y.tolist()[1:], 1j], public=X[:100])
+    assert str(caught.value) == "Complex data not supported"
 
 
 @pytest.mark.parametrize("with_public", [False, True])

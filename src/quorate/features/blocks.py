@@ -97,7 +97,7 @@ Block = Ramps | Categories
 
 def as_numbers(values: Any) -> Matrix:
     """Return values as numbers, each by itself: what cannot be read as one is missing, and nothing is said of it."""
-    given = np.asarray(values)
+    given = np.asarray(values) if hasattr(values, "dtype") else _listed(values)
     with np.errstate(all="ignore"):
         if given.dtype.kind in "fiub":
             return given.astype(np.float64, copy=False)
@@ -106,11 +106,24 @@ def as_numbers(values: Any) -> Matrix:
         return np.array([_number(value) for value in given.ravel().tolist()], dtype=np.float64).reshape(given.shape)
 
 
+def _listed(values: Any) -> NDArray[Any]:
+    """Return a list, or a list of rows, as it is: an array of one type would be of a type that one value sets."""
+    try:
+        return np.array(values, dtype=object)
+    except ValueError:  # rows of different shapes, whose message would not say more
+        raise InvalidInput("a list of rows must have the same number of values in every row") from None
+
+
 def _number(value: Any) -> float:
     try:
-        return float(value)
+        return float(_real(value))
     except Exception:  # whatever it is, its message may repeat the value
         return math.nan
+
+
+def _real(value: Any) -> Any:
+    """Return a real number as one: a single complex value makes the others of its column complex."""
+    return value.real if isinstance(value, complex | np.complexfloating) and value.imag == 0 else value
 
 
 def as_texts(values: Any) -> list[str]:
@@ -127,13 +140,18 @@ def as_texts(values: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
+    """Return one value as a text; one that cannot be written is missing, and nothing is said of it."""
+    value = _real(value)
     if isinstance(value, str):
         return value.strip()
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return "nan"
     if isinstance(value, float | np.floating) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    try:
+        return str(value).strip()
+    except Exception:  # a whole number of thousands of digits, for one; the message would tell of it
+        return "nan"
 
 
 def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ramps:

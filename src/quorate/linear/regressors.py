@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import column_or_1d
 
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns
+from quorate.features.blocks import as_numbers
 from quorate.linear.families import Gaussian, Poisson
 from quorate.linear.model import LinearModel, refuse_weights
 
@@ -22,12 +22,15 @@ class _Regressor(RegressorMixin, LinearModel):
     """What the two regressions share: a target that is clipped to declared bounds and scaled."""
 
     def _numbers(self, y: Any) -> Array:
-        values = column_or_1d(y, warn=True)
-        if values.dtype.kind not in "fiub":
+        """Return targets, each read by itself: what is no number counts as 0, and nothing is said of it."""
+        if y is None:
+            raise InvalidInput("this regression requires y to be passed, but the target y is None")
+        if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
             raise InvalidInput("y must be numbers")
-        return np.asarray(
-            np.nan_to_num(values.astype(np.float64))
-        )  # what is no number counts as 0: nothing is said of it
+        values = as_numbers(y)
+        if values.ndim != 1 and values.shape[1:] != (1,):
+            raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
+        return np.nan_to_num(values.ravel())
 
     def _keep(self, weights: Array, deviations: Array) -> None:
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
@@ -42,10 +45,10 @@ class PrivateLinearRegression(_Regressor):
     must not be read from the private records. The other parameters are those of `PrivateLogisticRegression`.
 
     >>> rng = np.random.default_rng(0)
-    >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
-    >>> y = 3 * X[:, 0] + X[:, 1] ** 2 + rng.normal(size=20_000)
+    >>> X, public = rng.normal(size=(50_000, 2)), rng.normal(size=(1000, 2))
+    >>> y = 3 * X[:, 0] + X[:, 1] ** 2 + rng.normal(size=50_000)
     >>> model = PrivateLinearRegression(epsilon=1.0, bounds=(-10, 15)).fit(X, y, public=public)
-    >>> model.score(X, y) > 0.6
+    >>> model.score(X, y) > 0.85  # 0.92 is all there is to know
     True
     """
 

@@ -124,8 +124,11 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         raise InvalidInput(
             "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
         )
-    labels = column_or_1d(y, warn=True)
-    check_classification_targets(labels)
+    try:
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise type(error)(without_values(str(error))) from None
     known = np.unique(labels if classes is None else np.asarray(classes))
     if classes is not None and len(known) != np.asarray(classes).size:
         raise InvalidInput("classes must be declared once each")
