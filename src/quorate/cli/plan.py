@@ -43,6 +43,8 @@ def run_plan(*, votes: Path | None = None, as_json: bool = False, **options: Any
 def _show(console: Console, made: PrivatePlan) -> None:
     console.print(made.summary().split(" This falls short")[0] + "\n")
     console.print(_comparison(made))
+    if made.roads:
+        console.print(_compared_roads(made))
     for sentence in made.assumptions:
         console.print(f"Assumed: {sentence}.")
     if made.published:
@@ -81,13 +83,24 @@ def _comparison(made: PrivatePlan) -> Table:
     return table
 
 
+def _compared_roads(made: PrivatePlan) -> Table:
+    caption = (
+        "on a reference table: normal columns, a linear truth. Where the truth is not linear, votes of trees can win"
+    )
+    table = Table(Column("road", no_wrap=True), "with", "expected loss", "why", title="Other roads", caption=caption)
+    for road in made.roads:
+        loss = f"at most {road.loss:.1%}" if road.bound else f"{road.loss:.1%}"
+        table.add_row(road.name, road.estimator, loss, road.why)
+    return table
+
+
 def run_plan_concept(
-    concept: ConceptName, *, features: int, records: int | None, as_json: bool = False, **options: Any
+    concept: ConceptName, *, features: int | None, records: int | None, as_json: bool = False, **options: Any
 ) -> int:
     """Plan, print, and return 1 where no method is sure to keep alpha. Other `options` are `plan_concept`'s."""
     if records is None:
         raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
-    made = plan_concept(concept=make_concept(concept, features), records=records, **options)
+    made = plan_concept(concept=make_concept(concept, 1 if features is None else features), records=records, **options)
     if as_json:
         print(json.dumps(made.as_dict()))
     else:

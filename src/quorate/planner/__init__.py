@@ -19,6 +19,7 @@ from quorate.planner.mechanisms.choose import LEAST_ROWS
 from quorate.planner.mechanisms.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
 from quorate.planner.private import ON_NO_QUORUM, Candidate, PrivatePlan, plan
 from quorate.planner.result import Change, Plan
+from quorate.planner.roads import Road
 from quorate.planner.students import StudentFirstPlan, plan_student_first
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Plan",
     "PrivatePlan",
     "PublishedBound",
+    "Road",
     "StudentFirstPlan",
     "plan",
     "plan_concept",

@@ -14,6 +14,7 @@ from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForeca
 from quorate.planner.mechanisms.nearest import nearest_changes
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, least_agreement
 from quorate.planner.result import Change
+from quorate.planner.roads import Road, weigh_roads
 from quorate.privacy import Budget
 
 __all__ = ["ON_NO_QUORUM", "Candidate", "PrivatePlan", "plan"]
@@ -53,7 +54,8 @@ class PrivatePlan:
     teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
     of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
     query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
-    lift `right` to the rate asked for, where it is below (`feasible` is False).
+    lift `right` to the rate asked for, where it is below (`feasible` is False). `roads` compares votes with the other
+    estimators of this package, the best first, where `records` and `features` were given.
     """
 
     aggregator: str
@@ -79,6 +81,7 @@ class PrivatePlan:
     nearest: tuple[Change, ...]
     on_no_quorum: str = "abstain"
     lasts: float | None = None
+    roads: tuple[Road, ...] = ()
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism."""
@@ -95,7 +98,7 @@ class PrivatePlan:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "mechanism"}
         plain["order"] = self.order if math.isfinite(self.order) else None
         plain["noise"] = dict(self.noise)
-        for name in ("candidates", "published", "nearest"):
+        for name in ("candidates", "published", "nearest", "roads"):
             plain[name] = [asdict(entry) for entry in plain[name]]
         plain["assumptions"] = list(self.assumptions)
         return plain
@@ -105,8 +108,9 @@ class PrivatePlan:
         """Return the plan that `as_dict` described, with its mechanism."""
         known = dict(described)
         known["order"] = math.inf if known["order"] is None else known["order"]
-        for name, kind in (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change)):
-            known[name] = tuple(kind(**entry) for entry in known[name])
+        kinds = (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change), ("roads", Road))
+        for name, kind in kinds:
+            known[name] = tuple(kind(**entry) for entry in known.get(name, ()))  # old folders know no roads
         known["assumptions"] = tuple(known["assumptions"])
         return cls(mechanism=mechanism, **known)
 
@@ -149,6 +153,8 @@ class PrivatePlan:
                 f"This falls short of what was asked for: {self.answer_rate:.0%}, and {least:.0%} of the answers."
             )
             parts += [f"It would do to {change.sentence}." for change in self.nearest]
+        if self.roads and self.roads[0].name != "votes":
+            parts.append(f"Another road is likely to be better: {self.roads[0].sentence}.")
         return " ".join(parts)
 
 
@@ -166,6 +172,8 @@ def plan(
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
+    features: int | None = None,
+    public: int = 0,
 ) -> PrivatePlan:
     """Return which aggregator to use with how many teachers, and what to expect of it. Reads nothing private.
 
@@ -176,7 +184,8 @@ def plan(
     the fewest that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
     a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share
     stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
-    says what would be.
+    says what would be. Given `records` and `features`, the number of columns after encoding, `roads` compares votes
+    with a student and a linear model, and with `public`, how many public points there are.
 
     The forecast from a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4,
     and those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
@@ -189,6 +198,8 @@ def plan(
     ('quorum', 1.0)
     >>> plan(teachers=1000, epsilon=1.0, queries=100, votes=[[240, 10], [20, 230]]).right > 0.99
     True
+    >>> [road.estimator for road in plan(records=30_000, teachers=800, features=50, public=5000).roads[:2]]
+    ['PrivateLogisticRegression', 'StudentClassifier']
     """
     task, forecast, assumptions = _asked(
         epsilon=epsilon,
@@ -205,6 +216,7 @@ def plan(
     answer_rate = check_rate("answer_rate", answer_rate)
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
+    roads = _roads(task, records=records, features=features, public=public)
     count = _teachers(aggregator, task, forecast, teachers=teachers, records=records, assumptions=assumptions)
     drafted, calibrated, expected = _chosen(aggregator, task, forecast, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
@@ -248,7 +260,19 @@ def plan(
         ),
         assumptions=tuple(assumptions),
         nearest=() if feasible else tuple(changes),
+        roads=roads,
     )
+
+
+def _roads(task: Task, *, records: int | None, features: int | None, public: int) -> tuple[Road, ...]:
+    """Return the roads beside votes, where enough is known: the reference table has two classes."""
+    public, features = (
+        check_count("public", public, least=0),
+        None if features is None else check_count("features", features),
+    )
+    if features is None or records is None or task.classes != 2:
+        return ()
+    return weigh_roads(task, records=check_count("records", records), features=features, public=public)
 
 
 def _asked(

@@ -32,7 +32,7 @@ def plan(
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random"] = "abstain",
     concept: ConceptName | None = None,
-    features: int = 1,
+    features: int | None = None,
     alpha: float = 0.1,
     public: int = 0,
     json: bool = False,
@@ -70,11 +70,12 @@ def plan(
     concept
         A class of hypotheses: compare the methods of `quorate fit` on it instead, by bounds that always hold.
     features
-        How many columns the class reads.
+        How many columns there are after encoding. With --records, votes are compared with a student and a linear
+        model; with --concept, it is how many columns the class reads, 1 unless given.
     alpha
         The excess error over the best hypothesis to keep, with --concept.
     public
-        How many public points there are, with --concept.
+        How many public points there are: for a student, a linear model, or a hypothesis chosen with their help.
     json
         Print one JSON object instead of tables.
     """

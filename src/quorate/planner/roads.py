@@ -1,0 +1,147 @@
+"""Which road to take: votes on each query, a student, a linear model, or one hypothesis chosen with public points.
+
+No plan can know how well a model will do on records that it may not read. So the roads are compared on one reference
+table whose best rule is known: independent normal columns and two labels that follow a logistic law, noisy enough for
+the best rule to be wrong in 22 rows of 100. What a road gives is a direction that is off by an angle, and a direction
+that is off by t differs from the best rule on t / pi of the rows:
+
+    a learner of r rows      the moment estimate: tan(t)^2 = (d - 1) / r / c^2, where c = 2 * strength * information
+    votes                    such learners on disjoint parts; on a query at distance u from the boundary the share
+                             Phi(u / tan t) of them votes right, and the planner knows what noise does to that
+    a student                the same votes on public points: labels that are wrong near the boundary alone, as those of
+                             a stronger logistic law are, and the student learns from them
+    a linear model           sampling and noise: tan(t)^2 = (d - 1) (1 / (n i) + steps * d / (L n i)^2) / strength^2,
+                             where i is the information of a row and L the length that (epsilon, delta) allow
+    one hypothesis           a bound that always holds, and not an expectation
+
+The reference is linear. Where the records are not, trees as teachers can win, and public labelled rows say so.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import expit, ndtr, ndtri
+
+from quorate.mechanisms.noisy_vector.analytic import largest_length
+from quorate.planner.concept_bounds import semi_private
+from quorate.planner.learning import sauer_growth
+from quorate.planner.mechanisms.choose import LEAST_ROWS, best_draft
+from quorate.planner.mechanisms.forecast import VoteForecast
+from quorate.planner.mechanisms.task import Draft, Task
+
+__all__ = ["Road", "weigh_roads"]
+
+_STRENGTH = 2.0  # of the reference table's logistic law
+_PLACES = ndtri((np.arange(200) + 0.5) / 200)  # distances of queries from the boundary
+_PUBLIC_STEPS, _OWN_STEPS = 2.0, 6.0  # noise of a fit in steps over that of one release: with public rows, and without
+_WHOLE = 10**6  # votes by which shares are told to the forecast
+_MOST_LABELS = 20_000  # public points that a student learns from, at most
+
+
+@dataclass(frozen=True)
+class Road:
+    """One road. `loss` is the share of rows on which its answers are expected to differ from the best linear rule.
+
+    Where `bound` is true, `loss` is an upper bound on the excess error instead. `why` says what decides it.
+    """
+
+    name: str
+    estimator: str
+    loss: float
+    why: str
+    bound: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The road in one clause."""
+        expected = "is sure to lose at most" if self.bound else "is expected to differ from the best linear rule on"
+        return f"{self.name} ({self.estimator}) {expected} {self.loss:.1%} of rows: {self.why}"
+
+
+def weigh_roads(task: Task, *, records: int, features: int, public: int) -> tuple[Road, ...]:
+    """Return the roads that are open, the best first, for a table of `features` encoded columns."""
+    roads = [_votes(task, records, features)]
+    if task.delta > 0:
+        roads.append(_linear(task, records, features, public))
+    if public:
+        roads += [_student(task, records, features, public), _one_hypothesis(task, records, features, public)]
+    return tuple(sorted(roads, key=lambda road: road.loss))
+
+
+@cache
+def _information(strength: float = _STRENGTH) -> float:
+    """Return what a row of a logistic law of this strength says about a column that does not matter."""
+    right = expit(strength * _PLACES)
+    return float(np.mean(right * (1 - right)))
+
+
+def _strength_of(wrong: float) -> float:
+    """Return the strength of the logistic law whose labels are this often on the wrong side of the boundary."""
+    low, high = 1e-3, 1e3
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if float(np.mean(expit(-middle * np.abs(_PLACES)))) > wrong else (low, middle)
+    return high
+
+
+def _share_off(squared_tangent: float) -> float:
+    return math.atan(math.sqrt(squared_tangent)) / math.pi
+
+
+def _linear(task: Task, records: int, features: int, public: int) -> Road:
+    information, columns = _information(), features + 1
+    length = largest_length(epsilon=task.epsilon, delta=task.delta, entries=8 * columns)
+    noise = (_PUBLIC_STEPS if public else _OWN_STEPS) * columns / max(length * records * information, 1e-9) ** 2
+    loss = _share_off(features * (1 / (records * information) + noise) / _STRENGTH**2)
+    rows = "its geometry comes from public rows" if public else "its columns must be declared"
+    why = f"a few noisy sums serve every query; it gives probabilities and may be published; {rows}"
+    return Road("linear", "PrivateLogisticRegression", loss, why)
+
+
+def _drafted(task: Task, records: int, features: int, aggregator: str = "auto") -> Iterator[tuple[float, int, Draft]]:
+    """Yield what votes lose, for one number of teachers after another: too few are drowned by noise, too many naive."""
+    teachers = 25
+    while teachers == 25 or records // teachers >= LEAST_ROWS:
+        tangent = math.sqrt(features / max(records // teachers, 1)) / (2 * _STRENGTH * _information())
+        share = ndtr(np.abs(_PLACES) / tangent)
+        votes = np.rint(np.stack([share, 1 - share], axis=1) * _WHOLE).astype(np.int64)
+        draft = best_draft(aggregator, task, VoteForecast.from_votes(votes), teachers)
+        own = _share_off(features / (records * _information()) / _STRENGTH**2)  # of all teachers together
+        right = draft.expected.right + (1 - draft.expected.answered) / 2
+        yield 1 - right + own, teachers, draft
+        teachers *= 2
+
+
+def _votes(task: Task, records: int, features: int) -> Road:
+    loss, teachers, draft = min(_drafted(task, records, features), key=lambda tried: tried[0])
+    why = (
+        f"about {teachers:,} teachers of {records // teachers:,} records and {draft.aggregator}; {task.queries:,} "
+        "queries share the budget; any learner may vote, so that nothing has to be linear"
+    )
+    return Road("votes", "PrivateClassifier", min(loss, 0.5), why)
+
+
+def _student(task: Task, records: int, features: int, public: int) -> Road:
+    """Return what a student loses with the best number of public labels: more of them are each noisier."""
+    tried = []
+    for halvings in range(6):
+        labels = min(public, _MOST_LABELS) >> halvings
+        if labels < 10:
+            break
+        asked = Task(task.epsilon, task.delta, labels, task.classes, task.no_quorums, task.guess)
+        wrong = min(_drafted(asked, records, features, "sharp_majority"), key=lambda one: one[0])[0]
+        strength = _strength_of(wrong)
+        tried.append((_share_off(features / (labels * _information(strength)) / strength**2), labels))
+    loss, labels = min(tried, default=(0.5, public))
+    why = f"teachers label {labels:,} public points, and a student that may be published learns from them"
+    return Road("student", "StudentClassifier", loss, why)
+
+
+def _one_hypothesis(task: Task, records: int, features: int, public: int) -> Road:
+    growth = sauer_growth(features + 1)
+    loss = min(1.0, semi_private(records, log_growth=growth, epsilon=task.epsilon, public=public).error)
+    why = "one hypothesis for each dichotomy of the public points; pure epsilon; it may be published"
+    return Road("semi-private", "SemiPrivateClassifier", loss, why, bound=True)

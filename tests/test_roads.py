@@ -1,0 +1,102 @@
+"""Roads: votes, students and linear models compared on one reference table."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quorate as qr
+from quorate.errors import InvalidInput
+from quorate.planner import PrivatePlan, Road
+from quorate.planner.mechanisms.task import Task
+from quorate.planner.roads import weigh_roads
+
+_PLAN = qr.plan(records=20_000, teachers=200, features=30, public=3000)
+
+
+@cache
+def _roads(epsilon: float, queries: int, records: int, features: int, public: int) -> dict[str, float]:
+    task = Task(epsilon, 1e-5, queries, 2)
+    return {road.name: road.loss for road in weigh_roads(task, records=records, features=features, public=public)}
+
+
+def _loss(name: str, **changed: float) -> float:
+    known: dict[str, Any] = {"epsilon": 1.0, "queries": 1000, "records": 20_000, "features": 20, "public": 4000}
+    return _roads(**(known | changed))[name]
+
+
+@pytest.mark.parametrize("name", ["votes", "student", "linear", "semi-private"])
+def test_more_records_a_larger_epsilon_and_fewer_columns_lose_less(name: str) -> None:
+    usual = _loss(name)
+    assert _loss(name, records=60_000) < usual < _loss(name, records=6000)
+    assert _loss(name, epsilon=3.0) < usual < _loss(name, epsilon=0.3)
+    assert _loss(name, features=5) < usual < _loss(name, features=80)
+
+
+def test_only_votes_depend_on_how_many_queries_are_asked() -> None:
+    assert _loss("votes", queries=100) < _loss("votes", queries=10_000)
+    assert _loss("student", queries=100) == _loss("student", queries=10_000)
+    assert _loss("linear", queries=100) == _loss("linear", queries=10_000)
+
+
+def test_public_points_open_roads_and_help_the_linear_one() -> None:
+    assert {road.name for road in weigh_roads(Task(1.0, 1e-5, 100, 2), records=5000, features=4, public=0)} == {
+        "votes",
+        "linear",
+    }
+    assert _loss("linear") < _loss("linear", public=0)
+
+
+def test_without_delta_there_is_no_linear_road() -> None:
+    roads = weigh_roads(Task(1.0, 0.0, 100, 2), records=5000, features=4, public=100)
+    assert "linear" not in {road.name for road in roads}
+
+
+def test_the_best_road_comes_first() -> None:
+    losses = [road.loss for road in _PLAN.roads]
+    assert losses == sorted(losses)
+    assert len(losses) == 4
+
+
+def test_a_plan_says_when_another_road_is_better() -> None:
+    assert "Another road is likely to be better: linear (PrivateLogisticRegression)" in _PLAN.summary()
+    assert "Another road" not in replace(_PLAN, roads=()).summary()
+
+
+def test_three_classes_have_no_reference_table() -> None:
+    assert qr.plan(records=20_000, teachers=200, features=30, classes=3).roads == ()
+
+
+def test_roads_survive_json() -> None:
+    told = json.loads(json.dumps(_PLAN.as_dict()))
+    assert PrivatePlan.from_dict(told, _PLAN.mechanism).roads == _PLAN.roads
+    del told["roads"]  # as saved before there were roads
+    assert PrivatePlan.from_dict(told, _PLAN.mechanism).roads == ()
+
+
+@pytest.mark.parametrize("wrong", [{"features": 0}, {"features": 2, "public": -1}])
+def test_bad_numbers_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput):
+        qr.plan(records=1000, teachers=20, **wrong)
+
+
+def test_a_bound_is_called_a_bound() -> None:
+    assert "is sure to lose at most 12.5%" in Road("one", "One", 0.125, "a reason", bound=True).sentence
+
+
+def test_votes_lose_what_real_teachers_lose_on_the_reference_table() -> None:
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(8000, 5))
+    weights = np.full(5, 2 / np.sqrt(5))
+    y = (generator.random(8000) < 1 / (1 + np.exp(-X @ weights))).astype(int)
+    queries = generator.normal(size=(500, 5))
+    roads = weigh_roads(Task(1.0, 1e-5, 500, 2), records=8000, features=5, public=0)
+    votes = next(road for road in roads if road.name == "votes")
+    teachers = int(votes.why.split()[1].replace(",", ""))
+    classifier = qr.PrivateClassifier(epsilon=1.0, delta=1e-5, queries=500, teachers=teachers, classes=[0, 1])
+    answers = classifier.fit(X, y).predict(queries)
+    measured = float(np.mean(np.asarray(answers.labels) != (queries @ weights > 0)))
+    assert votes.loss / 2 < measured < 2 * votes.loss
