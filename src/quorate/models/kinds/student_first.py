@@ -1,7 +1,7 @@
 """A StudentFirstClassifier in a folder: that of a PrivateClassifier, with the student beside the teachers.
 
     student.skops       the student that answers first, of types that skops trusts; or
-    student.json        a published hypothesis
+    student.json        a published hypothesis; with student.npz, a linear model
     corrections.jsonl   the queries on which the student was corrected, and the classes released for them
 
 The other files are those of `quorate.models.kinds.private`. The ledger has the secret noises of both runs.
@@ -15,9 +15,10 @@ from sklearn.base import clone
 
 from quorate.ensemble import Ensemble
 from quorate.journal import Journal
+from quorate.linear.model import LinearModel
 from quorate.models import codecs
 from quorate.models.folder import PrivateFolder
-from quorate.models.kinds import hypothesis
+from quorate.models.kinds import hypothesis, linear
 from quorate.models.kinds.private import check_movable, move_into
 from quorate.predictors import StudentFirstClassifier
 from quorate.session import Session
@@ -65,10 +66,15 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
 def _student_files(student: Any) -> dict[str, bytes]:
     if isinstance(student, CoverClassifier):
         return {"student.json": json.dumps(hypothesis.described(student)).encode()}
+    if isinstance(student, LinearModel):
+        document, weights = linear.described(student)
+        return {"student.json": json.dumps(document).encode(), "student.npz": weights}
     return {"student.skops": codecs.to_skops(student.student_ if isinstance(student, StudentClassifier) else student)}
 
 
 def _student(contents: dict[str, bytes], trusted: list[str] | None) -> Any:
+    if "student.npz" in contents:
+        return linear.model_of(json.loads(contents["student.json"]), contents["student.npz"])
     if "student.json" in contents:
         return hypothesis.classifier_of(json.loads(contents["student.json"]))
     return codecs.from_skops(contents["student.skops"], trusted)
