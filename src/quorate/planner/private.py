@@ -8,6 +8,7 @@ from typing import Any, Literal
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.planner.classes import check_prior, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast
@@ -25,6 +26,7 @@ _BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess t
 NAMES = {
     "quorum": "Quorum",
     "noisy_max": "a noisy maximum",
+    "noisy_shares": "noisy shares",
     "confident_max": "a confident noisy maximum",
     "sharp_majority": "a sharp majority",
     "soft_majority": "a soft majority",
@@ -79,6 +81,7 @@ class PrivatePlan:
     nearest: tuple[Change, ...]
     on_no_quorum: str = "abstain"
     lasts: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism."""
@@ -88,7 +91,8 @@ class PrivatePlan:
         """Return the keyword arguments of a `PrivateClassifier` that follows the plan."""
         named = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum")
         no_quorums = "auto" if self.no_quorums is None else self.no_quorums
-        return {name: getattr(self, name) for name in named} | {"no_quorums": no_quorums}
+        scores = {"scores": True} if self.aggregator == "noisy_shares" else {}
+        return {name: getattr(self, name) for name in named} | {"no_quorums": no_quorums} | scores
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold; an infinite order becomes None."""
@@ -97,7 +101,8 @@ class PrivatePlan:
         plain["noise"] = dict(self.noise)
         for name in ("candidates", "published", "nearest"):
             plain[name] = [asdict(entry) for entry in plain[name]]
-        plain["assumptions"] = list(self.assumptions)
+        for name in ("assumptions", "warnings"):
+            plain[name] = list(plain[name])
         return plain
 
     @classmethod
@@ -107,7 +112,8 @@ class PrivatePlan:
         known["order"] = math.inf if known["order"] is None else known["order"]
         for name, kind in (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change)):
             known[name] = tuple(kind(**entry) for entry in known[name])
-        known["assumptions"] = tuple(known["assumptions"])
+        for name in ("assumptions", "warnings"):
+            known[name] = tuple(known.get(name, ()))  # the first release had no warnings
         return cls(mechanism=mechanism, **known)
 
     def shortfall(self) -> str:
@@ -134,6 +140,10 @@ class PrivatePlan:
         ]
         if self.agreement < (1 / self.classes) + _BETTER_THAN_CHANCE:
             parts.append(f"That is hardly better than guessing, which would agree {1 / self.classes:.0%} of the time.")
+        if self.aggregator == "noisy_shares":
+            deviation = self.noise["scale"] / self.teachers
+            parts.append(f"An answer is the share of votes for each class, with a deviation of {deviation:.2g}.")
+        parts += [f"Mind that {warning}." for warning in self.warnings]
         if self.no_quorums is not None:
             parts.append(
                 f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}, and every query after it "
@@ -166,6 +176,9 @@ def plan(
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
+    scores: bool = False,
+    prior: Any = None,
+    class_weight: Any = None,
 ) -> PrivatePlan:
     """Return which aggregator to use with how many teachers, and what to expect of it. Reads nothing private.
 
@@ -178,6 +191,10 @@ def plan(
     stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
     says what would be.
 
+    `scores` plans for noisy shares of the vote in place of labels; a plan with labels warns where the `prior`, the
+    declared shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether
+    teachers weigh the classes).
+
     The forecast from a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4,
     and those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
     records make teachers disagree more, which no plan can know. Give `votes` where there are any.
@@ -189,6 +206,8 @@ def plan(
     ('quorum', 1.0)
     >>> plan(teachers=1000, epsilon=1.0, queries=100, votes=[[240, 10], [20, 230]]).right > 0.99
     True
+    >>> plan(teachers=1000, prior=[0.9, 0.1]).warnings[0]
+    "a class of share 10% will rarely win a majority: use scores=True, class_weight='balanced' or a linear model"
     """
     task, forecast, assumptions = _asked(
         epsilon=epsilon,
@@ -203,6 +222,7 @@ def plan(
         raise InvalidInput(f"on_no_quorum must be one of {', '.join(ON_NO_QUORUM)}, not {on_no_quorum!r}")
     task = replace(task, guess=on_no_quorum == "random")
     answer_rate = check_rate("answer_rate", answer_rate)
+    aggregator = _aggregator(aggregator, scores)
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
     count = _teachers(aggregator, task, forecast, teachers=teachers, records=records, assumptions=assumptions)
@@ -214,13 +234,15 @@ def plan(
         for draft in drafted[1:]
         if draft.expected.right > expected.right + 0.001
     ]
+    rows = None if records is None else records // count
+    warnings = _warnings(prior, task.classes, scores=scores, weighted=class_weight is not None, rows=rows)
     changes = nearest_changes(
         aggregator, task, forecast, count, rate=answer_rate, records=records, free=teachers is None
     )
     return PrivatePlan(
         aggregator=drafted[0].aggregator,
         teachers=count,
-        rows_per_teacher=None if records is None else records // count,
+        rows_per_teacher=rows,
         epsilon=task.epsilon,
         delta=task.delta,
         queries=task.queries,
@@ -248,7 +270,22 @@ def plan(
         ),
         assumptions=tuple(assumptions),
         nearest=() if feasible else tuple(changes),
+        warnings=warnings,
     )
+
+
+def _aggregator(aggregator: str, scores: bool) -> str:
+    """Return the aggregator to plan for: scores have one of their own."""
+    if scores != (aggregator == "noisy_shares") and not (scores and aggregator == "auto"):
+        raise InvalidInput(f"scores=True and aggregator='noisy_shares' go together, not {scores} and {aggregator!r}")
+    return "noisy_shares" if scores else aggregator
+
+
+def _warnings(prior: Any, classes: int, *, scores: bool, weighted: bool, rows: int | None) -> tuple[str, ...]:
+    if prior is None or scores:
+        return ()
+    text = rare_class_warning(check_prior(prior, range(classes)), weighted=weighted, rows=rows)
+    return () if text is None else (text,)
 
 
 def _asked(
