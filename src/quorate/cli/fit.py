@@ -82,6 +82,7 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
     )
     assert columns.label is not None
     labels = {str(label): label for label in np.asarray(columns.label.classes).tolist()}
+    weight = None if weight == "none" else weight
     given = {
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))

@@ -91,8 +91,7 @@ class PrivatePlan:
         """Return the keyword arguments of a `PrivateClassifier` that follows the plan."""
         named = ("epsilon", "delta", "queries", "teachers", "aggregator", "on_no_quorum")
         no_quorums = "auto" if self.no_quorums is None else self.no_quorums
-        scores = {"scores": True} if self.aggregator == "noisy_shares" else {}
-        return {name: getattr(self, name) for name in named} | {"no_quorums": no_quorums} | scores
+        return {name: getattr(self, name) for name in named} | {"no_quorums": no_quorums}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold; an infinite order becomes None."""
@@ -235,7 +234,7 @@ def plan(
         if draft.expected.right > expected.right + 0.001
     ]
     rows = None if records is None else records // count
-    warnings = _warnings(prior, task.classes, scores=scores, weighted=class_weight is not None, rows=rows)
+    warnings = _warnings(prior, task.classes, aggregator=aggregator, weighted=class_weight is not None, rows=rows)
     changes = nearest_changes(
         aggregator, task, forecast, count, rate=answer_rate, records=records, free=teachers is None
     )
@@ -276,13 +275,13 @@ def plan(
 
 def _aggregator(aggregator: str, scores: bool) -> str:
     """Return the aggregator to plan for: scores have one of their own."""
-    if scores != (aggregator == "noisy_shares") and not (scores and aggregator == "auto"):
-        raise InvalidInput(f"scores=True and aggregator='noisy_shares' go together, not {scores} and {aggregator!r}")
+    if scores and aggregator not in ("auto", "noisy_shares"):
+        raise InvalidInput(f"scores are counted by the aggregator 'noisy_shares' alone, not by {aggregator!r}")
     return "noisy_shares" if scores else aggregator
 
 
-def _warnings(prior: Any, classes: int, *, scores: bool, weighted: bool, rows: int | None) -> tuple[str, ...]:
-    if prior is None or scores:
+def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows: int | None) -> tuple[str, ...]:
+    if prior is None or aggregator == "noisy_shares":
         return ()
     text = rare_class_warning(check_prior(prior, range(classes)), weighted=weighted, rows=rows)
     return () if text is None else (text,)

@@ -35,7 +35,7 @@ from quorate.predictors.base import (
     declared_classes,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.predictors.scores import Scoring, Threshold, check_threshold, weigh_classes
+from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
@@ -43,8 +43,8 @@ from quorate.session import Session
 __all__ = ["PrivateClassifier"]
 
 
-def _scores(classifier: "PrivateClassifier") -> bool:
-    return classifier.scores
+def _gives_scores(classifier: "PrivateClassifier") -> bool:
+    return classifier.scores or classifier.aggregator == "noisy_shares"
 
 
 @dataclass(eq=False, repr=False)
@@ -60,9 +60,10 @@ class PrivateClassifier(SessionClassifier):
     teachers
         How many, or "auto": planned from the number of units.
     aggregator
-        "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds", or
-        "auto": the one that is expected to answer most queries correctly, chosen without a look at the records. With
-        `on_no_quorum="random"` a random label counts as an answer, so that every query is scored.
+        "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds",
+        "noisy_shares" (what `scores` sets), or "auto": the one that is expected to answer most queries correctly,
+        chosen without a look at the records. With `on_no_quorum="random"` a random label counts as an answer, so that
+        every query is scored.
     queries
         How many queries are planned for. A threshold mechanism may answer more.
     classes
@@ -76,8 +77,7 @@ class PrivateClassifier(SessionClassifier):
         the budget; the estimate then guides the plan, and `estimate_.shares` are the noisy shares of the classes.
     scores
         Answer with the noisy share of votes for each class in place of a label, each query paid for once. There are
-        then `predict_proba` and `decision_function`, and `predict` makes its labels of the same shares. Teachers that
-        weigh classes (`class_weight="balanced"`) spread the shares of rare classes.
+        then `predict_proba` and `decision_function`, and `predict` makes its labels of the same shares.
     threshold
         With `scores`: the noisy share from which on `predict` answers with the second of two classes (one half unless
         given), or "balanced": the class whose share exceeds its `prior` most.
@@ -85,7 +85,9 @@ class PrivateClassifier(SessionClassifier):
         What you declare as the shares of the classes, by class or in their order, or "holdout" to take the estimate. It
         is what "balanced" compares with, and where a class is too rare to win a majority, `fit` warns.
     class_weight
-        "balanced", or a weight for each class: carried into every teacher, who balances its own rows.
+        "balanced", a weight for each class, or None: carried into every teacher, who balances its own rows. "auto" is
+        "balanced" with `scores`, where the estimator takes weights, and None for labels: balanced teachers spread the
+        shares of a rare class, so that they rise above the noise.
     on_no_quorum
         "abstain" (None in the labels), "random" (a label drawn uniformly) or "raise". None of them changes what a
         query costs. Once the run has met its last no-quorum, queries are refused, not guessed.
@@ -118,7 +120,7 @@ class PrivateClassifier(SessionClassifier):
     scores: bool = False
     threshold: Threshold = None
     prior: Any = None
-    class_weight: Any = None
+    class_weight: Any = "auto"
     n_jobs: int | None = None
     backend: str | None = None
 
@@ -146,8 +148,8 @@ class PrivateClassifier(SessionClassifier):
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
         if isinstance(self.threshold, int | float) and len(self.classes_) > 2:
             raise InvalidInput("threshold is a number for two classes; for more it is None or 'balanced'")
-        if self.class_weight is not None:
-            self.estimator_ = weigh_classes(self.estimator_, self._class_weight())  # proof: step 10
+        if (weights := self._class_weight()) is not None:
+            self.estimator_ = weigh_classes(self.estimator_, weights)  # proof: step 10
         X = check_records(self, X, estimator=self.estimator_, reset=True)
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
@@ -155,8 +157,6 @@ class PrivateClassifier(SessionClassifier):
         held_out = int(count * self.holdout)
         known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
         made = self._plan(held_out, records=count - held_out, **known)
-        for text in made.warnings:  # before anything is spent
-            warnings.warn(text, UserWarning, stacklevel=2)
         deal, held = deal_units(units, count, teachers=made.teachers, held_out=held_out)
         ensemble = Ensemble.fit(
             X,
@@ -193,7 +193,7 @@ class PrivateClassifier(SessionClassifier):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
         check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
-        check_threshold(self.threshold, scores=self.scores, prior=self.prior)
+        check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
         if self._prior_is("holdout") and not self.holdout:
             raise InvalidInput("prior='holdout' is estimated on units held out: set holdout, a share of the units")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
@@ -215,16 +215,22 @@ class PrivateClassifier(SessionClassifier):
         return None if self.prior is None else check_prior(self.prior, self.classes_.tolist())
 
     def _class_weight(self) -> Any:
+        """Return the weights that teachers give to classes, or None for none."""
         weight = self.class_weight
-        balanced = isinstance(weight, str) and weight == "balanced"
-        return weight if balanced or weight is None else by_class("class_weight", weight, self.classes_.tolist())
+        if weight is None or not isinstance(weight, str):
+            return None if weight is None else by_class("class_weight", weight, self.classes_.tolist())
+        check_choice("class_weight", weight, ("auto", "balanced"))
+        named = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
+        return "balanced" if named else None
 
     def plain_settings(self) -> dict[str, Any]:
         """Return what was declared of the classes as plain values, in the order of the classes: for a file."""
-        prior, weight = self.prior, self._class_weight()
+        prior, weight = self.prior, self.class_weight
         if prior is not None and not self._prior_is("holdout"):
             prior = list(check_prior(prior, self.classes_.tolist()))
-        return {"prior": prior, "class_weight": list(weight) if isinstance(weight, tuple) else weight}
+        if weight is not None and not isinstance(weight, str):
+            weight = list(by_class("class_weight", weight, self.classes_.tolist()))
+        return {"prior": prior, "class_weight": weight}
 
     def _shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return (epsilon, delta) of the estimate and of the answers; together they are at most what was allowed."""
@@ -247,9 +253,12 @@ class PrivateClassifier(SessionClassifier):
             aggregator=self.aggregator,
             on_no_quorum=self.on_no_quorum,
             scores=self.scores,
-            class_weight=self.class_weight,
+            class_weight=self._class_weight(),
             **(asked | known),
         )
+        if not hasattr(self, "estimate_") or self._prior_is("holdout"):  # before answers are spent, and once
+            for text in made.warnings:
+                warnings.warn(text, UserWarning, stacklevel=3)
         if not made.feasible and self.aggregator == "auto":
             raise Infeasible(made.shortfall())
         return made
@@ -290,7 +299,7 @@ class PrivateClassifier(SessionClassifier):
         estimate = None if not hasattr(self, "session_") else self.estimate_
         return super().spent_epsilon() + (0.0 if estimate is None else estimate.epsilon)
 
-    @available_if(_scores)
+    @available_if(_gives_scores)
     def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
         """Return the noisy share of votes for each class, one row a query: at least 0 each, and together 1.
 
@@ -305,7 +314,7 @@ class PrivateClassifier(SessionClassifier):
         """
         return self.scoring().probabilities(self._answers(X, caller))
 
-    @available_if(_scores)
+    @available_if(_gives_scores)
     def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
         """Return by how much the noisy share of the second of two classes exceeds the threshold.
 
@@ -338,7 +347,7 @@ class PrivateClassifier(SessionClassifier):
     def checked(self, X: Any) -> Any:
         """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
-        if self.scores:
+        if _gives_scores(self):
             self.scoring()  # what cannot be read is not asked
         return check_records(self, X, estimator=self.estimator_, reset=False)
 

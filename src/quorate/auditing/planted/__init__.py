@@ -15,13 +15,14 @@ from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.plans import PLANS
+from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
+_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 

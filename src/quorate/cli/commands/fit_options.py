@@ -146,7 +146,8 @@ class Teachers:
         The shares of the classes, as in no=0.9,yes=0.1, or "holdout" for an estimate. Taken from the public table where
         it has labels. "balanced" compares with it, and where a class is too rare to win a majority, you are told.
     class_weight
-        "balanced" lets each teacher weigh the classes by its own rows; or weights, as in no=1,yes=8.
+        "balanced" lets each teacher weigh the classes by its own rows; or weights, as in no=1,yes=8; or "none". "auto"
+        is balanced with --scores, where the learner takes weights.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     """
@@ -163,7 +164,7 @@ class Teachers:
     scores: bool = False
     threshold: float | Literal["balanced"] | None = None
     prior: str | None = None
-    class_weight: str | None = None
+    class_weight: str = "auto"
     jobs: int | None = None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_order, check_scale, set_validated
-from quorate.errors import Infeasible, InvalidInput
+from quorate.errors import InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
 from quorate.mechanisms.noisy_sum import NoisySum
@@ -56,8 +56,6 @@ class NoisyShares(QueryMechanism):
         classes = check_count("classes", classes, least=2)
         one = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=1, releases=queries)
         scale = one.scale if classes == 2 else one.scale * math.sqrt(2) * _UP  # proof: step 2
-        if scale > 2.0**40:
-            raise Infeasible(f"{queries} queries take noise of scale {scale:.3g}, above 2**40; ask fewer")
         return cls(teachers=teachers, classes=classes, scale=scale)
 
     @property
