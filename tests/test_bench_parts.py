@@ -15,6 +15,7 @@ from quorate.bench.everlasting_runs import Course, halfspace_course, line_course
 from quorate.bench.learners import CountingFigures, FittingFigures
 from quorate.bench.load import binary_request, json_request, table_request
 from quorate.bench.run import judge
+from quorate.bench.scores import score_figures
 from quorate.bench.students import student_figures
 from quorate.bench.sweeps import Sweep, answered_queries, excess_sweep, exponent, plateau_errors, plateau_records
 from quorate.concepts import Boxes, Thresholds
@@ -95,6 +96,7 @@ def test_requests_are_those_of_the_protocol():
 def test_figures_whose_data_are_absent_have_no_value(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_DATA", str(tmp_path))
     assert [value for _, value, _ in student_figures(quick=True)] == [None] * 6
+    assert [value for _, value, _ in score_figures(quick=True)] == [None] * 4
     assert next(comparisons("absent", tmp_path / "absent.npy", True), None) is None
 
 

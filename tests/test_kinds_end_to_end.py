@@ -48,6 +48,7 @@ Y = np.where(X[:, 0] > 0, "yes", "no")
 PUBLIC = np.random.default_rng(1).normal(size=(200, 1))
 CLASSES = ["no", "yes"]
 SURE = [[3.0], [-3.0]]  # every model is sure of its answers to these
+SHARES = {}  # of the model with scores: what was told of each query, before and after the kill
 TRAFFIC = 4  # answers of each private model before the server is killed
 
 
@@ -72,6 +73,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "private": Kind(lambda: PrivateClassifier(aggregator="noisy_max", **votes()).fit(X, Y), ends=True),
+    "scores": Kind(lambda: PrivateClassifier(scores=True, **votes()).fit(X, Y), ends=True),
     "quorum": Kind(
         lambda: PrivateClassifier(aggregator="quorum", no_quorums=2, **votes(teachers=120, epsilon=8.0)).fit(X, Y)
     ),
@@ -123,6 +125,9 @@ def ask(client, name, rows, *, id=""):
     tensor = triton.InferInput("features", [len(rows), 1], "FP64")
     tensor.set_data_from_numpy(np.array(rows))
     result = client.infer(name, [tensor], request_id=id)
+    if name == "scores":
+        for row, shares in zip(rows, result.as_numpy("scores").tolist(), strict=True):
+            SHARES.setdefault(tuple(row), []).append(shares)
     labels, outcomes = result.as_numpy("label").tolist(), result.as_numpy("outcome").tolist()
     return [label.decode() if out == b"answered" else out.decode() for label, out in zip(labels, outcomes, strict=True)]
 
@@ -287,6 +292,15 @@ def test_no_budget_is_overspent(name, stories):
         assert view.spent.renyi == 0
         assert model.spent_delta() == min(1.0, model.stability_ * ledger.answers_kept())
     model.session_.close()
+
+
+def test_scores_are_the_same_before_and_after_a_kill(stories):
+    assert stories["scores"].again == ["yes", "no"]
+    answered = {row: told for row, told in SHARES.items() if sum(told[0])}  # zeros stand for refused
+    assert len(answered) >= TRAFFIC
+    assert all(one == told[0] for told in answered.values() for one in told)
+    assert max(len(told) for told in answered.values()) >= 3
+    assert len({tuple(told[0]) for told in answered.values()}) > 1  # they have noise
 
 
 def test_the_hypothesis_of_a_universal_model_is_chosen_once(stories):

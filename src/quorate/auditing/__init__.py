@@ -29,6 +29,7 @@ from quorate.auditing.predictors import audit_classifier
 from quorate.auditing.release import audit_release
 from quorate.auditing.releases import Release, all_votes, neighbours, release_of
 from quorate.auditing.replay import Replay, entropy_tape, replay
+from quorate.auditing.shares import audit_shares, share_outcomes
 from quorate.auditing.sums import audit_sum, audit_vector, sum_outcomes
 from quorate.auditing.verdict import Attempt, Verdict, audit, verdict_on
 from quorate.auditing.votes import audit_votes
@@ -59,6 +60,7 @@ __all__ = [
     "audit_cutoff",
     "audit_relabel",
     "audit_release",
+    "audit_shares",
     "audit_sum",
     "audit_terms",
     "audit_vector",
@@ -73,6 +75,7 @@ __all__ = [
     "release_of",
     "replay",
     "score_lower_bound",
+    "share_outcomes",
     "sum_outcomes",
     "verdict_on",
     "worst_cases",

@@ -21,6 +21,7 @@ from quorate.mechanisms import (
     ConfidentMax,
     Dissent,
     NoisyMax,
+    NoisyShares,
     NoisySum,
     Quorum,
     SharpMajority,
@@ -38,6 +39,7 @@ Mechanism = (
     | BetweenThresholds
     | Dissent
     | NoisyMax
+    | NoisyShares
     | ConfidentMax
     | SharpMajority
     | SoftMajority

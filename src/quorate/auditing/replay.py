@@ -185,7 +185,8 @@ def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Seen:
         for row in queries:
             failed = False
             try:
-                said = repr(predictor.predict(row[np.newaxis]).tolist())
+                told = predictor.predict(row[np.newaxis])
+                said = repr((told.tolist(), getattr(told, "scores", None)))
             except Exception as error:
                 said, failed = _told(error), not isinstance(error, NoQuorum)
                 failures.add("" if isinstance(error, QuorateError) else said)

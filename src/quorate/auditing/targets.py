@@ -16,6 +16,7 @@ from quorate.mechanisms import (
     Dissent,
     ExponentialChoice,
     NoisyMax,
+    NoisyShares,
     NoisySum,
     Quorum,
     Relabel,
@@ -56,6 +57,7 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "soft_majority": lambda: SoftMajority(teachers=20, epsilon=1.0),
     "sharp_majority": lambda: SharpMajority.calibrate(epsilon=1.0, delta=1e-2, teachers=20, queries=1),
     "noisy_max": lambda: NoisyMax(teachers=20, classes=2, scale=2.0),
+    "noisy_shares": lambda: NoisyShares(teachers=120, classes=3, scale=2.0),
     "confident_max": lambda: ConfidentMax(teachers=20, classes=2, threshold=12, test_scale=4.0, winner_scale=2.0),
     "quorum": lambda: Quorum.calibrate(no_quorums=1, **_ASK),
     "stability": lambda: StabilityTest.calibrate(no_quorums=1, **_ASK | {"epsilon": 6.0}),
@@ -81,6 +83,7 @@ def make_target(name: str) -> Any:
 
 REPLAYS: dict[str, Callable[[], Any]] = {
     "classifier_noisy_max": lambda: _classifier("noisy_max", teachers=100, queries=30),
+    "classifier_noisy_shares": lambda: _classifier("noisy_shares", teachers=100, queries=30),
     "classifier_quorum": lambda: _classifier("quorum", teachers=200, queries=30),
     "everlasting": _everlasting,
 }

@@ -20,6 +20,7 @@ from quorate.bench.mechanisms import mechanism_figures
 from quorate.bench.overhead import overhead_figures
 from quorate.bench.peers import peer_figures
 from quorate.bench.release import adult_figures, front_figures
+from quorate.bench.scores import score_figures
 from quorate.bench.service import service_figures
 from quorate.bench.students import student_figures
 
@@ -27,7 +28,7 @@ __all__ = ["BENCHES", "judge", "machine", "measure"]
 
 BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     "mechanisms": (mechanism_figures,),
-    "classifier": (learner_figures, overhead_figures, auto_figures, student_figures),
+    "classifier": (learner_figures, overhead_figures, auto_figures, student_figures, score_figures),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "models": (linear_figures,),
     "service": (service_figures,),

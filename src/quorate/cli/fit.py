@@ -1,10 +1,14 @@
 """From a table of private records to a folder that answers queries: `quorate fit subsample`."""
 
-from collections.abc import Callable, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 
 from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers
@@ -54,10 +58,11 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         from quorate.models import save
         from quorate.predictors import PrivateClassifier
 
-        settings = vars(budget) | vars(teachers)
+        settings = vars(budget) | vars(teachers) | _declared_of_classes(teachers, columns, known)
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
-        classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
+        with _told_at_once():
+            classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -67,6 +72,50 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
     if not output.json:
         Console(stderr=True).print(classifier.plan_.summary())
     return 0
+
+
+def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> dict[str, Any]:
+    """Return the prior and the weights of the classes: as given, or the shares of a public table that has labels."""
+    prior, weight = (
+        _numbers_by_class("--prior", teachers.prior),
+        _numbers_by_class("--class-weight", teachers.class_weight),
+    )
+    assert columns.label is not None
+    labels = {str(label): label for label in np.asarray(columns.label.classes).tolist()}
+    weight = None if weight == "none" else weight
+    given = {
+        name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
+        for name, value in (("prior", prior), ("class_weight", weight))
+    }
+    if prior is None and public is not None and columns.label.column in public.column_names:
+        known = columns.labels(public, role="public").tolist()
+        counts = {label: max(known.count(label), 0.5) for label in labels.values()}
+        given["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
+    return given
+
+
+def _numbers_by_class(option: str, text: str | None) -> Any:
+    """Return a word as it is, and "no=0.9,yes=0.1" as numbers by class."""
+    if text is None or "=" not in text:
+        return text
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    try:
+        return {label.strip(): float(number) for label, _, number in pairs}
+    except ValueError:
+        raise InvalidInput(f"{option} takes a number for each class, as in no=0.9,yes=0.1, not {text!r}") from None
+
+
+@contextmanager
+def _told_at_once() -> Iterator[None]:
+    """Print what a fit warns of when it does: before anything is spent."""
+
+    def tell(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"quorate: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def run_fit_student_first(tables: Tables, budget: Budget, teachers: StudentFirst, output: Output) -> int:

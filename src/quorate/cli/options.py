@@ -17,7 +17,7 @@ ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces"
 PLAN_OPTIONS = {
     "with --concept": "concept features alpha public records epsilon delta queries json",
     "without --concept": "records teachers classes disagreement votes aggregator no_quorums answer_rate on_no_quorum "
-    "features public epsilon delta queries json",
+    "scores prior class_weight features public epsilon delta queries json",
 }
 RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",

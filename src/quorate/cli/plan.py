@@ -30,9 +30,12 @@ def read_votes(path: Path) -> NDArray[np.int64]:
         raise InvalidInput(f"votes could not be read from {path.name!r}: {error}") from None
 
 
-def run_plan(*, votes: Path | None = None, as_json: bool = False, **options: Any) -> int:
+def run_plan(*, votes: Path | None = None, prior: str | None = None, as_json: bool = False, **options: Any) -> int:
     """Plan, print, and return 1 where the plan is not feasible. The other `options` are those of `quorate.plan`."""
-    made = plan(votes=None if votes is None else read_votes(votes), **options)
+    shares = None if prior is None else prior.split(",")
+    if shares is not None and options.get("classes") is None and votes is None:
+        options["classes"] = len(shares)
+    made = plan(votes=None if votes is None else read_votes(votes), prior=shares, **options)
     if as_json:
         print(json.dumps(made.as_dict()))
     else:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,7 +63,8 @@ def run_predict(
         classifier = load(opened)  # a file that was changed is refused here, and so is a manifest
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
-    text = _written(answers)
+    names = [str(label) for label in classifier.classes_.tolist()] if asked.scores else []
+    text = _written(answers, asked.scores, names)
     if out is not None:
         _write(out, text)
     elif not as_json:
@@ -72,6 +73,8 @@ def run_predict(
     if as_json and out is None:
         bill["answers"] = [_plain(label) for label, _ in answers]
         bill["outcomes"] = [outcome for _, outcome in answers]
+        if asked.scores:
+            bill["scores"] = asked.scores
     if report is not None:
         _write_report(classifier, asked, {name: value for name, value in bill.items() if name in _BILLED}, report)
     show_bill("The bill", bill, as_json=as_json)
@@ -156,6 +159,14 @@ def _outcomes(predictions: Any) -> list[Answer]:
     return list(zip(predictions.labels.tolist(), outcomes.tolist(), strict=True))
 
 
+def _scores(predictions: Any) -> list[list[float]]:
+    """Return the shares of each query, of a model that gives them; nothing where a query was refused."""
+    scores = getattr(predictions, "scores", None)
+    if scores is None:
+        return []
+    return [row if told else [] for row, told in zip(scores.tolist(), predictions.answered.tolist(), strict=True)]
+
+
 def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
     """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
     manifest, schema, table = folder.manifest, folder.schema(), read_table(queries, role="query")
@@ -169,9 +180,13 @@ def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
 
 @dataclass
 class _Asked:
-    """The answers, and what had been spent and how much of the batch was answered after each batch."""
+    """The answers, and what had been spent and how much of the batch was answered after each batch.
+
+    `scores` has the noisy shares of each query, of a model that gives them; nothing where a query was refused.
+    """
 
     answers: list[Answer] = field(default_factory=list)
+    scores: list[list[float]] = field(default_factory=list)
     spending: list[tuple[float, float]] = field(default_factory=list)
     answer_rate: list[tuple[float, float]] = field(default_factory=list)
 
@@ -205,8 +220,10 @@ def _asked(
                 print(f"quorate: {error}", file=sys.stderr)
             told = True
             asked.answers += [(None, "refused")] * len(batch)
+            asked.scores += [[]] * len(batch) if getattr(classifier, "scores", False) else []
         else:
             asked.answers += _outcomes(predictions)
+            asked.scores += _scores(predictions)
         done = len(asked.answers)
         answered = sum(outcome == "answered" for _, outcome in asked.answers[start:])
         asked.spending.append((done, classifier.spent_epsilon()))
@@ -237,12 +254,17 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
     write_report(data, path)
 
 
-def _written(answers: list[Answer]) -> str:
-    """Return the answers as CSV, one line a query, in the order of the queries."""
+def _written(answers: list[Answer], scores: Sequence[list[float]] = (), classes: Sequence[str] = ()) -> str:
+    """Return the answers as CSV, one line a query, in the order of the queries, with a column for each score."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["answer", "outcome"])
-    writer.writerows(["" if label is None else label, outcome] for label, outcome in answers)
+    writer.writerow(["answer", "outcome", *(f"score_{label}" for label in classes)])
+    shown = scores or [[]] * len(answers)
+    blank: list[Any] = [""] * len(classes)
+    writer.writerows(
+        ["" if label is None else label, outcome, *(row or blank)]
+        for (label, outcome), row in zip(answers, shown, strict=True)
+    )
     return file.getvalue()
 
 

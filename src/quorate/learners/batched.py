@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,8 @@ class BatchedLogistic(LinearLearner):
     """Logistic regression with scikit-learn's objective: C times the sum of log losses, plus half the squared weights.
 
     The intercept is not penalised. A chunk that shows two classes has one score; one that shows more is multinomial.
+    With `class_weight="balanced"` a row weighs as in scikit-learn: the rows of each class that the chunk shows weigh
+    the same together. Otherwise there is a weight for each class number.
 
     >>> from quorate.learners import Deal
     >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [-3.0], [3.0]], [0, 0, 1, 1, 1, 0]
@@ -159,6 +161,7 @@ class BatchedLogistic(LinearLearner):
 
     C: float = 1.0
     fit_intercept: bool = True
+    class_weight: Literal["balanced"] | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_positive("C", self.C)
@@ -182,12 +185,29 @@ class BatchedLogistic(LinearLearner):
         if self.fit_intercept:
             design, penalties = backend.join([design, weights], 2), np.append(penalties, [[0.0]], axis=0)
         target, penalties, weights = backend.put(block.indicators()), backend.put(penalties), self.C * weights
+        if self.class_weight is not None:
+            weights = weights * backend.put(self._class_weights(block))
         if block.shown.shape[1] > 2:
             loss: Loss = MultinomialLoss(backend, design, weights, target, penalties)
             return minimise(backend, loss, outputs=block.shown.shape[1])
         loss = BinaryLoss(backend, design, weights, target[:, :, 1:], penalties)
         coefficients = minimise(backend, loss, outputs=1)
         return backend.join([0.0 * coefficients, coefficients], 2)
+
+    def _class_weights(self, block: Block) -> NDArray[np.float64]:
+        """Return the weight of each row by its class, from the rows of its own chunk alone (proof: step 14)."""
+        indicators = block.indicators()
+        if self.class_weight == "balanced":
+            sizes = indicators.sum(axis=1)
+            weights = sizes.sum(axis=1, keepdims=True) / (sizes.shape[1] * np.maximum(sizes, 1.0))
+        else:
+            given = np.array(self.class_weight)
+            table = np.ones(max(len(given), int(block.shown.max()) + 1))  # a class without a weight weighs 1
+            table[: len(given)] = given
+            weights = np.zeros((len(indicators), indicators.shape[2]))
+            weights[: len(block.shown)] = table[block.shown]
+        rows: NDArray[np.float64] = (indicators * weights[:, np.newaxis, :]).sum(axis=2)
+        return rows[:, :, np.newaxis]
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         columns = min(rows, features) + 1
@@ -204,14 +224,15 @@ def batched_equivalent(estimator: Any) -> Learner | None:
 
     Recognised are `LogisticRegression` with an L2 penalty and a solver of that objective, `RidgeClassifier`,
     `NearestCentroid`, `GaussianNB` and `DecisionTreeClassifier(max_depth=1)`, as long as every other setting has its
-    default. A subclass is not recognised: it may do something else.
+    default; a logistic regression may weigh classes, by their numbers. A subclass is not recognised: it may do
+    something else.
 
     >>> batched_equivalent(object()) is None
     True
     >>> from sklearn.linear_model import LogisticRegression
     >>> batched_equivalent(LogisticRegression(C=0.5))
-    BatchedLogistic(C=0.5, fit_intercept=True)
-    >>> batched_equivalent(LogisticRegression(class_weight="balanced")) is None
+    BatchedLogistic(C=0.5, fit_intercept=True, class_weight=None)
+    >>> batched_equivalent(LogisticRegression(warm_start=True, l1_ratio=0.5)) is None
     True
     """
     if type(estimator).__module__.partition(".")[0] != "sklearn":
@@ -243,12 +264,22 @@ def _translators() -> dict[type, _Translator]:
 
 
 def _logistic(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
-    known = set(changed) <= {"C", "fit_intercept", "solver", "penalty", "l1_ratio", "intercept_scaling"}
+    names = {"C", "fit_intercept", "solver", "penalty", "l1_ratio", "intercept_scaling", "class_weight"}
+    known, weights = set(changed) <= names, _class_weight(settings["class_weight"])
     squares = changed.get("penalty", "l2") == "l2" and changed.get("l1_ratio", 0) in (0, None)
     solves = settings["solver"] in ("lbfgs", "newton-cg", "newton-cholesky")
-    if not (known and squares and solves and not settings["dual"] and _positive(settings["C"])):
+    if not (known and squares and solves and not settings["dual"] and _positive(settings["C"])) or weights == ():
         return None
-    return BatchedLogistic(C=float(settings["C"]), fit_intercept=bool(settings["fit_intercept"]))
+    return BatchedLogistic(C=float(settings["C"]), fit_intercept=bool(settings["fit_intercept"]), class_weight=weights)
+
+
+def _class_weight(given: Any) -> Any:
+    """Return weights as a batched learner takes them, by class numbers from 0 on; () for any others."""
+    if given is None or given == "balanced":
+        return given
+    if not isinstance(given, dict) or set(given) != set(range(len(given))):
+        return ()
+    return tuple(float(given[code]) for code in range(len(given))) if all(map(_positive, given.values())) else ()
 
 
 def _ridge(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:

@@ -9,6 +9,7 @@ from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.dissent import Dissent
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.noisy_max import NoisyMax
+from quorate.mechanisms.noisy_shares import NoisyShares
 from quorate.mechanisms.noisy_sum import NoisySum
 from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.mechanisms.quorum import Quorum
@@ -27,6 +28,7 @@ __all__ = [
     "ExponentialChoice",
     "NoisyCutoff",
     "NoisyMax",
+    "NoisyShares",
     "NoisySum",
     "NoisyVector",
     "NoisyVectors",

@@ -50,6 +50,7 @@ _MECHANISMS = (
     "ConfidentMax",
     "Dissent",
     "NoisyMax",
+    "NoisyShares",
     "Quorum",
     "SharpMajority",
     "SoftMajority",

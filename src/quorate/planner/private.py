@@ -8,6 +8,7 @@ from typing import Any, Literal
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.planner.classes import check_prior, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast
@@ -26,6 +27,7 @@ _BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess t
 NAMES = {
     "quorum": "Quorum",
     "noisy_max": "a noisy maximum",
+    "noisy_shares": "noisy shares",
     "confident_max": "a confident noisy maximum",
     "sharp_majority": "a sharp majority",
     "soft_majority": "a soft majority",
@@ -82,6 +84,7 @@ class PrivatePlan:
     on_no_quorum: str = "abstain"
     lasts: float | None = None
     roads: tuple[Road, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism."""
@@ -100,7 +103,8 @@ class PrivatePlan:
         plain["noise"] = dict(self.noise)
         for name in ("candidates", "published", "nearest", "roads"):
             plain[name] = [asdict(entry) for entry in plain[name]]
-        plain["assumptions"] = list(self.assumptions)
+        for name in ("assumptions", "warnings"):
+            plain[name] = list(plain[name])
         return plain
 
     @classmethod
@@ -110,8 +114,9 @@ class PrivatePlan:
         known["order"] = math.inf if known["order"] is None else known["order"]
         kinds = (("candidates", Candidate), ("published", PublishedBound), ("nearest", Change), ("roads", Road))
         for name, kind in kinds:
-            known[name] = tuple(kind(**entry) for entry in known.get(name, ()))  # old folders know no roads
-        known["assumptions"] = tuple(known["assumptions"])
+            known[name] = tuple(kind(**entry) for entry in known.get(name, ()))  # the first release had no roads
+        for name in ("assumptions", "warnings"):
+            known[name] = tuple(known.get(name, ()))  # nor warnings
         return cls(mechanism=mechanism, **known)
 
     def shortfall(self) -> str:
@@ -138,6 +143,10 @@ class PrivatePlan:
         ]
         if self.agreement < (1 / self.classes) + _BETTER_THAN_CHANCE:
             parts.append(f"That is hardly better than guessing, which would agree {1 / self.classes:.0%} of the time.")
+        if self.aggregator == "noisy_shares":
+            deviation = self.noise["scale"] / self.teachers
+            parts.append(f"An answer is the share of votes for each class, with a deviation of {deviation:.2g}.")
+        parts += [f"Mind that {warning}." for warning in self.warnings]
         if self.no_quorums is not None:
             parts.append(
                 f"Answers are free; the run ends with no-quorum number {self.no_quorums:,}, and every query after it "
@@ -174,6 +183,9 @@ def plan(
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     features: int | None = None,
     public: int = 0,
+    scores: bool = False,
+    prior: Any = None,
+    class_weight: Any = None,
 ) -> PrivatePlan:
     """Return which aggregator to use with how many teachers, and what to expect of it. Reads nothing private.
 
@@ -186,6 +198,10 @@ def plan(
     stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
     says what would be. Given `records` and `features`, the number of columns after encoding, `roads` compares votes
     with a student and a linear model, and with `public`, how many public points there are.
+
+    `scores` plans for noisy shares of the vote in place of labels; a plan with labels warns where the `prior`, the
+    declared shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether
+    teachers weigh the classes).
 
     The forecast from a mere `disagreement` is a model: from query to query it follows a Beta law with concentration 4,
     and those who disagree agree on one rival. Votes of real teachers can be more even, or fall in two camps; and fewer
@@ -200,6 +216,8 @@ def plan(
     True
     >>> [road.estimator for road in plan(records=30_000, teachers=800, features=50, public=5000).roads[:2]]
     ['PrivateLogisticRegression', 'StudentClassifier']
+    >>> plan(teachers=1000, prior=[0.9, 0.1]).warnings[0]
+    "a class of share 10% will rarely win a majority: use scores=True, class_weight='balanced' or a linear model"
     """
     task, forecast, assumptions = _asked(
         epsilon=epsilon,
@@ -214,6 +232,7 @@ def plan(
         raise InvalidInput(f"on_no_quorum must be one of {', '.join(ON_NO_QUORUM)}, not {on_no_quorum!r}")
     task = replace(task, guess=on_no_quorum == "random")
     answer_rate = check_rate("answer_rate", answer_rate)
+    aggregator = _aggregator(aggregator, scores)
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
     roads = _roads(task, records=records, features=features, public=public)
@@ -226,13 +245,15 @@ def plan(
         for draft in drafted[1:]
         if draft.expected.right > expected.right + 0.001
     ]
+    rows = None if records is None else records // count
+    warnings = _warnings(prior, task.classes, aggregator=aggregator, weighted=class_weight is not None, rows=rows)
     changes = nearest_changes(
         aggregator, task, forecast, count, rate=answer_rate, records=records, free=teachers is None
     )
     return PrivatePlan(
         aggregator=drafted[0].aggregator,
         teachers=count,
-        rows_per_teacher=None if records is None else records // count,
+        rows_per_teacher=rows,
         epsilon=task.epsilon,
         delta=task.delta,
         queries=task.queries,
@@ -261,15 +282,28 @@ def plan(
         assumptions=tuple(assumptions),
         nearest=() if feasible else tuple(changes),
         roads=roads,
+        warnings=warnings,
     )
+
+
+def _aggregator(aggregator: str, scores: bool) -> str:
+    """Return the aggregator to plan for: scores have one of their own."""
+    if scores and aggregator not in ("auto", "noisy_shares"):
+        raise InvalidInput(f"scores are counted by the aggregator 'noisy_shares' alone, not by {aggregator!r}")
+    return "noisy_shares" if scores else aggregator
+
+
+def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows: int | None) -> tuple[str, ...]:
+    if prior is None or aggregator == "noisy_shares":
+        return ()
+    text = rare_class_warning(check_prior(prior, range(classes)), weighted=weighted, rows=rows)
+    return () if text is None else (text,)
 
 
 def _roads(task: Task, *, records: int | None, features: int | None, public: int) -> tuple[Road, ...]:
     """Return the roads beside votes, where enough is known: the reference table has two classes."""
-    public, features = (
-        check_count("public", public, least=0),
-        None if features is None else check_count("features", features),
-    )
+    public = check_count("public", public, least=0)
+    features = None if features is None else check_count("features", features)
     if features is None or records is None or task.classes != 2:
         return ()
     return weigh_roads(task, records=check_count("records", records), features=features, public=public)

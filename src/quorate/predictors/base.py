@@ -167,7 +167,8 @@ class Predictions(np.ndarray):
 
     `labels` is the same as a plain array, `answered` the mask of the answers; `no_quorum` marks the queries on which
     the teachers did not agree and `refused` counts those that could no longer be paid for. `spent` is what the batch
-    cost, at the order of the budget. Slicing and comparing give plain arrays.
+    cost, at the order of the budget. `scores` are the noisy shares of the classes, one row a query, where labels were
+    made of them. Slicing and comparing give plain arrays.
 
     >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
     >>> made.labels, made.answered, made.refused
@@ -180,6 +181,7 @@ class Predictions(np.ndarray):
     no_quorum: NDArray[np.bool_]
     refused: int
     spent: Cost
+    scores: NDArray[np.float64] | None = None
 
     @classmethod
     def of(
@@ -214,7 +216,7 @@ class Predictions(np.ndarray):
     def __array_finalize__(self, source: Any) -> None:
         """Let copies know what their source knew; whatever else is made of it knows nothing."""
         if isinstance(source, Predictions) and source.shape == self.shape:
-            for name in ("answered", "no_quorum", "refused", "spent"):
+            for name in ("answered", "no_quorum", "refused", "spent", "scores"):
                 if hasattr(source, name):
                     setattr(self, name, getattr(source, name))
 

@@ -6,6 +6,7 @@ number of units, the columns (names, types and, in a data frame, categories) and
 why.
 """
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -14,14 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
+from quorate.planner.classes import by_class, check_prior
 from quorate.predictors.base import (
+    Predictions,
     SessionClassifier,
     allows_missing,
     check_choice,
@@ -30,11 +35,16 @@ from quorate.predictors.base import (
     declared_classes,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
+from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
+
+
+def _gives_scores(classifier: "PrivateClassifier") -> bool:
+    return classifier.scores or classifier.aggregator == "noisy_shares"
 
 
 @dataclass(eq=False, repr=False)
@@ -50,9 +60,10 @@ class PrivateClassifier(SessionClassifier):
     teachers
         How many, or "auto": planned from the number of units.
     aggregator
-        "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds", or
-        "auto": the one that is expected to answer most queries correctly, chosen without a look at the records. With
-        `on_no_quorum="random"` a random label counts as an answer, so that every query is scored.
+        "quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority", "stability", "between_thresholds",
+        "noisy_shares" (what `scores` sets), or "auto": the one that is expected to answer most queries correctly,
+        chosen without a look at the records. With `on_no_quorum="random"` a random label counts as an answer, so that
+        every query is scored.
     queries
         How many queries are planned for. A threshold mechanism may answer more.
     classes
@@ -63,7 +74,20 @@ class PrivateClassifier(SessionClassifier):
         The mean share of teachers expected to vote against the plurality, if known: it guides the plan.
     holdout
         The share of units, 0 to 0.5, kept from all teachers to estimate their disagreement privately, for a tenth of
-        the budget; the estimate then guides the plan.
+        the budget; the estimate then guides the plan, and `estimate_.shares` are the noisy shares of the classes.
+    scores
+        Answer with the noisy share of votes for each class in place of a label, each query paid for once. There are
+        then `predict_proba` and `decision_function`, and `predict` makes its labels of the same shares.
+    threshold
+        With `scores`: the noisy share from which on `predict` answers with the second of two classes (one half unless
+        given), or "balanced": the class whose share exceeds its `prior` most.
+    prior
+        What you declare as the shares of the classes, by class or in their order, or "holdout" to take the estimate. It
+        is what "balanced" compares with, and where a class is too rare to win a majority, `fit` warns.
+    class_weight
+        "balanced", a weight for each class, or None: carried into every teacher, who balances its own rows. "auto" is
+        "balanced" with `scores`, where the estimator takes weights, and None for labels: balanced teachers spread the
+        shares of a rare class, so that they rise above the noise.
     on_no_quorum
         "abstain" (None in the labels), "random" (a label drawn uniformly) or "raise". None of them changes what a
         query costs. Once the run has met its last no-quorum, queries are refused, not guessed.
@@ -93,6 +117,10 @@ class PrivateClassifier(SessionClassifier):
     disagreement: float | None = None
     holdout: float = 0.0
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain"
+    scores: bool = False
+    threshold: Threshold = None
+    prior: Any = None
+    class_weight: Any = "auto"
     n_jobs: int | None = None
     backend: str | None = None
 
@@ -115,10 +143,14 @@ class PrivateClassifier(SessionClassifier):
         be counted three times as fast; it must be known without a look at the records.
         """
         self.check_settings()
-        self._forget("session_")
-        self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
-        X = check_records(self, X, estimator=self.estimator_, reset=True)
+        self._forget("session_", "estimate_")
         self.classes_, labels = declared_classes(self.classes, y)
+        self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
+        if isinstance(self.threshold, int | float) and len(self.classes_) > 2:
+            raise InvalidInput("threshold is a number for two classes; for more it is None or 'balanced'")
+        if (weights := self._class_weight()) is not None:
+            self.estimator_ = weigh_classes(self.estimator_, weights)  # proof: step 10
+        X = check_records(self, X, estimator=self.estimator_, reset=True)
         check_consistent_length(X, labels)
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
@@ -161,6 +193,9 @@ class PrivateClassifier(SessionClassifier):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
         check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
+        check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
+        if self._prior_is("holdout") and not self.holdout:
+            raise InvalidInput("prior='holdout' is estimated on units held out: set holdout, a share of the units")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
             raise InvalidInput(f"holdout must be a share from 0 to 0.5, not {self.holdout!r}")
         if self.holdout and self.delta == 0:
@@ -168,6 +203,34 @@ class PrivateClassifier(SessionClassifier):
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
+
+    def _prior_is(self, word: str) -> bool:
+        return isinstance(self.prior, str) and self.prior == word
+
+    def _prior(self) -> tuple[float, ...] | None:
+        """Return the shares of the classes: declared, or estimated; None where they are not known."""
+        if self._prior_is("holdout"):
+            estimate: Estimate | None = getattr(self, "estimate_", None)
+            return None if estimate is None else estimate.shares
+        return None if self.prior is None else check_prior(self.prior, self.classes_.tolist())
+
+    def _class_weight(self) -> Any:
+        """Return the weights that teachers give to classes, or None for none."""
+        weight = self.class_weight
+        if weight is None or not isinstance(weight, str):
+            return None if weight is None else by_class("class_weight", weight, self.classes_.tolist())
+        check_choice("class_weight", weight, ("auto", "balanced"))
+        named = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
+        return "balanced" if named else None
+
+    def plain_settings(self) -> dict[str, Any]:
+        """Return what was declared of the classes as plain values, in the order of the classes: for a file."""
+        prior, weight = self.prior, self.class_weight
+        if prior is not None and not self._prior_is("holdout"):
+            prior = list(check_prior(prior, self.classes_.tolist()))
+        if weight is not None and not isinstance(weight, str):
+            weight = list(by_class("class_weight", weight, self.classes_.tolist()))
+        return {"prior": prior, "class_weight": weight}
 
     def _shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return (epsilon, delta) of the estimate and of the answers; together they are at most what was allowed."""
@@ -177,7 +240,7 @@ class PrivateClassifier(SessionClassifier):
 
     def _plan(self, held_out: int, **known: Any) -> PrivatePlan:
         epsilon, delta = self._shares()[1] if held_out else (self.epsilon, self.delta)
-        asked: dict[str, Any] = {"disagreement": self.disagreement}
+        asked: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
         if self.teachers != "auto":
             asked["teachers"] = self.teachers
         if self.no_quorums != "auto":
@@ -189,8 +252,13 @@ class PrivateClassifier(SessionClassifier):
             classes=len(self.classes_),
             aggregator=self.aggregator,
             on_no_quorum=self.on_no_quorum,
+            scores=self.scores,
+            class_weight=self._class_weight(),
             **(asked | known),
         )
+        if not hasattr(self, "estimate_") or self._prior_is("holdout"):  # before answers are spent, and once
+            for text in made.warnings:
+                warnings.warn(text, UserWarning, stacklevel=3)
         if not made.feasible and self.aggregator == "auto":
             raise Infeasible(made.shortfall())
         return made
@@ -231,9 +299,56 @@ class PrivateClassifier(SessionClassifier):
         estimate = None if not hasattr(self, "session_") else self.estimate_
         return super().spent_epsilon() + (0.0 if estimate is None else estimate.epsilon)
 
+    @available_if(_gives_scores)
+    def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
+        """Return the noisy share of votes for each class, one row a query: at least 0 each, and together 1.
+
+        A query is paid for once, whatever is asked of it; a row is nan where the budget could not pay for it. Shares
+        of teachers' votes rank queries; they are no calibrated probabilities.
+
+        >>> X = np.linspace(-1, 1, 20_000)[:, np.newaxis]
+        >>> classifier = PrivateClassifier(epsilon=4.0, teachers=500, queries=10, classes=[0, 1], scores=True)
+        >>> shares = classifier.fit(X, (X[:, 0] > 0).astype(int)).predict_proba([[-0.9], [0.9]])
+        >>> shares.round(1).tolist(), classifier.predict([[0.9]]).scores.tolist() == shares[1:].tolist()
+        ([[1.0, 0.0], [0.0, 1.0]], True)
+        """
+        return self.scoring().probabilities(self._answers(X, caller))
+
+    @available_if(_gives_scores)
+    def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
+        """Return by how much the noisy share of the second of two classes exceeds the threshold.
+
+        For more classes: what each is ranked by, its share, or with threshold="balanced" its share over its prior. The
+        label of `predict` is the class of the largest, or the second where the excess is at least 0.
+        """
+        return self.scoring().decisions(self._answers(X, caller))
+
+    def scoring(self) -> Scoring:
+        """Return how answers are read, by the threshold and the prior as they are set now."""
+        check_is_fitted(self)
+        if not isinstance(self.mechanism_, NoisyShares):
+            raise InvalidInput("this model was fitted for labels; set scores=True and fit it again")
+        threshold = self.threshold
+        return Scoring(self.mechanism_, threshold, self._prior() if threshold == "balanced" else None)
+
+    def _answers(self, X: Any, caller: str) -> NDArray[np.int64]:
+        check_is_fitted(self)
+        self.check_settings()
+        return self.session_.ask(self.checked(X), caller=caller).labels
+
+    def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
+        if not isinstance(self.mechanism_, NoisyShares):
+            return super()._predictions(queries, codes, **known)
+        scoring = self.scoring()
+        told = Predictions.of(scoring.labels(codes), classes=self.classes_, **known)
+        told.scores = scoring.probabilities(codes)
+        return told
+
     def checked(self, X: Any) -> Any:
         """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
+        if _gives_scores(self):
+            self.scoring()  # what cannot be read is not asked
         return check_records(self, X, estimator=self.estimator_, reset=False)
 
     def __sklearn_tags__(self) -> Any:

@@ -18,6 +18,7 @@ _PROOFS = {
     "predictors": ("predictors/PROOF.md", "one unit is dealt to one teacher, and moves at most one ballot a query"),
     "quorum": ("mechanisms/quorum/PROOF.md", "answers are free; each no-quorum costs a fixed price"),
     "noisy_max": ("mechanisms/noisy_max/PROOF.md", "what the name of the noisy winner costs, and no more"),
+    "noisy_shares": ("mechanisms/noisy_shares/PROOF.md", "what noisy shares of the vote cost, and all made of them"),
     "confident_max": ("mechanisms/confident_max/PROOF.md", "each query costs its test, each answer its winner"),
     "sharp_majority": ("mechanisms/sharp_majority/PROOF.md", "what an answer costs, and that none is better at it"),
     "soft_majority": ("mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),

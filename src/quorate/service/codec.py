@@ -218,12 +218,13 @@ def write_response(model: str, id: str, outputs: Sequence[ResponseTensor]) -> tu
     """Return the body of a response, and the length of its JSON where bytes follow."""
     described, following = [], []
     for name, datatype, values, binary in outputs:
-        tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": [len(values)]}
+        shape = [len(values)] if isinstance(values, list) else list(values.shape)
+        tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
         if binary:
             following.append(binary_of(values))
             tensor["parameters"] = {"binary_data_size": len(following[-1])}
         else:
-            tensor["data"] = values if isinstance(values, list) else values.tolist()
+            tensor["data"] = values if isinstance(values, list) else values.ravel().tolist()
         described.append(tensor)
     named = {"model_name": model, "model_version": "1"}
     written = _ENCODER.encode(({**named, "id": id} if id else named) | {"outputs": described})

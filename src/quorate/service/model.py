@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import Replies, Request
+from quorate.mechanisms import NoisyShares
 from quorate.predictors.base import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher
 from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
-from quorate.service.tensors import Inputs, Outputs, inputs_of
+from quorate.service.tensors import Inputs, Outputs, ScoreOutputs, inputs_of
 from quorate.tables import Schema
 
 __all__ = ["Model", "PublishedAnswers"]
@@ -75,7 +76,7 @@ class Model:
             name,
             session=session,
             inputs=QueryInput(classifier) if online else inputs_of(classifier, schema),
-            outputs=OnlineOutputs(classifier) if online else Outputs(classifier.classes_),
+            outputs=_outputs_of(classifier),
             claim=classifier.claim_,
             ledger=getattr(session, "ledger", None),
             queue_limit=queue_limit,
@@ -147,6 +148,15 @@ class Model:
         finally:
             if hasattr(self.session, "close"):
                 await asyncio.to_thread(self.session.close)
+
+
+def _outputs_of(classifier: Any) -> Outputs:
+    """Return what a model that answers through a session gives: by its type and its mechanism, which are public."""
+    if isinstance(classifier, OnlineRelease):
+        return OnlineOutputs(classifier)
+    if isinstance(getattr(classifier, "mechanism_", None), NoisyShares):
+        return ScoreOutputs(classifier.classes_, classifier.scoring())
+    return Outputs(classifier.classes_)
 
 
 def _nobody(requests: list[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from quorate.service.codec import DATATYPES, RequestBody
 from quorate.service.errors import PROBLEMS
 from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
-from quorate.service.tensors import OUTPUTS
+from quorate.service.tensors import ScoreOutputs
 
 __all__ = ["openapi_document"]
 
@@ -74,7 +74,7 @@ def _body_schema() -> tuple[dict[str, Any], dict[str, Any]]:
     tensor["datatype"] = {"type": "string", "enum": list(DATATYPES)}
     tensor["shape"] = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
     tensor["data"] = {"type": "array", "description": "the elements, flat or nested as the shape is", "items": {}}
-    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(OUTPUTS)}
+    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(ScoreOutputs.names)}
     return described, schemas
 
 

@@ -14,6 +14,7 @@ Outputs:
     label     the class: BYTES, INT64, FP64 or BOOL, as the classes are
     index     INT64: the number of the class among the sorted classes, -1 for no quorum, -2 for refused
     outcome   BYTES: answered, no_quorum or refused (the budget ended before this query, or its phase is closed)
+    scores    of a model with scores, FP64 [-1, classes]: the noisy share of each class; zeros for refused
 
 Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
 false; read `outcome` first. Responses are not padded: a caller is told the outcome anyway, and nobody else reads it
@@ -30,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput, QuorateError
+from quorate.predictors.scores import Scoring
 from quorate.rows import canonical_matrix
 from quorate.service.codec import ResponseTensor, Tensor, Values, listed
 from quorate.service.errors import Refused
@@ -43,6 +45,7 @@ __all__ = [
     "NamedInputs",
     "Outputs",
     "SchemaInputs",
+    "ScoreOutputs",
     "TensorInfo",
     "inputs_of",
 ]
@@ -224,6 +227,33 @@ class Outputs:
             return [self._texts[place] for place in places.tolist()]
         numbers: NDArray[Any] = self._numbers[places]
         return numbers
+
+
+class ScoreOutputs(Outputs):
+    """The answers of a classifier with scores: labels made of noisy shares, and the shares."""
+
+    names = (*OUTPUTS, "scores")
+
+    def __init__(self, classes: NDArray[Any], scoring: Scoring) -> None:
+        super().__init__(classes)
+        self._scoring = scoring
+
+    def described(self) -> list[TensorInfo]:
+        """Return the four tensors."""
+        return [*super().described(), TensorInfo("scores", "FP64", [-1, len(self.classes)])]
+
+    def written(
+        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+    ) -> list[ResponseTensor]:
+        """Return the chosen tensors of what was released, in the order chosen."""
+        shares = np.where(refused[:, np.newaxis], 0.0, self._scoring.probabilities(labels))
+        others = iter(
+            super().written(self._scoring.labels(labels), refused, [one for one in chosen if one[0] in OUTPUTS])
+        )
+        return [
+            ResponseTensor(name, "FP64", shares, binary) if name == "scores" else next(others)
+            for name, binary in chosen
+        ]
 
 
 def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:

@@ -31,6 +31,7 @@ __all__ = ["SUBJECTS", "Subject", "Table", "base_table"]
 Floats = NDArray[np.float64]
 _AGGREGATORS = (
     "noisy_max",
+    "noisy_shares",
     "quorum",
     "soft_majority",
     "sharp_majority",
@@ -103,7 +104,8 @@ class Subject:
             return repr(made.ask([Threshold(4.5)]))
         if isinstance(made, QueryRelease):
             return repr(made.answer([Threshold(4.5)]).to_pylist())
-        return repr(made.predict(query).tolist())
+        told = made.predict(query)
+        return repr((told.tolist(), getattr(told, "scores", None)))
 
 
 def _private(aggregator: str, **settings: Any) -> Callable[[Any], Any]:

@@ -21,8 +21,9 @@ def predict(
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
-    Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused). A query that this
-    caller asked before gets the same answer again, at no privacy cost. What was published answers without a budget.
+    Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused); of a model with
+    scores, the noisy share of each class too. A query that this caller asked before gets the same answer again, at no
+    privacy cost. What was published answers without a budget.
 
     Parameters
     ----------

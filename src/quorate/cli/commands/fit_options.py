@@ -136,7 +136,18 @@ class Teachers:
     disagreement
         The mean share of teachers expected to vote against the plurality, if it is known.
     holdout
-        The share of units kept from all teachers to estimate their disagreement privately, for a tenth of the budget.
+        The share of units kept from all teachers to estimate their disagreement, and the shares of the classes,
+        privately, for a tenth of the budget.
+    scores
+        Answer with the noisy share of votes for each class: `quorate predict` then writes a column for each.
+    threshold
+        With --scores: the noisy share from which on the second of two classes is answered, or "balanced".
+    prior
+        The shares of the classes, as in no=0.9,yes=0.1, or "holdout" for an estimate. Taken from the public table where
+        it has labels. "balanced" compares with it, and where a class is too rare to win a majority, you are told.
+    class_weight
+        "balanced" lets each teacher weigh the classes by its own rows; or weights, as in no=1,yes=8; or "none". "auto"
+        is balanced with --scores, where the learner takes weights.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     """
@@ -150,6 +161,10 @@ class Teachers:
     no_quorums: int | Literal["auto"] = "auto"
     disagreement: float | None = None
     holdout: float = 0.0
+    scores: bool = False
+    threshold: float | Literal["balanced"] | None = None
+    prior: str | None = None
+    class_weight: str = "auto"
     jobs: int | None = None
 
 

@@ -31,6 +31,9 @@ def plan(
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random"] = "abstain",
+    scores: bool = False,
+    prior: str | None = None,
+    class_weight: Literal["balanced"] | None = None,
     concept: ConceptName | None = None,
     features: int | None = None,
     alpha: float = 0.1,
@@ -67,6 +70,12 @@ def plan(
         a share halfway between guessing and certainty must be (75% with two labels).
     on_no_quorum
         What a query without a quorum gets: nothing, or a label at random, which then counts as an answer.
+    scores
+        Plan for the noisy share of votes for each class in place of a label.
+    prior
+        The shares of the classes, separated by commas: you are told where a class is too rare to win a majority.
+    class_weight
+        "balanced" where teachers weigh the classes.
     concept
         A class of hypotheses: compare the methods of `quorate fit` on it instead, by bounds that always hold.
     features

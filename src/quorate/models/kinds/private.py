@@ -110,7 +110,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     restore_rows(classifier, manifest)
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
     classifier.estimator_ = clone(classifier.estimator)  # what is set later reaches the other
-    classifier.estimate_ = None if manifest["estimate"] is None else Estimate(**manifest["estimate"])
+    classifier.estimate_ = None if manifest["estimate"] is None else _estimate(manifest["estimate"])
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
     classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism)
@@ -119,12 +119,18 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     return classifier
 
 
+def _estimate(document: dict[str, Any]) -> Estimate:
+    """Return the estimate of a document; the first release did not estimate the shares of classes."""
+    return Estimate(**document | {"shares": tuple(document.get("shares", ()))})
+
+
 def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
-    estimate = classifier.estimate_
+    estimate, rows = classifier.estimate_, rows_document(classifier)
     return {
         "epsilon": classifier.epsilon_,
         "delta": classifier.delta_,
-        **rows_document(classifier),
+        **rows,
+        "settings": rows["settings"] | classifier.plain_settings(),
         "mechanism": mechanism_document(classifier.mechanism_),
         "plan": classifier.plan_.as_dict(),
         "estimate": None if estimate is None else asdict(estimate),

@@ -7,6 +7,7 @@ from quorate.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
     NoisyMax,
+    NoisyShares,
     Quorum,
     SharpMajority,
     SoftMajority,
@@ -16,9 +17,11 @@ from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.maxima import (
     draft_confident_max,
     draft_noisy_max,
+    draft_noisy_shares,
     draft_soft_majority,
     expect_confident_max,
     expect_noisy_max,
+    expect_noisy_shares,
     expect_soft_majority,
 )
 from quorate.planner.mechanisms.quorum import draft_quorum, expect_quorum
@@ -42,6 +45,7 @@ Drafting = Callable[[Task, VoteForecast, int], Draft | None]
 AGGREGATORS: dict[str, Drafting] = {
     "quorum": draft_quorum,
     "noisy_max": draft_noisy_max,
+    "noisy_shares": draft_noisy_shares,
     "confident_max": draft_confident_max,
     "sharp_majority": draft_sharp_majority,
     "soft_majority": draft_soft_majority,
@@ -86,6 +90,8 @@ def exact(calibrated: Calibrated, task: Task, forecast: VoteForecast) -> Expecte
         return expect_between_thresholds(mechanism, task, forecast)
     if isinstance(mechanism, NoisyMax):
         return expect_noisy_max(mechanism.scale, forecast, mechanism.teachers)
+    if isinstance(mechanism, NoisyShares):
+        return expect_noisy_shares(mechanism, forecast)
     if isinstance(mechanism, SharpMajority):
         return expect_sharp_majority(mechanism, forecast)
     if isinstance(mechanism, SoftMajority):

@@ -1,4 +1,4 @@
-"""NoisyMax, ConfidentMax and SoftMajority: noise from a cheap stand-in for the cost, certified when it is made."""
+"""NoisyMax, ConfidentMax, SoftMajority: noise by a cheap stand-in for the cost, certified when made; NoisyShares."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from quorate.errors import Infeasible
-from quorate.mechanisms import ConfidentMax, NoisyMax, SoftMajority
+from quorate.mechanisms import ConfidentMax, NoisyMax, NoisyShares, SoftMajority
 from quorate.planner.mechanisms.distributions import (
     Floats,
     binomial_capped_mean,
@@ -22,9 +22,11 @@ from quorate.privacy import RENYI_QUANTA, Budget
 __all__ = [
     "draft_confident_max",
     "draft_noisy_max",
+    "draft_noisy_shares",
     "draft_soft_majority",
     "expect_confident_max",
     "expect_noisy_max",
+    "expect_noisy_shares",
     "expect_soft_majority",
 ]
 
@@ -90,6 +92,30 @@ def draft_noisy_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     scale = _scale(task, task.queries)
     expected = expect_noisy_max(scale, forecast, teachers)
     return Draft("noisy_max", expected, None, {"scale": scale}, partial(_make_noisy_max, task, teachers, scale))
+
+
+def expect_noisy_shares(mechanism: NoisyShares, forecast: VoteForecast) -> Expected:
+    """Return what NoisyShares give: an answer to every query, worth more the nearer its shares are to the teachers'.
+
+    With two classes one count has noise, which moves the lead by twice as much: as much as noise on both that is larger
+    by the square root of 2.
+    """
+    scale = mechanism.scale * (math.sqrt(2) if mechanism.classes == 2 else 1.0)
+    right = forecast.mean(_wins(forecast, mechanism.teachers, scale))
+    return Expected(1.0, right, max(0.0, 1.0 - mechanism.deviation))
+
+
+@lru_cache(maxsize=256)
+def _share_scale(epsilon: float, delta: float, classes: int, queries: int) -> float:
+    return NoisyShares.calibrate(epsilon=epsilon, delta=delta, teachers=1, classes=classes, queries=queries).scale
+
+
+def draft_noisy_shares(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
+    """Return the draft of NoisyShares that answer every query."""
+    scale = _share_scale(task.epsilon, task.delta, task.classes, task.queries)
+    mechanism = NoisyShares(teachers=teachers, classes=task.classes, scale=scale)
+    expected = expect_noisy_shares(mechanism, forecast)
+    return Draft("noisy_shares", expected, None, {"scale": scale}, lambda: Calibrated(mechanism, task.order, 0.0))
 
 
 def expect_confident_max(

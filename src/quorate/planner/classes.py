@@ -1,0 +1,58 @@
+"""What is declared of classes before any record is read: their shares and weights; and what is to be said of rare ones.
+
+A teacher votes for the class that it finds most likely. A class of share 10% is seldom that, however well the teachers
+rank: with labels alone, everybody is answered with the common class.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quorate.errors import InvalidInput
+
+__all__ = ["by_class", "check_prior", "rare_class_warning"]
+
+_SUM = 1e-6  # by how much shares may miss 1, for those who round them
+_RARE = 0.4  # of an equal share: below, a class is rare (with two classes, below a fifth of the records)
+_FEW = 10.0  # records of a class in a teacher's chunk below which it hardly wins a ballot, whatever it weighs
+
+
+def by_class(name: str, values: Any, classes: Sequence[Any]) -> tuple[float, ...]:
+    """Return one positive number for each class, in the order of the classes, of a mapping or of a sequence."""
+    if isinstance(values, Mapping):
+        if set(values) != set(classes):
+            raise InvalidInput(f"{name} must name each class once: {', '.join(map(str, classes))}")
+        values = [values[label] for label in classes]
+    try:
+        numbers = tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be numbers, one for each class, not {values!r}") from None
+    if len(numbers) != len(classes) or not all(0 < number < math.inf for number in numbers):
+        raise InvalidInput(f"{name} must be {len(classes)} positive numbers, one for each class, not {values!r}")
+    return numbers
+
+
+def check_prior(prior: Any, classes: Sequence[Any]) -> tuple[float, ...]:
+    """Return declared shares of the classes, which must sum to 1."""
+    shares = by_class("prior", prior, classes)
+    if abs(math.fsum(shares) - 1) > _SUM:
+        raise InvalidInput(f"prior must be shares that sum to 1, and these sum to {math.fsum(shares):g}")
+    return shares
+
+
+def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | None) -> str | None:
+    """Return what to say to who asks for labels where a class is rare, or None where nothing is to be said.
+
+    `weighted` says that teachers weigh classes; `rows` is how many records each of them has, if that is known.
+    """
+    share = min(prior)
+    rare = f"a class of share {100 * share:.2g}%"
+    if share >= _RARE / len(prior) or (weighted and (rows is None or share * rows >= _FEW)):
+        return None
+    if not weighted:
+        remedy = "use scores=True, class_weight='balanced' or a linear model"
+        return f"{rare} will rarely win a majority: {remedy}"
+    return (
+        f"{rare} has about {share * (rows or 0):.0f} of the {rows} records of a teacher, and "
+        "will rarely win a majority even with class_weight: use scores=True, fewer teachers or a linear model"
+    )
