@@ -15,6 +15,7 @@ from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.plans import PLANS
+from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
@@ -23,6 +24,6 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
-_AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)

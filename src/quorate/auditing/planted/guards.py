@@ -38,6 +38,7 @@ __all__ = [
     "fail_on_one_record",
     "forge_refunds",
     "lower_the_order",
+    "replaced",
     "resume_on_a_fresh_budget",
 ]
 
@@ -269,7 +270,8 @@ class AnswersOutsideTheFlip(PureStable):
 
 
 @contextmanager
-def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Put another object in place of one of a module's own, while this lasts."""
     before = getattr(module, name)
     setattr(module, name, value)
     try:
@@ -310,8 +312,8 @@ def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
             return label
 
         with (
-            _replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
-            _replaced(pure_stable, "flip", flip),
+            replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
+            replaced(pure_stable, "flip", flip),
         ):
             label = scheme.draw(records, np.array([0.5]))
         rest = turned[0] if turned else Fraction(0)
