@@ -13,13 +13,14 @@ from quorate.auditing.matrix.containers import Container
 from quorate.auditing.matrix.subjects import Subject, Table, base_table
 from quorate.auditing.matrix.watch import Stage, Watch, files_of, shown, told, watched
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.models import save
+from quorate.models import load, save
 from quorate.release.people import first_records
 from quorate.session import release_counts
 
 __all__ = ["Arrival", "Case", "run_arrivals", "run_records"]
 
 _QUERIES, _PROBE = 4, 12
+_TRUSTED = ["quorate.auditing.matrix.witness.Witness"]  # the matrix's own estimator, in the files of a model
 
 
 class Case(NamedTuple):
@@ -93,12 +94,13 @@ def run_records(
             return watch.stages
         if case.subject.phases:
             batches = [Arrival(case.packed(rows, seed=7 + rows)) for rows in (8, made.progress_["seats"] - 8)]
-            _arrive(case, made, batches, watch, now=1, opening=0)
+            _arrive(case, made, batches, watch, folder=folder, now=1, opening=0)
             return watch.stages
         if case.subject.saved and not _save(made, folder, watch):
             return watch.stages
         for number in range(_QUERIES):
-            _ask(case, made, case.packed(1, seed=20 + number), watch, f"query {number}")
+            made = _restarted(case, made, folder, watch) if number else made
+            _ask(case, made, number, watch)
         if case.subject.saved:
             watch.stage("saved after the queries", public=files_of(folder))
             made.session_.close()
@@ -116,18 +118,28 @@ def _save(made: Any, folder: Path, watch: Watch) -> bool:
     return True
 
 
-def _ask(case: Case, made: Any, query: Any, watch: Watch, name: str) -> None:
+def _restarted(case: Case, made: Any, folder: Path, watch: Watch) -> Any:
+    """Return the model as the next process loads it, where it is in a folder."""
+    if not case.subject.saved:
+        return made
+    made.session_.close()
+    loaded = load(folder, trusted=_TRUSTED)
+    watch.stage("loaded", public=shown(loaded))
+    return loaded
+
+
+def _ask(case: Case, made: Any, number: int, watch: Watch) -> None:
     """Ask one query; a refusal must come before anything is drawn."""
     public, released, broken = {"spent before": _spent(made)}, "", []
     try:
-        released = case.subject.ask(made, query)
+        released = case.subject.ask(made, case.packed(1, seed=20 + number), number)
     except (BudgetSpent, NoQuorum) as error:
         released = told(error)
     except Exception as error:
         public["refused"] = told(error)
         if watch.drawn() or _spent(made) != public["spent before"]:
             broken = [f"refused after {watch.drawn()} draws, or after it was paid for"]
-    watch.stage(name, public=public, released=released, broken=broken)
+    watch.stage(f"query {number}", public=public, released=released, broken=broken)
 
 
 def _spent(made: Any) -> str:
@@ -146,26 +158,35 @@ def run_arrivals(
         watch.stages[0].may_change = 0  # the records are the same
         if case.subject.saved and not _save(made, folder, watch):
             return watch.stages
-        _arrive(case, made, arrivals, watch, now=0, opening=made.teachers_ if case.subject.relabels else 1)
+        opening = made.teachers_ if case.subject.relabels else 1
+        made = _arrive(case, made, arrivals, watch, folder=folder, now=0, opening=opening)
         if case.subject.saved:
             watch.stage("saved in phase 2", public=files_of(folder))
             made.session_.close()
     return watch.stages
 
 
-def _arrive(case: Case, made: Any, arrivals: Sequence[Arrival], watch: Watch, *, now: int, opening: int) -> None:
-    """Let all arrive, and then some of the next phase; `now` and `opening` of the teachers of each may have changed."""
+def _arrive(
+    case: Case, made: Any, arrivals: Sequence[Arrival], watch: Watch, *, folder: Path, now: int, opening: int
+) -> Any:
+    """Let all arrive, and then some of the next phase; `now` and `opening` of the teachers of each may have changed.
+
+    Return the model, which is another object after a restart.
+    """
     pool = case.subject.pool
     for number, arrival in enumerate(arrivals):
         if not _take(made, arrival, watch, f"arrivals {number}", feeds=pool, opening=now):
-            return
+            return made
+        made = _restarted(case, made, folder, watch)
     for number in range(2):
         query = Arrival(case.packed(1, seed=30 + number))
         if number == 0 and pool and not _take(made, query, watch, "opening of phase 2", feeds=True, opening=opening):
-            return
+            break
         name = f"query {number} of phase 2"
         if not _take(made, query, watch, name, feeds=False, opening=opening, case=case):
-            return
+            break
+        made = _restarted(case, made, folder, watch)
+    return made
 
 
 def _take(
