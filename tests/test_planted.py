@@ -189,8 +189,8 @@ def test_too_much_noise_to_enumerate_is_refused():
 
 def test_a_wrong_line_of_code_is_in_its_law():
     class Upside(NoisyMax):
-        def _labels(self, counts, noise):
-            return super()._labels(counts[:, ::-1], noise)
+        def draw_labels(self, counts, noise):
+            return super().draw_labels(counts[:, ::-1], noise)
 
     right, wrong = (law_of_code(kind(teachers=4, classes=2, scale=1.0), classes=2) for kind in (NoisyMax, Upside))
     assert right.outcomes((4, 0))[0, 0] > 0.9 > 0.1 > wrong.outcomes((4, 0))[0, 0]
@@ -198,16 +198,16 @@ def test_a_wrong_line_of_code_is_in_its_law():
 
 def test_wrong_scores_of_a_choice_are_in_its_law():
     class Doubled(SoftMajority):
-        def _labels(self, counts, noise):
-            return super()._labels(2 * counts, noise)
+        def draw_labels(self, counts, noise):
+            return super().draw_labels(2 * counts, noise)
 
     assert search(Doubled(teachers=12, epsilon=1.0), classes=2, queries=1, orders=[2.0]).found
 
 
 def test_a_wrong_threshold_noise_is_in_its_law():
     class Halved(StabilityTest):
-        def _threshold_noise(self, noise):
-            return super()._threshold_noise(noise) // 4
+        def draw_threshold_noise(self, noise):
+            return super().draw_threshold_noise(noise) // 4
 
     assert search(small_stability(Halved), classes=2, queries=5, orders=[16.0]).found
 

@@ -281,7 +281,7 @@ def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     own = Model.of(folder.name, classifier, schema=schema)
     session: Any = classifier.session_
     if kind == "remembering":
-        own.inputs._encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
+        own.inputs.encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
     else:
         session = _Plain(session.answerer.ensemble) if kind == "plain" else _Slow(session)
     return Model(folder.name, session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)

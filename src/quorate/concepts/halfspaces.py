@@ -138,7 +138,7 @@ class _Sides(Dichotomies):
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
         if len(self._exact) == 0:
-            return np.array([np.count_nonzero(self[0]._predict(points) != labels)])
+            return np.array([np.count_nonzero(self[0].predict_checked(points) != labels)])
         lead, ones = self._leads(points, labels), np.count_nonzero(labels == 1)
         total = 2 * ones - len(labels)
         return np.stack([ones - lead, ones - (total - lead)], axis=1).ravel()
@@ -175,7 +175,7 @@ class _Sides(Dichotomies):
         open_ = (beyond == 0) | (side == 0)
         for row in np.flatnonzero(open_.any(axis=1)):
             left = open_[row]
-            labels[row, left] = self[2 * int(rows[row])]._predict(every.points[known:][left])
+            labels[row, left] = self[2 * int(rows[row])].predict_checked(every.points[known:][left])
         return labels
 
 

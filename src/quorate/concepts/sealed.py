@@ -53,7 +53,7 @@ def _works(concept: Concept, row: Points) -> bool:
             made = concept.dichotomies(row.copy())
             if not 1 <= len(made) <= 2:  # a row has two labels
                 return False
-            given = [np.asarray(made[index]._predict(row.copy())) for index in range(len(made))]
+            given = [np.asarray(made[index].predict_checked(row.copy())) for index in range(len(made))]
             return all(one.shape == (1,) and one[0] in (0, 1) for one in given)
     except Exception:  # of any kind: the class is the caller's own
         return False
@@ -117,7 +117,7 @@ class _Candidates(Dichotomies):
 
     def __init__(self, inside: Dichotomies, features: int) -> None:
         self._inside, self.features, self._size = inside, features, len(inside)
-        self._usable = partial(say_by_row, inside._usable)
+        self.usable = partial(say_by_row, inside.usable)
         if not 1 <= self._size <= LISTED:
             raise Infeasible(f"a class of one's own lists 1 to {LISTED} candidates, not {self._size}")
 
@@ -126,7 +126,7 @@ class _Candidates(Dichotomies):
 
     def _candidate(self, index: int) -> Hypothesis:
         try:
-            made = self._inside._candidate(index)
+            made = self._inside[index]
         except Exception:  # of any kind: it would speak of what was chosen
             made = None
         if isinstance(made, Hypothesis):
@@ -139,11 +139,11 @@ class _Candidates(Dichotomies):
 
     def _counted(self, points: Points, labels: Labels) -> Any:
         """Return the mistakes as the candidates count them by a way of their own, if they have one and it works."""
-        if type(self._inside)._mistakes is Dichotomies._mistakes:
+        if not self._inside.counts_mistakes:
             return None
         try:
             with silence():
-                found = np.asarray(self._inside._mistakes(points.copy(), labels.copy()))
+                found = np.asarray(self._inside.mistakes_on(points.copy(), labels.copy()))
         except Exception:  # of any kind: it would speak of the rows
             return None
         numbers = found.shape == (self._size,) and found.dtype.kind in "iu"
@@ -157,4 +157,4 @@ class _Labels(Hypothesis):
         self.inside, self.features = inside, features
 
     def _predict(self, points: Points) -> Any:
-        return say_by_row(self.inside._predict, points).astype(np.int64)
+        return say_by_row(self.inside.predict_checked, points).astype(np.int64)

@@ -55,7 +55,7 @@ _last_draw = [process_identity()]
 
 def _reset_sources() -> None:
     for source in _sources:
-        source._reset()
+        source.reset()
 
 
 os.register_at_fork(after_in_child=_reset_sources)
@@ -103,10 +103,10 @@ class SystemNoise:
     """OpenDP's exact samplers, whose generator the operating system seeds, behind buffers."""
 
     def __init__(self) -> None:
-        self._reset()
+        self.reset()
         _sources.add(self)
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Forget every draw and every lock: called when made, and in a forked child before it runs anything else."""
         self._lock = threading.Lock()
         self._buffers: OrderedDict[tuple[str, float], _Buffer] = OrderedDict()

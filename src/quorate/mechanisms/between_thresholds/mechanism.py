@@ -135,14 +135,17 @@ class BetweenThresholds(ThresholdMechanism):
             return float(laplace_tail(self.threshold_scale, self.cap + 1)) * (1 + 2.0**-40)
         return gaussian_tail(self.threshold_scale, self.cap)
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
         return 2
 
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
         draw = noise.laplace if self.redraws else noise.gaussian
         return int(draw(self.threshold_scale, 1)[0])
 
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         noisy = counts[:, 1] + noise.laplace(self.query_scale, len(counts))
 
         def decide(queries: slice, threshold_noise: int) -> Labels:

@@ -111,8 +111,10 @@ class NoisyMax(QueryMechanism):
         gap = int(np.searchsorted(wins, rate)) + 1
         return gap // 2  # distance d holds the gaps 2d + 1 and 2d + 2
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
         return self.classes
 
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         return draw_winners(counts, self.scale, noise)

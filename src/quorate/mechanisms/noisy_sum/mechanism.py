@@ -88,9 +88,10 @@ class NoisySum:
 
         One unit may move every one of these sums by `sensitivity`, and each is charged (PROOF.md, step 2).
         """
-        return self._releases(totals, budget, system_noise)
+        return self.draw_releases(totals, budget, system_noise)
 
-    def _releases(self, totals: Iterable[int], budget: Budget | None, noise: NoiseSource) -> list[int]:
+    def draw_releases(self, totals: Iterable[int], budget: Budget | None, noise: NoiseSource) -> list[int]:
+        """Charge for these sums, draw their noise from this source, and return the noisy sums."""
         sums = [_whole(total) for total in totals]
         if budget is not None:
             budget.spend(self.release_cost(budget.order), times=len(sums))  # charge, then draw

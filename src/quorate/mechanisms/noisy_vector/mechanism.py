@@ -153,9 +153,10 @@ class NoisyVector:
 
     def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Whole]:
         """Return the parts with noise, charged to `budget` if there is one: all of them or none."""
-        return self._release(parts, budget, None)
+        return self.draw_release(parts, budget, None)
 
-    def _release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:
+    def draw_release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:
+        """Charge for these vectors, draw their noise from this source, and return the noisy vectors."""
         vectors = [_whole(part) for part in parts]
         if len(vectors) != len(self.scales):
             raise InvalidInput(f"this mechanism has {len(self.scales)} parts, and {len(vectors)} were given")

@@ -113,10 +113,12 @@ class StabilityTest(ThresholdMechanism):
         rate = check_rate("answer_rate", answer_rate)
         return max(0, self.margin + 1 - laplace_tail_quantile(self.query_scale, rate))
 
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
         return int(noise.laplace(self.threshold_scale, 1)[0])
 
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         labels, distance = distances(counts)
         noisy = distance + noise.laplace(self.query_scale, len(counts))
 

@@ -115,7 +115,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     if manifest["unit"] not in (RECORD, PERSON):
         raise InvalidInput("the manifest names a unit of privacy that this version does not know")
     expected = float(manifest["expected_error"])
-    made._keep(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
+    made.keep_released(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
     made.budget_ = Budget(epsilon=made.epsilon, delta=made.delta, order=float(manifest["spent"]["order"]), slack=0.0)
     made.budget_.spend(made.budget_.remaining())  # what was released was paid for: nothing is left
     made.seconds_ = 0.0
