@@ -110,8 +110,8 @@ def _voting(quorum: Quorum, *, room: int, plays: int, seed: int) -> tuple[list[I
 
     for distance in _distances(quorum):
         trial = _binned(two(distance, max(2000, plays // 20), seed))
-        found = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
-        best, chosen = (found, distance) if found > best else (best, chosen)
+        shown = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
+        best, chosen = (shown, distance) if shown > best else (best, chosen)
     return two(chosen, plays, seed + 2), chosen
 
 

@@ -81,8 +81,8 @@ class Dichotomies(ABC):
         return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        found = [np.count_nonzero(self[index].predict_checked(points) != labels) for index in range(len(self))]
-        return np.array(found, dtype=np.int64)
+        mistakes = [np.count_nonzero(self[index].predict_checked(points) != labels) for index in range(len(self))]
+        return np.array(mistakes, dtype=np.int64)
 
 
 class Concept(ABC):
@@ -139,9 +139,9 @@ class Concept(ABC):
         points = check_points(X, features=self.features)
         self.check_size(len(points))
         usable = self.usable(points)
-        made = self._dichotomies(points if usable.all() else points[usable])
-        made.usable = self.usable  # what is no point of the class is nobody's mistake either
-        return made
+        candidates = self._dichotomies(points if usable.all() else points[usable])
+        candidates.usable = self.usable  # what is no point of the class is nobody's mistake either
+        return candidates
 
     def fit_erm(self, X: Any, y: Any) -> Hypothesis:
         """Return a hypothesis with the fewest mistakes on these rows. It is not private: nothing is charged.

@@ -151,15 +151,15 @@ class _Sides(Dichotomies):
         home = places.ravel()[:known]
         away = np.setdiff1d(np.flatnonzero(lead), home)
         every = ExactPoints(np.concatenate([self._exact.points, distinct[away]])) if away.size else self._exact
-        found = np.zeros(len(self._bits))
+        leads = np.zeros(len(self._bits))
         step = max(1, _AT_ONCE // max(1, len(every)))
-        for start in range(0, len(found), step):
-            rows = np.arange(start, min(start + step, len(found)))
+        for start in range(0, len(leads), step):
+            rows = np.arange(start, min(start + step, len(leads)))
             bits = np.unpackbits(self._bits[rows], axis=1, count=known)
-            found[rows] = bits @ lead[home]  # whole numbers, so exact
+            leads[rows] = bits @ lead[home]  # whole numbers, so exact
             if away.size:
-                found[rows] += self._labels_of(every, rows, bits) @ lead[away]
-        return found.astype(np.int64)
+                leads[rows] += self._labels_of(every, rows, bits) @ lead[away]
+        return leads.astype(np.int64)
 
     def _labels_of(self, every: ExactPoints, rows: Whole, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the labels that partings give to points that are not among those that define them."""

@@ -46,9 +46,9 @@ def token_of(
     for what, limit in (("quota", quota), ("per_minute", per_minute)):
         if limit is not None:
             check_count(what, limit, least=0)
-    made, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     key = Key(
-        id=made,
+        id=key_id,
         name=name,
         scopes=tuple(dict.fromkeys(scopes)),
         hash=_hash(secret),
@@ -56,7 +56,7 @@ def token_of(
         quota=quota,
         per_minute=per_minute,
     )
-    return f"qk_{made}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
+    return f"qk_{key_id}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
 
 
 def _hash(secret: str) -> str:
@@ -141,7 +141,7 @@ class Ledger(Notes, Phases):
         if is_url(place):
             check_driver()
         store: Store = PostgresStore(str(place)) if is_url(place) else SQLiteStore.create(Path(place))
-        made = cls(store, fingerprint=fingerprint, folder=folder, key=make_key(folder))
+        ledger = cls(store, fingerprint=fingerprint, folder=folder, key=make_key(folder))
         opened = {
             "format": FORMAT,
             "fingerprint": fingerprint,
@@ -153,8 +153,8 @@ class Ledger(Notes, Phases):
             "keys": [],
         }
         spent = [str(quanta) for quanta in budget.close()]  # a move: from here on only the ledger can spend
-        made.begin(opened | {"spent": spent})
-        return made
+        ledger.begin(opened | {"spent": spent})
+        return ledger
 
     def begin(
         self,
@@ -192,15 +192,15 @@ class Ledger(Notes, Phases):
     @classmethod
     def open(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
         """Open a ledger that belongs to the model of this fingerprint, after reading and checking all of it."""
-        made = cls.unchecked(place, fingerprint=fingerprint, folder=folder)
-        found = made.verify()
-        if found.problems:
-            made.close_store()
-            raise LedgerRefused(f"the ledger at {made.place} is refused: {'; '.join(found.problems)}")
-        if made.state().fingerprint != fingerprint:
-            made.close_store()
-            raise LedgerRefused(f"the ledger at {made.place} belongs to another model")
-        return made
+        ledger = cls.unchecked(place, fingerprint=fingerprint, folder=folder)
+        verification = ledger.verify()
+        if verification.problems:
+            ledger.close_store()
+            raise LedgerRefused(f"the ledger at {ledger.place} is refused: {'; '.join(verification.problems)}")
+        if ledger.state().fingerprint != fingerprint:
+            ledger.close_store()
+            raise LedgerRefused(f"the ledger at {ledger.place} belongs to another model")
+        return ledger
 
     @classmethod
     def unchecked(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
@@ -333,10 +333,10 @@ class Ledger(Notes, Phases):
         except LedgerRefused as error:
             unmarked = (str(error),)
         try:
-            found = check_marks(self.check_entries(), marks)
+            verification = check_marks(self.check_entries(), marks)
         except LedgerRefused as error:
-            found = Verification(entries=0, head="", problems=(str(error),))
-        return replace(found, problems=found.problems + unmarked)
+            verification = Verification(entries=0, head="", problems=(str(error),))
+        return replace(verification, problems=verification.problems + unmarked)
 
     def check_entries(self) -> Verification:
         """Read all entries and say what is wrong with them, whatever the marks say."""

@@ -74,9 +74,9 @@ def _copy(old: Ledger, new: Ledger) -> None:
     """Close the account in one place, then open it in the other."""
     state = old.state()
     marks = [] if state.moved else list(old.witness.marks())  # an interrupted move may have made new marks
-    found = check_marks(old.check_entries(), marks)
-    if found.problems:
-        raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(found.problems)}")
+    verification = check_marks(old.check_entries(), marks)
+    if verification.problems:
+        raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(verification.problems)}")
     with old.change() as change:
         leases = change.state.leases.values()
         if any(not is_gone(lease.owner, silent=change.at - lease.seen) for lease in leases):
@@ -114,15 +114,15 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
     place = place_of(Path(folder))
     ledger = Ledger.unchecked(place, fingerprint=fingerprint, folder=Path(folder))
-    found = ledger.check_entries()
-    if found.problems:
-        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(found.problems)}")
+    verification = ledger.check_entries()
+    if verification.problems:
+        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(verification.problems)}")
     marks = ledger.witness.readable()
     if charge == "mark" and not marks:
         raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
     if not is_url(place) and any(mark.in_database for mark in marks):
         raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
-    ahead = [mark.spent for mark in marks if not check_marks(found, [mark]).sound]
+    ahead = [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
     lost = [entry.event.body["lost"] for entry in ledger.entries() if entry.event.kind == "restored"]
     known = [int(quanta) for quanta in lost[-1]] if lost else None
     with ledger.change() as change:

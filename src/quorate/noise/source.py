@@ -185,10 +185,10 @@ class SystemNoise:
 def _sampler(kind: Literal["laplace", "gaussian"], scale: float) -> Callable[[list[int]], list[int]]:
     integers = domains.vector_domain(domains.atom_domain(T="i64"))
     if kind == "laplace":
-        made = measurements.make_laplace(integers, metrics.l1_distance(T="i64"), scale=scale)
+        measurement = measurements.make_laplace(integers, metrics.l1_distance(T="i64"), scale=scale)
     else:
-        made = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
-    return made  # type: ignore[no-any-return]
+        measurement = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
+    return measurement  # type: ignore[no-any-return]
 
 
 def _fits(ratio: Fraction) -> bool:

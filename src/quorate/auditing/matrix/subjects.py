@@ -90,23 +90,23 @@ class Subject:
         """Return the learner of this name."""
         return (LEARNERS | CONCEPTS)[name]() if name != "none" else None
 
-    def fit(self, made: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:
+    def fit(self, model: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:
         """Fit on packed records."""
         more = {} if groups is None else {"groups": groups}
         if self.public:
             more["public"] = public
         if self.release:
-            made.fit(packed, **more)
+            model.fit(packed, **more)
         else:
-            made.fit(packed, table.y, **more)
+            model.fit(packed, table.y, **more)
 
-    def ask(self, made: Any, query: Any, number: int) -> str:
+    def ask(self, model: Any, query: Any, number: int) -> str:
         """Ask one packed query, the next in `number`, and return what is released; a release is asked two, one new."""
-        if isinstance(made, OnlineRelease):
-            return repr(made.ask([Threshold(4.5), Threshold(number + 0.5)]))
-        if isinstance(made, QueryRelease):
-            return repr(made.answer([Threshold(4.5), Threshold(number + 0.5)]).to_pylist())
-        return repr(made.predict(query).tolist())
+        if isinstance(model, OnlineRelease):
+            return repr(model.ask([Threshold(4.5), Threshold(number + 0.5)]))
+        if isinstance(model, QueryRelease):
+            return repr(model.answer([Threshold(4.5), Threshold(number + 0.5)]).to_pylist())
+        return repr(model.predict(query).tolist())
 
 
 def _private(aggregator: str, **settings: Any) -> Callable[[Any], Any]:

@@ -77,12 +77,12 @@ class BetweenThresholds(ThresholdMechanism):
         if calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
         settings = (tight_settings if calibration == "tight" else paper_settings)(epsilon, delta, no_quorums)
-        made = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
+        mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
         if calibration == "paper":
-            check_paper(made, epsilon, delta)
-        if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(made, 2 * made.distance() + 1)
-        return made
+            check_paper(mechanism, epsilon, delta)
+        if mechanism.answer_probability((teachers + 1) // 2 - 1) < 0.5:
+            raise too_few_teachers(mechanism, 2 * mechanism.distance() + 1)
+        return mechanism
 
     @property
     def redraws(self) -> bool:  # type: ignore[override]

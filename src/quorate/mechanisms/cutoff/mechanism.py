@@ -74,11 +74,11 @@ class NoisyCutoff:
         between = max(1.0, arrivals / no_quorums) / -math.expm1(-epsilon)
         headroom = math.ceil((math.log(between) - math.log(check_rate("beta", beta))) / epsilon)
         spread = max(1, math.ceil(-math.log(delta) / epsilon * (1 + 2.0**-30)))
-        while (made := cls(epsilon=epsilon, allowed=no_quorums + headroom, spread=spread)).delta > delta:
+        while (cutoff := cls(epsilon=epsilon, allowed=no_quorums + headroom, spread=spread)).delta > delta:
             spread += 1
             if spread > 2**40:
                 raise Infeasible(f"no spread of a cutoff of epsilon={epsilon} reaches delta={delta}; raise either")
-        return made
+        return cutoff
 
     @property
     def ratio(self) -> int:

@@ -78,7 +78,7 @@ class Dissent(ThresholdMechanism):
     def from_settings(cls, settings: Settings, *, teachers: int, dissents: int, standing: float = RATE) -> "Dissent":
         """Return the Dissent with these settings and the smallest margin at which the student stands at half-gap 0."""
         table = build_table(order=settings.order, price=settings.price)
-        made = cls(
+        dissent = cls(
             teachers=teachers,
             no_quorums=dissents,
             order=settings.order,
@@ -87,13 +87,13 @@ class Dissent(ThresholdMechanism):
             threshold_scale=settings.threshold_scale,
             table=table,
         )
-        if made.standing_probability((teachers + 1) // 2) > 0.5:
+        if dissent.standing_probability((teachers + 1) // 2) > 0.5:
             raise Infeasible(
                 f"with teachers={teachers} even a unanimous ballot against the student would mostly pass unnoticed; "
-                f"it takes at least {2 * made.distance() - 1} teachers for this target, or a larger epsilon, or fewer "
-                f"dissents than {dissents}"
+                f"it takes at least {2 * dissent.distance() - 1} teachers for this target, or a larger epsilon, or "
+                f"fewer dissents than {dissents}"
             )
-        return made
+        return dissent
 
     def opening_cost(self, order: float) -> Cost:
         """Return the cost of the one threshold noise of a run."""

@@ -80,10 +80,10 @@ class NoisyMax(QueryMechanism):
             target=each,
             guess=math.sqrt(0.642 * order / each),
         )
-        made = cls(teachers=teachers, classes=classes, scale=scale)
-        while made.epsilon(delta=delta, queries=queries) > epsilon:  # which may look at another order
-            made = replace(made, scale=made.scale * 1.002)
-        return made
+        mechanism = cls(teachers=teachers, classes=classes, scale=scale)
+        while mechanism.epsilon(delta=delta, queries=queries) > epsilon:  # which may look at another order
+            mechanism = replace(mechanism, scale=mechanism.scale * 1.002)
+        return mechanism
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of one winner."""

@@ -63,10 +63,10 @@ class Quorum(ThresholdMechanism):
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
         best = best_settings(epsilon=epsilon, delta=delta, no_quorums=no_quorums)
         table = build_table(order=best.order, price=best.price)
-        made = cls(teachers=teachers, no_quorums=no_quorums, table=table, **asdict(best))
-        if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(made, 2 * made.distance() + 1)
-        return made
+        quorum = cls(teachers=teachers, no_quorums=no_quorums, table=table, **asdict(best))
+        if quorum.answer_probability((teachers + 1) // 2 - 1) < 0.5:
+            raise too_few_teachers(quorum, 2 * quorum.distance() + 1)
+        return quorum
 
     def opening_cost(self, order: float) -> Cost:
         """Return the cost of the one threshold noise of a run."""

@@ -86,8 +86,8 @@ class SharpMajority(QueryMechanism):
             others.append(math.inf)
         for other in others:
             if to_capacity(epsilon, delta=delta, order=other) > queries / RENYI_QUANTA:
-                made = cls._at(other, epsilon, delta, teachers, queries)
-                best = min(best, made, key=cls.expected_errors)
+                candidate = cls._at(other, epsilon, delta, teachers, queries)
+                best = min(best, candidate, key=cls.expected_errors)
         return best
 
     @classmethod
