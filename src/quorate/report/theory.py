@@ -254,9 +254,9 @@ def _noise_axes(axes: Any, means: dict[str, list[float]]) -> None:
 
 
 def _queries_axes(axes: Any, data: tuple[Sequence[int], list[dict[str, int]]]) -> None:
-    sizes, found = data
+    sizes, payable = data
     for method, colour in zip(("agnostic", "subsample", "published"), _COLOURS, strict=False):
-        axes.loglog(sizes, [max(one[method], 0.5) for one in found], "o-", color=colour, label=method)
+        axes.loglog(sizes, [max(one[method], 0.5) for one in payable], "o-", color=colour, label=method)
     axes.set(xlabel="records", ylabel="queries (0 is drawn as 0.5)")
 
 

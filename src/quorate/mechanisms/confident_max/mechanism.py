@@ -76,7 +76,7 @@ class ConfidentMax(QueryMechanism):
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         passed = _check_answered(answered, queries)
 
-        def made(scale: float) -> ConfidentMax:
+        def at_scale(scale: float) -> ConfidentMax:
             return cls(
                 teachers=teachers,
                 classes=classes,
@@ -87,13 +87,15 @@ class ConfidentMax(QueryMechanism):
             )
 
         scale = smallest_scale(
-            lambda scale: made(scale).total_renyi(order, queries, passed),
+            lambda scale: at_scale(scale).total_renyi(order, queries, passed),
             target=capacity,
             guess=math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity),
         )
-        while made(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon:  # perhaps at another order
+        while (
+            at_scale(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon
+        ):  # perhaps at another order
             scale *= 1.002
-        return made(scale)
+        return at_scale(scale)
 
     def query_cost(self, order: float) -> Cost:
         """Return what every query pays: for the test alone, or for the joint outcome."""
