@@ -125,7 +125,7 @@ class EverlastingGame:
         missing = self._limits - met
         if self.rules.bare_cutoff or self.rules.noisy_limit_alone:
             return (missing <= 0).astype(np.float64)
-        tails = np.array(self.cutoff._tails[: self.cutoff.most + 1], dtype=np.float64) / _ONE
+        tails = np.array(self.cutoff.tails[: self.cutoff.most + 1], dtype=np.float64) / _ONE
         return tails[np.clip(missing, 0, len(tails) - 1)]
 
     def _no_quorum(self, votes: int) -> Floats:

@@ -70,7 +70,7 @@ def _again(pair, times):
 def _one_by_one(mechanism, votes, times, noise):
     """Return what a real run, or the mechanism itself, answers to the same query asked again and again."""
     if not isinstance(mechanism, ThresholdMechanism):
-        return [int(mechanism._answers(np.array([votes]), None, noise).labels[0]) for _ in range(times)]
+        return [int(mechanism.draw_answers(np.array([votes]), None, noise).labels[0]) for _ in range(times)]
     run, seen = Run(mechanism, budget=None, noise=noise), []
     for _ in range(times):
         if run.no_quorums_left == 0:
@@ -186,14 +186,14 @@ def test_all_votes_of_a_tree_are_made_of_records():
 class HalfTheNoise(NoisyMax):
     """Draws with half of the scale that it claims."""
 
-    def _labels(self, counts, noise):
-        return NoisyMax(teachers=self.teachers, classes=self.classes, scale=self.scale / 2)._labels(counts, noise)
+    def draw_labels(self, counts, noise):
+        return NoisyMax(teachers=self.teachers, classes=self.classes, scale=self.scale / 2).draw_labels(counts, noise)
 
 
 class ForgetsTheThreshold(StabilityTest):
     """Leaves out the noise on the threshold."""
 
-    def _threshold_noise(self, noise):
+    def draw_threshold_noise(self, noise):
         return 0
 
 
@@ -213,17 +213,17 @@ def test_a_run_without_threshold_noise_falls():
 class LoudSum(NoisySum):
     """Draws with a third of the scale that it claims."""
 
-    def _releases(self, totals, budget, noise):
-        return NoisySum(sensitivity=self.sensitivity, scale=self.scale / 3)._releases(totals, budget, noise)
+    def draw_releases(self, totals, budget, noise):
+        return NoisySum(sensitivity=self.sensitivity, scale=self.scale / 3).draw_releases(totals, budget, noise)
 
 
 class LoudVector(NoisyVector):
     """Draws with a third of the scales that it claims."""
 
-    def _release(self, parts, budget, noise):
+    def draw_release(self, parts, budget, noise):
         scales = tuple(scale / 3 for scale in self.scales)
         quiet = NoisyVector(squared_sensitivities=self.squared_sensitivities, scales=scales)
-        return quiet._release(parts, budget, noise)
+        return quiet.draw_release(parts, budget, noise)
 
 
 class ForgetsItsTerm(Relabel):

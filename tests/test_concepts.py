@@ -180,10 +180,10 @@ def test_a_member_that_fails_on_a_private_row_says_0_there_and_nothing_else():
     finite = Finite(members, features=2)
     rows = np.vstack([X[:4] + 0.6, [[1e39, 0.0]], X[4:8] + 0.6])
     others = np.delete(rows, 4, axis=0)
-    for member in (finite._member(index) for index in range(len(members))):
+    for member in (finite.member(index) for index in range(len(members))):
         assert np.delete(member.predict(rows), 4).tolist() == member.predict(others).tolist()
         assert member.predict(others).any()
-    assert [finite._member(index).predict(rows)[4] for index in range(5)] == [0, 0, 1, 0, 0]
+    assert [finite.member(index).predict(rows)[4] for index in range(5)] == [0, 0, 1, 0, 0]
     assert finite.dichotomies(rows).tally(rows, np.ones(9, dtype=int)).counts.sum() > 1
     check_concept(finite, rows)
 
@@ -389,7 +389,7 @@ class StillCounted(Planted):
 
     def dichotomies(self, X):
         made = super().dichotomies(X)
-        del made._usable
+        del made.usable
         return made
 
 

@@ -317,7 +317,7 @@ def laws(cutoff):
     limits[cutoff.allowed + cutoff.spread] = ratio**cutoff.spread
 
     def tail(missing):
-        tails = cutoff._tails
+        tails = cutoff.tails
         return Fraction(tails[min(max(missing, 0), len(tails) - 1)], ONE)
 
     return limits, tail
@@ -381,10 +381,10 @@ def test_tails_and_ratio_in_whole_numbers():
         cutoff = NoisyCutoff(epsilon=epsilon, allowed=1, spread=5)
         assert cutoff.ratio < ONE
         assert math.log(cutoff.ratio / ONE) >= -epsilon * (1 + 1e-12)
-        tails = cutoff._tails[:5000]
+        tails = cutoff.tails[:5000]
         assert tails[0] == ONE
         assert all(low * ONE >= high * cutoff.ratio for high, low in itertools.pairwise(tails))
-        assert cutoff._tails[-1] * cutoff.ratio > (cutoff._tails[-1] - 1) * ONE  # what holds for all beyond
+        assert cutoff.tails[-1] * cutoff.ratio > (cutoff.tails[-1] - 1) * ONE  # what holds for all beyond
         assert cutoff.delta >= (cutoff.ratio / ONE) ** 5
 
 
@@ -477,7 +477,7 @@ class NeverCloses:
 def opened(cutoff, tree, kind=CutoffRun):
     """A cutoff whose limit is drawn by words that matter by the ratio alone, and the rest by the tails alone."""
     gate = kind(cutoff, noise=tree.source([cutoff.ratio]))
-    gate._noise = tree.source(list(cutoff._tails[: cutoff.most + 1]))
+    gate._noise = tree.source(list(cutoff.tails[: cutoff.most + 1]))
     return gate
 
 

@@ -385,7 +385,7 @@ def test_every_arrival_is_marked_outside_of_the_ledger(tmp_path):
     for _ in range(2):
         made.predict([[2.0]])
         ledger = made.session_.ledger
-        assert {mark.seq for mark in ledger._witness.marks()} == {ledger.view().entries}
+        assert {mark.seq for mark in ledger.witness.marks()} == {ledger.view().entries}
     made.session_.close()
     assert (folder / "ledger.mark").exists()
 

@@ -600,9 +600,9 @@ def test_a_lost_phase_is_lost_in_another_place_too(folder, tmp_path):
     ledger = find_ledger(folder, fingerprint=fingerprint(folder))
     ledger.close()
     restore(folder, fingerprint=fingerprint(folder), charge="mark")
-    old = Ledger._unchecked(folder / "ledger.sqlite", fingerprint=fingerprint(folder), folder=folder)
+    old = Ledger.unchecked(folder / "ledger.sqlite", fingerprint=fingerprint(folder), folder=folder)
     SQLiteStore.create(tmp_path / "elsewhere.sqlite").close()
-    new = Ledger._unchecked(tmp_path / "elsewhere.sqlite", fingerprint=fingerprint(folder), folder=folder)
+    new = Ledger.unchecked(tmp_path / "elsewhere.sqlite", fingerprint=fingerprint(folder), folder=folder)
     assert old.phase()[0].lost
     _copy(old, new)
     assert new.phase()[0].lost

@@ -236,4 +236,4 @@ def test_a_seeded_choice_repeats_itself():
     x = np.arange(50.0)
     tally = Intervals().dichotomies(x).tally(x, (x % 3 == 0).astype(int))
     choice = ExponentialChoice(epsilon=0.1)
-    assert choice._choose(tally, None, SeededNoise(4)) == choice._choose(tally, None, SeededNoise(4))
+    assert choice.draw_choice(tally, None, SeededNoise(4)) == choice.draw_choice(tally, None, SeededNoise(4))

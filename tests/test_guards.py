@@ -319,5 +319,5 @@ def test_tables_cannot_be_written(quorum):
     dissent = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=400, dissents=5)
     for made in (cutoff, quorum, dissent):
         with pytest.raises(ValueError, match="read-only"):
-            made._last_words[0] = 0
+            made.last_words[0] = 0
         assert made is cutoff or isinstance(made.table, tuple)

@@ -183,7 +183,7 @@ def test_a_commit_that_fails_leaves_nothing_to_spend(make, monkeypatch):
     ledger = make()
     budget = ledger.budget(lease=8)
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
+        patch.setattr(ledger.witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
         with pytest.raises(Refused):
             budget.spend(UNIT)
     assert budget._at_hand == (0, 0)
@@ -403,10 +403,10 @@ def test_a_moved_ledger_spends_in_one_place(tmp_path, postgres_url):
 def test_an_interrupted_move_goes_on(tmp_path, postgres_url, monkeypatch):
     old = Ledger.create(tmp_path / "ledger.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
     old.budget().spend(UNIT)
-    for broken in ("_begin", "write_whole"):
+    for broken in ("begin", "write_whole"):
         with monkeypatch.context() as patch:
-            if broken == "_begin":
-                patch.setattr(Ledger, "_begin", lambda *_, **__: (_ for _ in ()).throw(Refused))
+            if broken == "begin":
+                patch.setattr(Ledger, "begin", lambda *_, **__: (_ for _ in ()).throw(Refused))
             else:
                 patch.setattr("quorate.ledger.place.write_whole", lambda *_: (_ for _ in ()).throw(Refused))
             with pytest.raises(Refused):
@@ -504,7 +504,7 @@ def test_a_mark_that_cannot_be_written_does_not_drain_the_budget(make, monkeypat
     ledger = make()
     budget = ledger.budget(lease=8)
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
+        patch.setattr(ledger.witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
         for _ in range(20):
             with pytest.raises(Refused):
                 budget.spend(UNIT)

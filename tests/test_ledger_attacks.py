@@ -39,7 +39,7 @@ def _refused(place, folder=None):
     """Return why the ledger does not open. It must say so itself."""
     with pytest.raises(LedgerRefused) as caught:
         open_ledger(place, folder)
-    assert not Ledger._unchecked(place, fingerprint="m", folder=folder).verify().sound
+    assert not Ledger.unchecked(place, fingerprint="m", folder=folder).verify().sound
     return str(caught.value)
 
 

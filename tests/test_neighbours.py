@@ -4,9 +4,11 @@ import json
 import logging
 import os
 import sys
+import time
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 from quorate.auditing import entropy_tape
 from quorate.auditing.matrix import Cell, matrix_cells, run_case, run_cell
@@ -15,11 +17,13 @@ from quorate.auditing.matrix.containers import CONTAINERS, Container
 from quorate.auditing.matrix.subjects import SUBJECTS, Subject, base_table
 from quorate.auditing.matrix.trials import Case, run_records
 from quorate.auditing.matrix.units import replaced_people, replaced_rows
-from quorate.auditing.matrix.watch import Stage
+from quorate.auditing.matrix.watch import Stage, teachers_of, watched
 from quorate.auditing.matrix.witness import Call
 from quorate.auditing.planted.small import SmallClassifier
 from quorate.cli.neighbours import run_neighbours
 from quorate.errors import InvalidInput
+from quorate.models import load, save
+from quorate.models.codecs import arrays_from
 from quorate.predictors import PrivateClassifier
 
 QUICK = matrix_cells(quick=True)
@@ -224,6 +228,45 @@ def test_a_run_repeats_itself():
         case = Case(subject, subject.learners[0], CONTAINERS["float64"], seed=3)
         table = base_table(subject.rows, columns=subject.columns)
         assert differences(run_records(case, table), run_records(case, table), same=True) == []
+
+
+def test_what_a_loaded_model_shows_is_compared(monkeypatch):
+    from quorate.auditing.matrix import trials
+
+    def load(folder, **known):
+        made = loaded(folder, **known)
+        made.ones_ = float(arrays_from((folder / "records.npz").read_bytes())["labels"].sum())
+        return made
+
+    loaded = trials.load
+    monkeypatch.setattr(trials, "load", load)
+    outcome = run_case(Case(SUBJECTS["stable-saved"], "stumps", CONTAINERS["float64"]), "row")
+    assert outcome.status == "violated"
+    assert all("loaded: ones_ is" in text for text in outcome.said), outcome.said
+
+
+def test_the_clock_stands_still_in_a_run_and_goes_on_after_it():
+    """A ledger writes times: their digits, and a new minute, change the size of its file."""
+    with watched(0):
+        first = time.time()
+        time.sleep(0.01)
+        assert time.time() == first
+    assert time.time() != first
+
+
+def test_a_teacher_that_is_loaded_twice_has_one_digest(tmp_path, monkeypatch):
+    """The nodes of a tree have unset bytes between their fields, which no loader fills."""
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    subject, table = SUBJECTS["classifier-saved"], base_table(60, columns=3)
+    made = subject.make(DecisionTreeClassifier(max_depth=3)).fit(table.X, table.y)
+    digests = {tuple(teachers_of(made, table.X)[0])}
+    folder = save(made, tmp_path / "model")
+    made.session_.close()
+    for _ in range(3):
+        again = load(folder)
+        digests.add(tuple(teachers_of(again, table.X)[0]))
+        again.session_.close()
+    assert len(digests) == 1
 
 
 def test_the_tape_reaches_generators_without_a_seed_and_leaves_the_global_ones_alone():

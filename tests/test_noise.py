@@ -154,7 +154,7 @@ def test_forked_workers_never_repeat_a_block(kind):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_buffer_without_the_guard_is_caught_by_the_same_test(monkeypatch):
-    monkeypatch.setattr(SystemNoise, "_reset", lambda self: None)
+    monkeypatch.setattr(SystemNoise, "reset", lambda self: None)
     noise = SystemNoise.__new__(SystemNoise)
     noise._lock, noise._buffers = threading.Lock(), OrderedDict()
     noise.laplace(1e6, 1)

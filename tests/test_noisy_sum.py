@@ -150,7 +150,7 @@ def test_what_was_charged_is_charged_before_the_draw():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        noisy._releases([1, 2], budget, Watching(1))
+        noisy.draw_releases([1, 2], budget, Watching(1))
     assert seen[0] == pytest.approx(2 * noisy.renyi(budget.order))
     assert budget.spent().renyi == seen[0]  # and stays charged
 

@@ -52,6 +52,12 @@ WAYS = {
     "classes inferred": "classes_inferred",
     "scaler fitted on all data": "scaler_of_all_records",
     "budget reset on restart": "budget_reset_on_restart",
+    "a hypothesis chosen twice": "hypothesis_chosen_again",
+    "noise redrawn at a restart": "count_measured_again",
+    "a threshold redrawn at a restart": "threshold_redrawn_at_restart",
+    "what was spent, forgotten at a restart": "model_starts_anew",
+    "what was answered, forgotten at a restart": "answers_forgotten",
+    "what was met, forgotten at a restart": "no_quorums_forgotten",
     "double spend": "double_spend",
     "cache shared between tenants": "cache_shared_between_callers",
     "class 0 without noise when no neighbour votes": "zero_when_nobody_votes",
@@ -183,8 +189,8 @@ def test_too_much_noise_to_enumerate_is_refused():
 
 def test_a_wrong_line_of_code_is_in_its_law():
     class Upside(NoisyMax):
-        def _labels(self, counts, noise):
-            return super()._labels(counts[:, ::-1], noise)
+        def draw_labels(self, counts, noise):
+            return super().draw_labels(counts[:, ::-1], noise)
 
     right, wrong = (law_of_code(kind(teachers=4, classes=2, scale=1.0), classes=2) for kind in (NoisyMax, Upside))
     assert right.outcomes((4, 0))[0, 0] > 0.9 > 0.1 > wrong.outcomes((4, 0))[0, 0]
@@ -192,16 +198,16 @@ def test_a_wrong_line_of_code_is_in_its_law():
 
 def test_wrong_scores_of_a_choice_are_in_its_law():
     class Doubled(SoftMajority):
-        def _labels(self, counts, noise):
-            return super()._labels(2 * counts, noise)
+        def draw_labels(self, counts, noise):
+            return super().draw_labels(2 * counts, noise)
 
     assert search(Doubled(teachers=12, epsilon=1.0), classes=2, queries=1, orders=[2.0]).found
 
 
 def test_a_wrong_threshold_noise_is_in_its_law():
     class Halved(StabilityTest):
-        def _threshold_noise(self, noise):
-            return super()._threshold_noise(noise) // 4
+        def draw_threshold_noise(self, noise):
+            return super().draw_threshold_noise(noise) // 4
 
     assert search(small_stability(Halved), classes=2, queries=5, orders=[16.0]).found
 

@@ -23,7 +23,7 @@ def law(relabel, labelled, unlabelled, rate=None):
     X = np.array([x for x, _ in labelled], dtype=float).reshape(len(labelled), -1)
     y = np.array([label for _, label in labelled])
     T = np.array(unlabelled, dtype=float).reshape(len(unlabelled), X.shape[1])
-    tally = relabel._tally(X, y, T)
+    tally = relabel.private_tally(X, y, T)
     rate = float(ExponentialChoice(epsilon=relabel.kappa).rate) if rate is None else rate
     shown = {}
     for chosen, probability in choice_law(tally, rate).items():
@@ -96,7 +96,7 @@ def test_planted_weights_without_the_half_are_caught():
 class OfTheLabelledAlone(Relabel):
     """Planted: the dichotomies of S, not of S and T."""
 
-    def _tally(self, labelled, labels, unlabelled):
+    def private_tally(self, labelled, labels, unlabelled):
         return self.concept.dichotomies(labelled).tally(labelled, labels)
 
 
@@ -114,9 +114,9 @@ class Watched(Relabel):
 
     seen: list = []  # noqa: RUF012
 
-    def _tally(self, labelled, labels, unlabelled):
+    def private_tally(self, labelled, labels, unlabelled):
         self.seen.append((labelled.ravel().tolist(), labels.tolist(), unlabelled.ravel().tolist()))
-        return super()._tally(labelled, labels, unlabelled)
+        return super().private_tally(labelled, labels, unlabelled)
 
 
 def test_a_row_whose_label_is_none_defines_no_candidates():
@@ -139,7 +139,7 @@ class Fixed:
     def __call__(self, *, epsilon):
         return self
 
-    def _choose(self, tally, budget, noise):
+    def draw_choice(self, tally, budget, noise):
         self.counts = tally.counts.tolist()
         return tally.pick(*(self.place or (int(np.flatnonzero(tally.counts)[0]), 0)))
 
@@ -326,7 +326,7 @@ def test_utility_holds_as_often_as_it_says():
     for seed in range(30):
         x = numbers.random(400)
         y = ((x > 0.2) & (x < 0.6)).astype(int)
-        new = relabel._relabel(x, y, numbers.random(300), budget=None, unit=(1, 1), noise=SeededNoise(seed))
+        new = relabel.draw_relabelled(x, y, numbers.random(300), budget=None, unit=(1, 1), noise=SeededNoise(seed))
         assert (new.labels != y).sum() <= bound
     assert relabel.unlabelled_rows(labelled=400, alpha=bound / 400, beta=0.05) > 300
     assert relabel.unlabelled_rows(labelled=400, alpha=0.001, beta=0.05) == 0

@@ -276,7 +276,7 @@ def test_bad_input_is_refused_and_nothing_is_drawn(make, private, public, error,
         return original(self, *costs, **options)
 
     monkeypatch.setattr(Budget, "spend", spend)
-    monkeypatch.setattr(NoisyVector, "_release", lambda *rest: pytest.fail("something was drawn"))
+    monkeypatch.setattr(NoisyVector, "draw_release", lambda *rest: pytest.fail("something was drawn"))
     release = make()
     with pytest.raises(error, match=text):
         release.fit(private, public)
@@ -554,7 +554,7 @@ def test_the_artefact_is_a_function_of_the_noisy_values_alone(engine, tmp_path, 
         assert [len(part) for part in tape[0]] == shape
         return [part.astype(np.float64) for part in tape[0]]
 
-    monkeypatch.setattr(NoisyVector, "_release", fixed)
+    monkeypatch.setattr(NoisyVector, "draw_release", fixed)
     left = []
     for place, private in enumerate((people(2000, 1), people(2000, 2))):
         release = QueryRelease(Workload.marginals(1), engine=engine).fit(private, public)

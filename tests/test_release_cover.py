@@ -42,7 +42,7 @@ STRANGE = st.sampled_from([math.nan, math.inf, -math.inf])
 
 
 def predicted(hypothesis, points):
-    return np.asarray(hypothesis._predict(points)).astype(np.int64)
+    return np.asarray(hypothesis.predict_checked(points)).astype(np.int64)
 
 
 def sums(cover, records, numbers):
@@ -278,12 +278,12 @@ def test_a_finite_list_is_merged_by_its_labels_on_public_points():
     public = np.array([[0.5], [2.0]])
     cover = make_cover(concept, public)
     records = [[0.1], [3.0], [9.0]]
-    check(cover, public, records, [concept._member(index) for index in range(4)])
+    check(cover, public, records, [concept.member(index) for index in range(4)])
     assert cover.queries.count == 1 + 3 * 3
     assert math.isnan(cover.centres([[1, 1, 1]])[0, 0]), "no public point above 5 is known"
     with pytest.raises(InvalidInput, match="as no member"):
         cover.project([Threshold(1.0, upward=False)])
-    assert cover.project([Threshold(1.0)]) == cover.project([concept._member(2)])
+    assert cover.project([Threshold(1.0)]) == cover.project([concept.member(2)])
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,14 @@ class Recorder:
 def measured_by(engine, queries, data, public, monkeypatch):
     """The mechanism that an engine runs, and the vectors that it puts to it."""
     seen = []
-    original = NoisyVector._release
+    original = NoisyVector.draw_release
 
     def record(self, parts, budget, noise):
         seen.append((self, [np.asarray(part) for part in parts]))
         return original(self, parts, budget, noise)
 
     with monkeypatch.context() as patch:
-        patch.setattr(NoisyVector, "_release", record)
+        patch.setattr(NoisyVector, "draw_release", record)
         budget = Budget(epsilon=1.0, delta=1e-6, slack=0.0)
         engine._run(queries, data, public, budget, Recorder())
     [found] = seen
@@ -249,7 +249,7 @@ def released_law(engine, queries, data, public, plan, monkeypatch):
     """The probability of everything that may be released, by running the engine on every outcome of its draws."""
     law = defaultdict(float)
     with monkeypatch.context() as patch:
-        patch.setattr(ExponentialChoice, "_choose", scripted_choice)
+        patch.setattr(ExponentialChoice, "draw_choice", scripted_choice)
         patch.setattr(weights_module, "plan_rounds", lambda *a, **k: plan)
         waiting = [[]]
         while waiting:
@@ -367,7 +367,7 @@ def choices_law(data, plan, monkeypatch):
     """The law of what is released when nothing but the choice is random."""
     law = defaultdict(float)
     with monkeypatch.context() as patch:
-        patch.setattr(ExponentialChoice, "_choose", scripted_choice)
+        patch.setattr(ExponentialChoice, "draw_choice", scripted_choice)
         patch.setattr(weights_module, "plan_rounds", lambda *a, **k: plan)
         for decision in range(QUERIES.count):
             script = Script([decision])

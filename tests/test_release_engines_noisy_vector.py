@@ -214,7 +214,7 @@ def test_nothing_is_drawn_where_the_budget_refuses():
 
     budget = Budget(epsilon=0.1, delta=1e-6)
     with pytest.raises(BudgetSpent):
-        NoisyVector(squared_sensitivities=(2,), scales=(0.5,))._release([[1]], budget, Forbidden())
+        NoisyVector(squared_sensitivities=(2,), scales=(0.5,)).draw_release([[1]], budget, Forbidden())
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0, 20.0, 60.0])
@@ -222,7 +222,9 @@ def test_nothing_is_drawn_where_the_budget_refuses():
 def test_what_is_calibrated_is_affordable(epsilon, squares):
     budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
     noisy = NoisyVector.for_budget(budget, squared_sensitivities=squares)
-    noisy._release([[0]] * len(squares), budget, SeededNoise(1)) if max(noisy.scales) < 1e5 else noisy._charge(budget)
+    noisy.draw_release([[0]] * len(squares), budget, SeededNoise(1)) if max(noisy.scales) < 1e5 else noisy._charge(
+        budget
+    )
     assert noisy.epsilon(delta=1e-6) <= epsilon * (1 + 1e-9)
 
 

@@ -148,7 +148,7 @@ def _fit_in_the_wrong_order(release, private, public):
     released = release_counts(
         sealed, lambda counted: ENGINES[release.engine].run(domain.queries, counted, public=known, budget=budget)
     )
-    release._keep(domain, released, records, 0.0, unit="record")
+    release.keep_released(domain, released, records, 0.0, unit="record")
     return release
 
 

@@ -245,17 +245,17 @@ def online_law(private, public, queries, monkeypatch, *, spoiled=False):
     def decide(self, counts, noise):
         def rule(queries_, threshold):
             half_gap = counts[:, 1] - counts[:, 0] + 1 >> 1
-            level = self._levels(half_gap.copy(), threshold)[0]
+            level = self.table_levels(half_gap.copy(), threshold)[0]
             crosses = self.table[int(level)] / 2**64
             return np.array([draw("word", (np.array([-1, 0]), np.array([crosses, 1 - crosses])))])
 
         return rule
 
     monkeypatch.setattr(SystemNoise, "gaussian", gaussian)
-    monkeypatch.setattr(AboveThreshold, "_decide", decide)
+    monkeypatch.setattr(AboveThreshold, "draw_decisions", decide)
     monkeypatch.setattr(AboveThreshold, "calibrate", classmethod(lambda cls, **rest: mechanism))
     monkeypatch.setattr(NoisySum, "__init__", measured_at(1.0))
-    monkeypatch.setattr(SystemNoise, "_reset", SystemNoise._reset)
+    monkeypatch.setattr(SystemNoise, "reset", SystemNoise.reset)
     found = {}
     stack = [[]]
     while stack:  # every path through the draws

@@ -110,7 +110,7 @@ def test_the_work_of_a_request_is_the_same_whatever_others_have_asked(kind):
 
 def test_a_memory_of_texts_would_show():
     made = SchemaInputs(SCHEMA)
-    made._encoder = RemembersTexts(SCHEMA)
+    made.encoder = RemembersTexts(SCHEMA)
     read(made, towns(TOWNS[1]))
     kept = snapshot(made)
     first = calls_made(lambda: read(made, towns(TOWNS[7], BAD)))

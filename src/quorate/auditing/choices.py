@@ -89,7 +89,7 @@ def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
     for world in chosen:
         X, labels = _relabel_world(target, *world)
         votes = np.array([_relabelled_votes(target, X, labels, noise) for _ in range(effort.plays)])
-        seen.append(inner._answers(votes, None, noise).labels)
+        seen.append(inner.draw_answers(votes, None, noise).labels)
     claims = [(target.epsilon(_INNER), 0.0)]
     (one, middle, lead), (other, _, _) = chosen
     attack = (
@@ -118,7 +118,7 @@ def _choice_law(rate: float, zeros: int, records: int) -> np.ndarray:
 
 
 def _choices(target: ExponentialChoice, tally: Tally, plays: int, noise: PlayNoise) -> np.ndarray:
-    chosen = (target._choose(tally, None, noise) for _ in range(plays))
+    chosen = (target.draw_choice(tally, None, noise) for _ in range(plays))
     return np.array([hypothesis.cut < 1.0 for hypothesis in chosen], dtype=np.int64)  # type: ignore[attr-defined]
 
 
@@ -134,13 +134,13 @@ def _relabel_world(target: Relabel, row: Row, middle: float, lead: int) -> World
 def _relabelled_law(target: Relabel, inner: SoftMajority, X: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the law of the majority's label: of every hypothesis that may be chosen, by its weight."""
     law, release = np.zeros(2), release_of(inner, classes=2)
-    for chosen, share in choice_law(target._tally(X, labels, X[:0]), target.kappa / 2).items():
+    for chosen, share in choice_law(target.private_tally(X, labels, X[:0]), target.kappa / 2).items():
         ones = int((chosen.predict(X) == 1).sum())
         law += share * release.outcomes((len(X) - ones, ones))[:2, 0]
     return law
 
 
 def _relabelled_votes(target: Relabel, X: np.ndarray, labels: Any, noise: PlayNoise) -> list[int]:
-    relabelled = target._relabel(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
+    relabelled = target.draw_relabelled(X, labels, X[:0], budget=None, unit=(1, 0), noise=noise)
     ones = int((relabelled.labels == 1).sum())
     return [len(labels) - ones, ones]

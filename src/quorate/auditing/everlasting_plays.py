@@ -43,7 +43,7 @@ def no_quorum_plays(quorum: Quorum, distances: Sequence[int], *, queries: int, p
     noise = SeededNoise(seed)
     threshold = noise.gaussian(quorum.threshold_scale, plays)
     table = np.array([float(level) for level in quorum.table]) / _ONE
-    met = [noise._generator.binomial(queries, table[quorum._levels(one + threshold, 0)]) for one in distances]
+    met = [noise.generator.binomial(queries, table[quorum.table_levels(one + threshold, 0)]) for one in distances]
     within: Integers = np.stack(met, axis=1)
     within[within.sum(axis=1) > quorum.no_quorums] = 0  # the run ended before: he learns nothing
     return within
@@ -54,10 +54,10 @@ def closing_plays(cutoff: NoisyCutoff, *, before: int, hidden: int, after: int, 
 
     It is -1 where the phase closes earlier, and `after` where it does not close.
     """
-    random = SeededNoise(seed)._generator
+    random = SeededNoise(seed).generator
     ratio = cutoff.ratio / _ONE
     limit = cutoff.allowed + np.minimum(random.geometric(1 - ratio, plays) - 1, cutoff.spread)
-    tails = np.array([float(one) for one in cutoff._tails[: cutoff.most + 2]]) / _ONE
+    tails = np.array([float(one) for one in cutoff.tails[: cutoff.most + 2]]) / _ONE
     with np.errstate(divide="ignore"):
         stays = np.log1p(-tails)
     sums = np.concatenate([[0.0], np.cumsum(stays[1:])])  # at j: all of 1 to j stay open
@@ -100,7 +100,7 @@ def _voting(quorum: Quorum, *, room: int, plays: int, seed: int) -> tuple[list[I
     best, chosen = -1.0, 0
 
     def two(distance: int, count: int, start: int) -> list[Integers]:
-        missed = float(quorum.table[int(quorum._levels(np.array([distance]), 0)[0])]) / _ONE
+        missed = float(quorum.table[int(quorum.table_levels(np.array([distance]), 0)[0])]) / _ONE
         queries = max(1, int(room / max(missed, 1e-6)) // 2)
         worlds = [(distance, distance + moved) for moved in (0, 1)]
         met = [
@@ -110,8 +110,8 @@ def _voting(quorum: Quorum, *, room: int, plays: int, seed: int) -> tuple[list[I
 
     for distance in _distances(quorum):
         trial = _binned(two(distance, max(2000, plays // 20), seed))
-        found = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
-        best, chosen = (found, distance) if found > best else (best, chosen)
+        shown = epsilon_lower_bound(*trial, delta=0.0, confidence=0.9).epsilon
+        best, chosen = (shown, distance) if shown > best else (best, chosen)
     return two(chosen, plays, seed + 2), chosen
 
 

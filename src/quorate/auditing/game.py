@@ -41,7 +41,7 @@ class Game:
         """Make one matrix a pair on either side: rows are no quorum and then the labels, the likeliest on D first."""
         place = {vote: number for number, vote in enumerate(votes)}
         live = self.first_law > 0
-        found: dict[bytes, tuple[Floats, Floats, tuple[Votes, Votes], list[int]]] = {}
+        pairs_by_law: dict[bytes, tuple[Floats, Floats, tuple[Votes, Votes], list[int]]] = {}
         for vote, other in [(one, other) for one in votes for other in neighbours(one)]:
             here, there = first[place[vote]], second[place[other if moved else vote]]
             labels = sorted(
@@ -49,12 +49,12 @@ class Game:
             )
             order = [NO_QUORUM, *(label for label in labels if here[label, live].any())]
             key = here[order].tobytes() + there[order].tobytes()
-            found.setdefault(key, (here[order], there[order], (vote, other), order))
-        self.pairs = [pair for _, _, pair, _ in found.values()]
-        self.outcomes = [order for _, _, _, order in found.values()]
+            pairs_by_law.setdefault(key, (here[order], there[order], (vote, other), order))
+        self.pairs = [pair for _, _, pair, _ in pairs_by_law.values()]
+        self.outcomes = [order for _, _, _, order in pairs_by_law.values()]
         slots = max(len(order) for order in self.outcomes)
-        self.first, self.second = np.zeros((2, len(found), slots, live.size))
-        for number, (here, there, _, order) in enumerate(found.values()):
+        self.first, self.second = np.zeros((2, len(pairs_by_law), slots, live.size))
+        for number, (here, there, _, order) in enumerate(pairs_by_law.values()):
             self.first[number, : len(order)], self.second[number, : len(order)] = here, there
 
     def exhaust(self, claim: Claim, *, queries: int) -> Finding:

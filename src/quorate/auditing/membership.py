@@ -70,9 +70,9 @@ class Roc:
         cuts = np.unique(np.concatenate([self.members[::2], self.others[::2]]))[::-1]
         best = int((hits[1:] - math.exp(epsilon) * (alarms[1:] + 2 / self.others.size)).argmax())
         ones, others = self.members[1::2], self.others[1::2]
-        found = proportion_at_least(int((ones >= cuts[best]).sum()), ones.size, error=error)
+        least_hits = proportion_at_least(int((ones >= cuts[best]).sum()), ones.size, error=error)
         false = proportion_at_most(int((others >= cuts[best]).sum()), others.size, error=error)
-        return float(found - math.exp(epsilon) * false - delta)
+        return float(least_hits - math.exp(epsilon) * false - delta)
 
 
 @dataclass(frozen=True, eq=False)

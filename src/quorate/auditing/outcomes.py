@@ -101,8 +101,8 @@ def _compact(values: Integers) -> tuple[Integers, int]:
         place = np.zeros(most - least + 1, dtype=np.int64)
         place[used] = np.arange(used.size)
         return place[shifted], used.size
-    found, inverse = np.unique(values, return_inverse=True)
-    return inverse, found.size
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return inverse, distinct.size
 
 
 def _ratios(ones: Integers, others: Integers, size: int) -> NDArray[np.float64]:

@@ -1,8 +1,9 @@
 """Many plays of a real mechanism at once: its own code draws, on seeded noise.
 
 A mechanism that charges by the query answers a batch of plays as a batch of queries. A threshold run holds one secret
-noise, so a batch is one run; here its two draws (`_threshold_noise`, `_decide`) are called for all plays, each with its
-own noise, and only the bookkeeping of a run is written again. The tests hold this against real runs, draw for draw.
+noise, so a batch is one run; here its two draws (`draw_threshold_noise`, `draw_decisions`) are called for all plays,
+each with its own noise, and only the bookkeeping of a run is written again. The tests hold this against real runs, draw
+for draw.
 """
 
 from bisect import bisect_right
@@ -55,7 +56,7 @@ class PlayNoise(SeededNoise):
             sums = np.cumsum(np.exp(values - values.max())).tolist()
             self._weighed = scores, scale, sums
         if not self._uniforms:
-            self._uniforms = self._generator.random(_BLOCK).tolist()
+            self._uniforms = self.generator.random(_BLOCK).tolist()
         return min(bisect_right(sums, self._uniforms.pop() * sums[-1]), len(sums) - 1)
 
     def _few(self, law: str, scale: float, size: int) -> NDArray[Any]:
@@ -106,7 +107,7 @@ class _Plays:
         return np.stack([*columns, *unasked], axis=1)
 
     def _answer(self, votes: tuple[int, ...], who: Integers) -> Integers:
-        return self._mechanism._answers(_repeat(votes, who.size), None, self._noise).labels  # type: ignore[union-attr]
+        return self._mechanism.draw_answers(_repeat(votes, who.size), None, self._noise).labels  # type: ignore[union-attr]
 
     def _open(self, who: Integers) -> NDArray[np.bool_]:
         return np.ones(who.size, dtype=np.bool_)
@@ -123,11 +124,11 @@ class _Runs(_Plays):
         self._left = np.full(plays, mechanism.no_quorums)
 
     def _draw(self, size: int) -> Integers:
-        draw, noise = self._mechanism._threshold_noise, self._noise
+        draw, noise = self._mechanism.draw_threshold_noise, self._noise
         return np.fromiter((draw(noise) for _ in range(size)), dtype=np.int64, count=size)
 
     def _answer(self, votes: tuple[int, ...], who: Integers) -> Integers:
-        decide = self._mechanism._decide(_repeat(votes, who.size), self._noise)
+        decide = self._mechanism.draw_decisions(_repeat(votes, who.size), self._noise)
         # `decide` takes the threshold noise of one run; arithmetic on it works as well with one value for each row
         labels = decide(slice(0, who.size), self._thresholds[who])  # type: ignore[arg-type]
         missed = who[labels == NO_QUORUM]

@@ -51,7 +51,7 @@ def share_outcomes(mechanism: NoisyShares, votes: Votes, neighbour: Votes) -> Ou
     for counts in (votes, neighbour):  # noisy counts are the same for both: the noise makes up for the moved ballot
         noises = grid + (np.array(votes) - np.array(counts))[-draws:]
         noise: Any = _EveryNoise(noises)
-        answers.append(mechanism._labels(np.tile(np.array(counts), (len(grid), 1)), noise))
+        answers.append(mechanism.draw_labels(np.tile(np.array(counts), (len(grid), 1)), noise))
         chances.append(np.prod(law[noises + reach + 1], axis=1))
     _, places = np.unique(np.concatenate(answers), return_inverse=True)
     size, parts = int(places.max()) + 1, np.split(places.ravel(), 2)
@@ -88,7 +88,7 @@ def _even_votes(target: NoisyShares) -> Votes:
 def _leads(target: NoisyShares, votes: Votes, plays: int, noise: PlayNoise) -> NDArray[np.float64]:
     """Return by how much the share of class 1 exceeds that of class 0: all that the moved ballot shows."""
     counts = np.tile(np.array(votes, dtype=np.int64), (plays, 1))
-    answers = target._answers(counts, None, noise).labels
+    answers = target.draw_answers(counts, None, noise).labels
     if target.classes == 2:
         return target.excess(answers)
     shares = target.shares(answers)

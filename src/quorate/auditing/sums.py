@@ -48,7 +48,7 @@ def audit_sum(target: NoisySum, effort: Effort, *, deltas: Sequence[float] = DEL
     """Release a sum that one unit moves by all that it may, and return the verdict."""
     noise = PlayNoise(effort.seed)
     first, second = (
-        np.array(target._releases([total] * effort.plays, None, noise)) for total in (0, target.sensitivity)
+        np.array(target.draw_releases([total] * effort.plays, None, noise)) for total in (0, target.sensitivity)
     )
     claims = [(target.epsilon(delta=delta), delta) for delta in deltas]
     attack = f"a sum of 0 or of {target.sensitivity}, released once"
@@ -81,7 +81,7 @@ def audit_vector(target: NoisyVector, effort: Effort, *, deltas: Sequence[float]
 
 def _scores(target: NoisyVector, plays: int, moved: int, noise: PlayNoise) -> np.ndarray:
     parts = [np.full(plays * entries, moved) for entries in target.squared_sensitivities]
-    released = target._release(parts, None, noise)
+    released = target.draw_release(parts, None, noise)
     pairs = zip(released, target.scales, strict=True)
     return np.asarray(np.sum([part.reshape(plays, -1).sum(axis=1) / scale**2 for part, scale in pairs], axis=0))
 

@@ -70,9 +70,9 @@ class Traced:
         error = (1 - check_rate("confidence", confidence)) / 2
         ones, others = self.members[::2], self.strangers[::2]
         cuts = np.unique(np.concatenate([ones, others]))
-        found = 1 - np.searchsorted(np.sort(ones), cuts, side="right") / ones.size
+        shares = 1 - np.searchsorted(np.sort(ones), cuts, side="right") / ones.size
         alarms = 1 - np.searchsorted(np.sort(others), cuts, side="right") / others.size
-        cut = cuts[int((found - math.exp(epsilon) * (alarms + 1 / others.size)).argmax())]
+        cut = cuts[int((shares - math.exp(epsilon) * (alarms + 1 / others.size)).argmax())]
         ones, others = self.members[1::2], self.strangers[1::2]
         hits = proportion_at_least(int((ones > cut).sum()), ones.size, error=error)
         misses = proportion_at_most(int((others > cut).sum()), others.size, error=error)

@@ -40,7 +40,7 @@ def audit_votes(
     comes closest.
     """
     plays, confidence = effort.plays, effort.confidence
-    classes = target._columns() or 2
+    classes = target.vote_columns() or 2
     release = release_of(target, classes=classes)
     if queries is None:
         queries = min(6, target.no_quorums + 3) if isinstance(target, ThresholdMechanism) else 1

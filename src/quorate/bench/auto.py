@@ -40,22 +40,22 @@ class Comparison:
         return max(self.right.values()) - self.right[self.chosen]
 
 
-def _payable(made: PrivatePlan, labels: Counts) -> int:
+def _payable(planned: PrivatePlan, labels: Counts) -> int:
     """Return how many of these queries the budget of the plan pays for, asked one after the other."""
-    mechanism = made.mechanism
+    mechanism = planned.mechanism
     if not isinstance(mechanism, ConfidentMax):
         return len(labels)
-    query, answer = mechanism.query_cost(made.order).renyi, mechanism.answer_cost(made.order).renyi
+    query, answer = mechanism.query_cost(planned.order).renyi, mechanism.answer_cost(planned.order).renyi
     before = np.concatenate([[0.0], np.cumsum(query + answer * (labels >= 0))[:-1]])
-    return int((before + query + answer <= made.open_budget().capacity().renyi).sum())
+    return int((before + query + answer <= planned.open_budget().capacity().renyi).sum())
 
 
-def _right(made: PrivatePlan, rows: Counts, seed: int) -> float:
-    labels = simulate(made.mechanism, rows, seed=seed).labels
-    labels = labels[: _payable(made, labels)]
+def _right(planned: PrivatePlan, rows: Counts, seed: int) -> float:
+    labels = simulate(planned.mechanism, rows, seed=seed).labels
+    labels = labels[: _payable(planned, labels)]
     right = float((labels == rows[: len(labels)].argmax(axis=1)).sum())
-    if made.on_no_quorum == "random":
-        right += float((labels == NO_QUORUM).sum()) / made.classes
+    if planned.on_no_quorum == "random":
+        right += float((labels == NO_QUORUM).sum()) / planned.classes
     return right / len(rows)
 
 
@@ -91,8 +91,8 @@ def compare(
     right = dict.fromkeys(plans, 0.0)
     for repeat in range(repeats):
         rows = rest[generator.choice(len(rest), size=queries, replace=queries > len(rest))]
-        for aggregator, made in plans.items():
-            right[aggregator] += _right(made, rows, _SEED + repeat) / repeats
+        for aggregator, planned in plans.items():
+            right[aggregator] += _right(planned, rows, _SEED + repeat) / repeats
     return Comparison(name, teachers, epsilon, queries, chosen, right)
 
 

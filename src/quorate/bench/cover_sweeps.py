@@ -128,7 +128,7 @@ def _asked(concept: Concept, private: Floats, asked: int, generator: np.random.G
         if isinstance(concept, Boxes):
             box = Box(tuple(ends.min(axis=0).tolist()), tuple(ends.max(axis=0).tolist()))
             hypotheses.append(box)
-            exact[number] = np.mean(box._predict(private))
+            exact[number] = np.mean(box.predict_checked(private))
         else:
             angle = generator.uniform(0, 2 * math.pi)
             normal = np.array([math.cos(angle), math.sin(angle)])

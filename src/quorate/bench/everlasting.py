@@ -116,15 +116,17 @@ def _halfspace_figures(quick: bool) -> Iterator[Figure]:
         yield from _smallest(name, play, ladder[:1] if quick else ladder, error_percent=0.5)
 
 
-def _stream_figures(name: str, made: Any, data: tuple[Any, Any], *, records: int, phases: int) -> Iterator[Figure]:
+def _stream_figures(
+    name: str, classifier: Any, data: tuple[Any, Any], *, records: int, phases: int
+) -> Iterator[Figure]:
     """Fit on some rows and ask from the others, as many in each phase; what came of the first and of the last."""
     X, y = data
     order = np.random.default_rng().permutation(len(y))
     own, rest = order[:records], order[records:]
-    made.fit(X[own], y[own])
+    classifier.fit(X[own], y[own])
     for phase in range(1, phases + 1):
         asked = np.random.default_rng().choice(rest, size=records)
-        answers = made.predict(X[asked])
+        answers = classifier.predict(X[asked])
         right = answers.labels[answers.answered].astype(np.int64) == y[asked][answers.answered]
         when = {1: "first", phases: "last"}.get(phase)
         if when is not None:

@@ -96,11 +96,11 @@ async def run_load(port: int, requests: list[bytes], connections: int) -> tuple[
 
     loop = asyncio.get_running_loop()
     began = time.perf_counter()
-    made = [
+    opened = [
         (await loop.create_connection(lambda: _Connection(lambda: next(left, None), note), "127.0.0.1", port))[1]
         for _ in range(connections)
     ]
-    await asyncio.gather(*(one.done for one in made if one.done is not None))
+    await asyncio.gather(*(one.done for one in opened if one.done is not None))
     return time.perf_counter() - began, seconds, status
 
 

@@ -157,10 +157,10 @@ def run_peer(
         print(f"{name} is not installed: left out (name a Python that has it in QUORATE_PEERS)", file=sys.stderr)
         return None
     with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        given, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
         np.savez(given, codes=private.codes, sizes=np.array(private.sizes), cliques=np.array(queries.cliques))
         start = time.perf_counter()
-        command = [python, "-W", "ignore", "-c", program, str(given), str(found), str(epsilon), str(_rho(epsilon))]
+        command = [python, "-W", "ignore", "-c", program, str(given), str(answered), str(epsilon), str(_rho(epsilon))]
         try:
             ended = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)  # noqa: S603
         except subprocess.TimeoutExpired:
@@ -171,7 +171,7 @@ def run_peer(
             lines = ended.stderr.strip().splitlines() or ["no message"]
             print(f"{name} failed: {lines[-1]}", file=sys.stderr)
             return None
-        with np.load(found) as result:
+        with np.load(answered) as result:
             answers = result["answers"]
     if answers.shape != (queries.count,):
         print(f"{name} gave {answers.size} answers to {queries.count} queries: left out", file=sys.stderr)

@@ -9,7 +9,7 @@ import numpy as np
 
 from quorate.bench.audit import audit_figures
 from quorate.bench.auto import auto_figures
-from quorate.bench.bars import BARS
+from quorate.bench.bars import bar_of
 from quorate.bench.concepts import selection_figures, semi_private_figures, stability_figures, theory_figures
 from quorate.bench.cover import cover_figures
 from quorate.bench.everlasting import everlasting_figures
@@ -42,7 +42,7 @@ def measure(bench: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """Yield each figure of a bench as soon as it is measured, with its bar and whether it holds."""
     for part in BENCHES[bench]:
         for figure in part(quick):
-            yield judge(figure, BARS[bench][figure[0]])
+            yield judge(figure, bar_of(bench, figure[0], quick=quick))
 
 
 def judge(figure: Figure, bar: Bar | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from quorate.auditing.timing import area_under_curve
 from quorate.bench.figures import Figure
 from quorate.bench.load import binary_request, json_request, table_request
 
-__all__ = ["main", "probe_callers", "service_figures"]
+__all__ = ["CALLER_PROBES", "TIMED_ANSWERS", "main", "probe_callers", "service_figures"]
 
 _FEATURES, _TEACHERS, _CONNECTIONS = 20, 1000, 64
 _PACE = 20.0  # milliseconds, as `quorate serve` has it
@@ -31,6 +31,16 @@ _DELAY = 0.002  # seconds, planted in close votes
 _TOWNS = [f"town {number}" for number in range(60)]
 _TABLES = 10  # models with a table of towns: each town of each can be asked about, and probed, once a server
 _SIZES = (512, 4096)  # rows of a probe
+_SERVERS = {  # how many are probed one after the other, in a whole run and in a quick one
+    ("served", _PACE): (16, 2),
+    ("served", 0.0): (4, 1),
+    ("remembering", 0.0): (1, 2),
+}
+
+# Answers in each of two arms, in a whole run and in a quick one: bars.toml counts their standard errors.
+TIMED_ANSWERS = (5000, 500)
+_IN_AN_ARM = len(_TOWNS) * _TABLES // len(_SIZES) // 2  # of one server
+CALLER_PROBES = tuple(servers * _IN_AN_ARM for servers in _SERVERS["served", _PACE])
 
 
 def service_figures(quick: bool) -> Iterator[Figure]:
@@ -65,7 +75,7 @@ def _load_figures(folder: Path, quick: bool) -> Iterator[Figure]:
 
 def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of their answers: the area under the curve, from 0.5 (cannot)."""
-    arm = 500 if quick else 5000
+    arm = TIMED_ANSWERS[quick]
     for kind in ("served", "slow"):
         for pace in (_PACE, 0.0):
             with _server([folder], kind, pace=pace) as port:
@@ -81,8 +91,8 @@ def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
 
 def _caller_figures(folders: Sequence[Path], quick: bool) -> Iterator[Figure]:
     """Tell by the time of a refusal, which costs nothing, whether another caller has asked about the same town."""
-    for kind, pace, servers in (("served", _PACE, 12), ("served", 0.0, 4), ("remembering", 0.0, 1)):
-        timing = probe_callers(folders, kind, pace=pace, servers=1 if quick else servers)
+    for (kind, pace), servers in _SERVERS.items():
+        timing = probe_callers(folders, kind, pace=pace, servers=servers[quick])
         for rows, (asked, not_asked) in timing.items():
             name = f"service.callers.{kind}.{'paced' if pace else 'not_paced'}.rows{rows}.auc_from_half"
             yield name, abs(area_under_curve(asked, not_asked) - 0.5), "share"
@@ -98,9 +108,12 @@ def probe_callers(
     chance = np.random.default_rng()
     names = [folder.name for folder in folders]
     pairs = [(name, town, _SIZES[place % 2]) for place, name in enumerate(names) for town in _TOWNS]
-    seconds, arms, sizes = [], [], np.tile([rows for _, _, rows in pairs], servers)
+    seconds, arms, sizes = [], [], np.array([rows for _, _, rows in pairs])
     for _ in range(servers):
-        asked = chance.permutation(len(pairs)) < len(pairs) // 2
+        asked = np.zeros(len(pairs), dtype=np.bool_)
+        for rows in _SIZES:
+            places = chance.permutation(np.flatnonzero(sizes == rows))
+            asked[places[: len(places) // 2]] = True
         victim = [_towns(name, town, 1, "1.5") for (name, town, _), one in zip(pairs, asked, strict=True) if one]
         order = chance.permutation(len(pairs))
         probes = [_towns(name, town, rows, "bad") for name, town, rows in (pairs[place] for place in order)]
@@ -110,7 +123,7 @@ def probe_callers(
             _, took = _ask(port, probes, 1, status=400)
         seconds.append(took[np.argsort(order)])
         arms.append(asked)
-    times, told = np.concatenate(seconds), np.concatenate(arms)
+    times, told, sizes = np.concatenate(seconds), np.concatenate(arms), np.tile(sizes, servers)
     return {rows: (times[told & (sizes == rows)], times[~told & (sizes == rows)]) for rows in _SIZES}
 
 
@@ -268,7 +281,7 @@ def _twin(kind: str, folder: Path, *, lease: int) -> Any:
     own = Model.of(folder.name, classifier, schema=schema)
     session: Any = classifier.session_
     if kind == "remembering":
-        own.inputs._encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
+        own.inputs.encoder = RemembersTexts(schema)  # type: ignore[attr-defined, arg-type]
     else:
         session = _Plain(session.answerer.ensemble) if kind == "plain" else _Slow(session)
     return Model(folder.name, session=session, inputs=own.inputs, outputs=own.outputs, claim=own.claim)

@@ -69,10 +69,10 @@ def _agnostic(concept: Concept, X: Numbers, y: Any) -> float:
 
     queries = 40
     settings: dict[str, Any] = {"aggregator": "sharp_majority", "classes": [0, 1]}  # one that answers every query
-    made = AgnosticClassifier(concept, epsilon=1.0, delta=1e-6, queries=queries, **settings).fit(X, y)
+    classifier = AgnosticClassifier(concept, epsilon=1.0, delta=1e-6, queries=queries, **settings).fit(X, y)
     asked, _ = _points(concept, queries, np.random.default_rng())
     asked[:, 0] = (2 * np.arange(queries) + 1 + asked[:, 0]) / queries - 1  # one in each stripe
-    return float(np.mean(made.predict(asked).labels != (asked[:, 0] > 0)))
+    return float(np.mean(classifier.predict(asked).labels != (asked[:, 0] > 0)))
 
 
 def _stable(concept: Concept, X: Numbers, y: Any) -> float:

@@ -63,7 +63,7 @@ def run_fit_concept(
         if isinstance(hypotheses, PlannedHypotheses):
             asked = _QUERIES if queries is None else max(1, len(queries))
             settings["queries"] = asked if hypotheses.queries is None else hypotheses.queries
-        made = _CLASSIFIERS[method](
+        classifier = _CLASSIFIERS[method](
             make_concept(hypotheses.concept, encoded.shape[1]),
             rows_per_person=hypotheses.rows_per_person if units is not None else 1,
             classes=declared,
@@ -71,30 +71,30 @@ def run_fit_concept(
         )
         step()
         extra = {"public": columns.encode(known, role="public")} if method == "semi-private" else {}
-        made.fit(encoded, columns.labels(records), groups=units, **extra)
+        classifier.fit(encoded, columns.labels(records), groups=units, **extra)
         step()
-        answers = [] if queries is None else _answers(made, queries)
+        answers = [] if queries is None else _answers(classifier, queries)
     bill = {"folder": str(output.out), "method": method, "concept": hypotheses.concept}
     if "queries" in settings and ask is None:
         bill["queries_planned"] = settings["queries"]
-    bill |= _bill(made, method, columns, answers)
+    bill |= _bill(classifier, method, columns, answers)
     if method == "semi-private" or ask is None:
-        save(made, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     else:
         output.out.mkdir(parents=True, exist_ok=True)
         (output.out / CLAIM_FILE).write_text(json.dumps(bill, indent=1), encoding="utf-8")
     if answers:
         _write_answers(answers, output.out)
     if report is not None:
-        _write_report(made, bill, answers, report)
+        _write_report(classifier, bill, answers, report)
     show_bill(f"{method} in {output.out}", bill, as_json=output.json)
     return 1 if bill["refused"] else 0
 
 
-def _answers(made: Any, queries: Any) -> list[tuple[Any, str]]:
+def _answers(classifier: Any, queries: Any) -> list[tuple[Any, str]]:
     """Return a label and an outcome for each query; those that could not be paid for are refused."""
     try:
-        told = made.predict(queries)
+        told = classifier.predict(queries)
     except BudgetSpent:
         return [(None, "refused")] * len(queries)
     answered = getattr(told, "answered", np.ones(len(queries), dtype=np.bool_))
@@ -103,26 +103,30 @@ def _answers(made: Any, queries: Any) -> list[tuple[Any, str]]:
     return list(zip(np.asarray(told).tolist(), outcomes.tolist(), strict=True))
 
 
-def _bill(made: Any, method: str, columns: Schema, answers: Any) -> dict[str, Any]:
+def _bill(classifier: Any, method: str, columns: Schema, answers: Any) -> dict[str, Any]:
     assert columns.label is not None
     outcomes = Counter(outcome for _, outcome in answers)
-    spent = made.spent_epsilon_ if method == "semi-private" else made.spent_epsilon()
+    spent = classifier.spent_epsilon_ if method == "semi-private" else classifier.spent_epsilon()
     bill = {
-        "claim": made.claim_,
-        "privacy_unit": made.unit_,
+        "claim": classifier.claim_,
+        "privacy_unit": classifier.unit_,
         "label": columns.label.column,
-        "classes": made.classes_.tolist(),
-        "features": made.n_features_in_,
-        "epsilon": None if method == "stable" else float(made.epsilon),
-        "delta": float(made.delta) if method in ("agnostic", "universal") else 0.0,
+        "classes": classifier.classes_.tolist(),
+        "features": classifier.n_features_in_,
+        "epsilon": None if method == "stable" else float(classifier.epsilon),
+        "delta": float(classifier.delta) if method in ("agnostic", "universal") else 0.0,
         "epsilon_spent": spent,
         "queries": len(answers),
         **{name: outcomes[name] for name in ("answered", "no_quorum", "refused")},
     }
     if method == "semi-private":
-        bill |= {"hypothesis": repr(made.hypothesis_), "candidates": made.candidates_, "excess": made.excess()}
+        bill |= {
+            "hypothesis": repr(classifier.hypothesis_),
+            "candidates": classifier.candidates_,
+            "excess": classifier.excess(),
+        }
     if method == "stable":
-        bill |= {"delta": made.spent_delta(), "stability": made.stability_}
+        bill |= {"delta": classifier.spent_delta(), "stability": classifier.stability_}
     return bill
 
 
@@ -134,14 +138,14 @@ def _write_answers(answers: Any, out: Path) -> None:
     (out / ANSWERS_FILE).write_text(file.getvalue(), encoding="utf-8")
 
 
-def _write_report(made: Any, bill: dict[str, Any], answers: Any, path: Path) -> None:
+def _write_report(classifier: Any, bill: dict[str, Any], answers: Any, path: Path) -> None:
     from quorate.report import Claim, ReportData, software_versions, write_report
 
     labels = Counter(str(label) for label, outcome in answers if outcome == "answered")
     shown = ("method", "concept", "label", "features", "queries", "answered", "no_quorum", "refused", "epsilon_spent")
     data = ReportData(
         title="A private hypothesis" if bill["method"] == "semi-private" else "Private answers",
-        claim=Claim(epsilon=bill["epsilon"], delta=bill["delta"], unit=made.unit_),  # classes: declared
+        claim=Claim(epsilon=bill["epsilon"], delta=bill["delta"], unit=classifier.unit_),  # classes: declared
         results={name: bill[name] for name in (*shown, "hypothesis", "candidates", "excess") if name in bill},
         label_counts={str(name): labels[str(name)] for name in bill["classes"]} if answers else None,
         proofs={f"quorate/{name}": line for name, line in _PROOFS.items()},

@@ -44,7 +44,7 @@ def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, ou
             chosen["chunk"] = plan.chunk
             chosen["no_quorums"] = plan.no_quorums if phases.no_quorums == "auto" else phases.no_quorums
         step()
-        made = EverlastingClassifier(
+        classifier = EverlastingClassifier(
             estimator,
             **vars(budget),
             growth=phases.growth,
@@ -56,9 +56,9 @@ def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, ou
             **chosen,
         ).fit(encoded, labels, groups=units, probe=None if points is None else points[:_PROBES])
         step()
-        save(made, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
-    made.session_.close()  # whoever asks next opens the folder
-    show_bill(f"The model in {output.out}", _bill(made, columns, plan, chosen, output.out), as_json=output.json)
+        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+    classifier.session_.close()  # whoever asks next opens the folder
+    show_bill(f"The model in {output.out}", _bill(classifier, columns, plan, chosen, output.out), as_json=output.json)
     if plan is not None and not output.json:
         differ = budget.query_epsilon not in (None, budget.epsilon)
         said = ["Planned as if both had the smaller epsilon:"] if differ else []
@@ -97,23 +97,23 @@ def _plan(estimator: Any, sample: Any, budget: PhasesBudget, phases: Phases, *, 
         return None
 
 
-def _bill(made: Any, columns: Schema, plan: Any, chosen: dict[str, Any], out: Path) -> dict[str, Any]:
+def _bill(classifier: Any, columns: Schema, plan: Any, chosen: dict[str, Any], out: Path) -> dict[str, Any]:
     assert columns.label is not None
-    training, queries, pool = made.terms_.training, made.terms_.queries, made.terms_.pool
+    training, queries, pool = classifier.terms_.training, classifier.terms_.queries, classifier.terms_.pool
     return {
         "folder": str(out),
         "method": "everlasting",
-        "claim": made.claim_,
-        "privacy_unit": made.unit_,
+        "claim": classifier.claim_,
+        "privacy_unit": classifier.unit_,
         "label": columns.label.column,
-        "classes": made.classes_.tolist(),
-        "features": made.n_features_in_,
-        "teachers": made.teachers_,
+        "classes": classifier.classes_.tolist(),
+        "features": classifier.n_features_in_,
+        "teachers": classifier.teachers_,
         "chunk": chosen["chunk"],
-        "no_quorums_a_phase": made.terms_.cutoff.most,
-        "seats_of_the_first_phase": made.progress_["seats"],
-        "relabel": made.relabel,
-        "refresh": made.refresh,
+        "no_quorums_a_phase": classifier.terms_.cutoff.most,
+        "seats_of_the_first_phase": classifier.progress_["seats"],
+        "relabel": classifier.relabel,
+        "refresh": classifier.refresh,
         "epsilon": training.epsilon,
         "delta": training.delta,
         "query_epsilon": queries.epsilon,

@@ -35,45 +35,46 @@ def run_plan(*, votes: Path | None = None, prior: str | None = None, as_json: bo
     shares = None if prior is None else prior.split(",")
     if shares is not None and options.get("classes") is None and votes is None:
         options["classes"] = len(shares)
-    made = plan(votes=None if votes is None else read_votes(votes), prior=shares, **options)
+    planned = plan(votes=None if votes is None else read_votes(votes), prior=shares, **options)
     if as_json:
-        print(json.dumps(made.as_dict()))
+        print(json.dumps(planned.as_dict()))
     else:
-        _show(Console(), made)
-    return 0 if made.feasible else 1
+        _show(Console(), planned)
+    return 0 if planned.feasible else 1
 
 
-def _show(console: Console, made: PrivatePlan) -> None:
-    console.print(made.summary().split(" This falls short")[0] + "\n")
-    console.print(_comparison(made))
-    if made.roads:
-        console.print(_compared_roads(made))
-    for sentence in made.assumptions:
+def _show(console: Console, planned: PrivatePlan) -> None:
+    console.print(planned.summary().split(" This falls short")[0] + "\n")
+    console.print(_comparison(planned))
+    if planned.roads:
+        console.print(_compared_roads(planned))
+    for sentence in planned.assumptions:
         console.print(f"Assumed: {sentence}.")
-    if made.published:
+    if planned.published:
         console.print("\n[bold]Beside it, as published[/bold]")
-        for bound in made.published:
+        for bound in planned.published:
             console.print(f"{bound.citation}: {bound.sentence}.")
-    if made.feasible:
+    if planned.feasible:
         return
     console.print(
-        f"\n[bold]Not feasible[/bold]: {made.right:.1%} of the queries would be answered with the plurality's label, "
-        f"and {made.answer_rate:.0%} are asked for, and {least_agreement(made.classes):.0%} of the answers given."
+        f"\n[bold]Not feasible[/bold]: {planned.right:.1%} of the queries would be answered with the plurality's "
+        f"label, and {planned.answer_rate:.0%} are asked for, and {least_agreement(planned.classes):.0%} of "
+        "the answers given."
     )
-    if not made.nearest:
+    if not planned.nearest:
         console.print("No change of one number alone would do.")
         return
     table = Table("any one of these would do", "answered and right", title="Nearest feasible")
-    for change in made.nearest:
+    for change in planned.nearest:
         table.add_row(change.sentence, f"{change.right:.1%}")
     console.print(table)
 
 
-def _comparison(made: PrivatePlan) -> Table:
+def _comparison(planned: PrivatePlan) -> Table:
     columns = ("answered", "agreeing", "answered and right", "no-quorums", "noise")
     table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected", caption="* chosen")
-    rows = [(made.aggregator, made.answered, made.agreement, made.right, made.no_quorums, made.noise)]
-    rows += [(c.aggregator, c.answered, c.agreement, c.right, c.no_quorums, c.noise) for c in made.candidates]
+    rows = [(planned.aggregator, planned.answered, planned.agreement, planned.right, planned.no_quorums, planned.noise)]
+    rows += [(c.aggregator, c.answered, c.agreement, c.right, c.no_quorums, c.noise) for c in planned.candidates]
     for place, (name, answered, agreement, right, no_quorums, noise) in enumerate(rows):
         table.add_row(
             f"[bold]{name}[/bold] *" if place == 0 else name,
@@ -103,24 +104,25 @@ def run_plan_concept(
     """Plan, print, and return 1 where no method is sure to keep alpha. Other `options` are `plan_concept`'s."""
     if records is None:
         raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
-    made = plan_concept(concept=make_concept(concept, 1 if features is None else features), records=records, **options)
+    columns = 1 if features is None else features
+    planned = plan_concept(concept=make_concept(concept, columns), records=records, **options)
     if as_json:
-        print(json.dumps(made.as_dict()))
+        print(json.dumps(planned.as_dict()))
     else:
-        _show_methods(Console(), made)
-    return 0 if made.feasible else 1
+        _show_methods(Console(), planned)
+    return 0 if planned.feasible else 1
 
 
-def _show_methods(console: Console, made: ConceptPlan) -> None:
+def _show_methods(console: Console, planned: ConceptPlan) -> None:
     table = Table(
         Column("method", no_wrap=True),
         "excess error at most",
-        f"records for {made.alpha:g}",
+        f"records for {planned.alpha:g}",
         "guarantee",
-        title=f"{made.records:,} records, VC dimension {made.vc_dimension}",
+        title=f"{planned.records:,} records, VC dimension {planned.vc_dimension}",
         caption="* best here. The bounds hold for every law of the records: real data do better",
     )
-    for place, method in enumerate(made.methods):
+    for place, method in enumerate(planned.methods):
         table.add_row(
             f"[bold]{method.name}[/bold] *" if place == 0 else method.name,
             f"{method.error:.3g}",
@@ -128,5 +130,5 @@ def _show_methods(console: Console, made: ConceptPlan) -> None:
             method.guarantee,
         )
     console.print(table)
-    for sentence in made.assumptions:
+    for sentence in planned.assumptions:
         console.print(f"Assumed: {sentence}.")

@@ -106,8 +106,8 @@ def run_release(
     declared = None if columns is None else Columns.load(columns)
     if plan:
         check_report(report, inputs=[public, columns])
-        made = _planned(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha)
-        return _show_planned(made, report, as_json=as_json)
+        planned = _planned(subject, public, declared, records, epsilon=epsilon, delta=delta, alpha=alpha)
+        return _show_planned(planned, report, as_json=as_json)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     queries = parse_queries(asked, subject.about)
@@ -194,14 +194,14 @@ def _public(subject: Subject, path: Path | None, groups: str | None) -> Any:
 
 def _asked(ask: Sequence[str]) -> list[str]:
     """Return the queries: each --ask is one, or the name of a file with one a line."""
-    found: list[str] = []
+    asked: list[str] = []
     for text in ask:
         if text.endswith(".txt") and Path(text).is_file():
             lines = Path(text).read_text(encoding="utf-8").splitlines()
-            found.extend(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+            asked.extend(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
         else:
-            found.append(text)
-    return found
+            asked.append(text)
+    return asked
 
 
 def _write(release: QueryRelease, subject: Subject, out: Path, synthetic: int | None) -> None:
@@ -212,11 +212,11 @@ def _write(release: QueryRelease, subject: Subject, out: Path, synthetic: int | 
 
 
 def _write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequence[str]) -> None:
-    made = release.synthetic(rows)
-    if not isinstance(made, pa.Table):
-        known = names or [f"x{place + 1}" for place in range(made.shape[1])]
-        made = pa.table({name: made[:, place] for place, name in enumerate(known)})
-    path.write_text(_csv(made.to_pylist(), made.column_names), encoding="utf-8")
+    records = release.synthetic(rows)
+    if not isinstance(records, pa.Table):
+        known = names or [f"x{place + 1}" for place in range(records.shape[1])]
+        records = pa.table({name: records[:, place] for place, name in enumerate(known)})
+    path.write_text(_csv(records.to_pylist(), records.column_names), encoding="utf-8")
 
 
 def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
@@ -284,31 +284,33 @@ def _planned(
     )
 
 
-def _show_planned(made: ReleasePlan, report: Path | None, *, as_json: bool) -> int:
+def _show_planned(planned: ReleasePlan, report: Path | None, *, as_json: bool) -> int:
     """Print a plan, and write its page; exit code 1 where alpha is out of reach."""
     if report is not None:
         from quorate.report.plan_page import write_plan_report
 
-        write_plan_report(made, report)
+        write_plan_report(planned, report)
     if as_json:
-        print(json.dumps(made.as_dict()))
+        print(json.dumps(planned.as_dict()))
     else:
-        _show_plan(made)
-    return 0 if made.feasible else 1
+        _show_plan(planned)
+    return 0 if planned.feasible else 1
 
 
-def _show_plan(made: ReleasePlan) -> None:
+def _show_plan(planned: ReleasePlan) -> None:
     console = Console()
-    console.print(made.summary())
+    console.print(planned.summary())
     table = Table("engine", "expected largest error", title="Expected", caption="* chosen by auto")
-    for place, outlook in enumerate(made.engines):
+    for place, outlook in enumerate(planned.engines):
         table.add_row(outlook.engine + (" *" if place == 0 else ""), f"{outlook.error:.4g}")
-    table.add_row("public records alone, if a fair sample", f"{made.public_alone:.4g}")
+    table.add_row("public records alone, if a fair sample", f"{planned.public_alone:.4g}")
     console.print(table)
-    for sentence in made.published:
+    for sentence in planned.published:
         console.print(f"Beside it, as published: {sentence}.")
-    if not made.feasible:
-        console.print(f"[bold]Not feasible[/bold]: {made.error + made.cover:.3g} is above alpha = {made.alpha:g}.")
+    if not planned.feasible:
+        console.print(
+            f"[bold]Not feasible[/bold]: {planned.error + planned.cover:.3g} is above alpha = {planned.alpha:g}."
+        )
 
 
 def _online(

@@ -61,8 +61,8 @@ def check_concept(concept: Concept, X: Any, *, realizable: Callable[[Points, Lab
     _check_counts(concept.dichotomies(points), points, used[-8:], labelings=3)
     for row in used:
         more = np.concatenate([distinct, row[np.newaxis]])
-        found, most = len(concept.dichotomies(more)), concept.growth(len(more))
-        _require(found <= most, f"growth: {found} dichotomies pass growth({len(more)}), with a row that can be used")
+        count, most = len(concept.dichotomies(more)), concept.growth(len(more))
+        _require(count <= most, f"growth: {count} dichotomies pass growth({len(more)}), with a row that can be used")
     for labels in _labelings(len(distinct)):
         _check_erm(concept, distinct, labels, rows)
 
@@ -119,8 +119,8 @@ def _check_unused(concept: Concept, distinct: Points, unused: Points, rows: set[
         _require(_rows(concept.dichotomies(more), distinct) == rows, "dichotomies: a row that is not usable counts")
         counts = (dichotomies.tally(points, y).counts.tolist() for points, y in ((distinct, labels), (more, given)))
         _require(next(counts) == next(counts), "tally: a row that is not usable counts")
-        found = (dichotomies.mistakes(points, y).tolist() for points, y in ((distinct, labels), (more, given)))
-        _require(next(found) == next(found), "mistakes: a row that is not usable counts")
+        counted = (dichotomies.mistakes(points, y).tolist() for points, y in ((distinct, labels), (more, given)))
+        _require(next(counted) == next(counted), "mistakes: a row that is not usable counts")
 
 
 def _check_repeats(concept: Concept, distinct: Points, rows: set[Row]) -> None:
@@ -136,8 +136,8 @@ def _check_parts(concept: Concept, distinct: Points, rows: set[Row]) -> None:
     for left_out in range(len(distinct)):
         part = np.delete(distinct, left_out, axis=0)
         expected = {row[:left_out] + row[left_out + 1 :] for row in rows}
-        found = _rows(concept.dichotomies(part), part)
-        _require(found == expected, "dichotomies: those of a part of the points are not those of all, restricted")
+        labelled = _rows(concept.dichotomies(part), part)
+        _require(labelled == expected, "dichotomies: those of a part of the points are not those of all, restricted")
 
 
 def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, labelings: int = _LABELINGS) -> None:
@@ -146,8 +146,8 @@ def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, la
     shown = np.array([candidate.predict(points) for candidate in dichotomies]).reshape(len(names), len(points))
     for labels in _labelings(len(points), labelings):
         expected = (shown != labels).sum(axis=1)
-        found = dichotomies.mistakes(points, labels)
-        _require(found.tolist() == expected.tolist(), "mistakes: not those of the candidates")
+        counted = dichotomies.mistakes(points, labels)
+        _require(counted.tolist() == expected.tolist(), "mistakes: not those of the candidates")
         tally = dichotomies.tally(points, labels)
         counts = np.bincount(expected, minlength=len(labels) + 1)
         _require(tally.counts.tolist() == counts.tolist(), "tally: counts are not those of the candidates")
@@ -157,11 +157,11 @@ def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, la
         _require(law == listed, "tally: picks do not reach every candidate once, at its own number of mistakes")
     spoiled = np.concatenate([points, points[:1], np.full((1, points.shape[1]), np.inf)])
     extra = np.concatenate([labels, np.full(min(1, len(labels)), 7), [0]])
-    found = dichotomies.tally(spoiled, extra).counts
-    _require(found[: counts.size].tolist() == counts.tolist(), "tally: a row that cannot be used counts")
+    counted = dichotomies.tally(spoiled, extra).counts
+    _require(counted[: counts.size].tolist() == counts.tolist(), "tally: a row that cannot be used counts")
 
 
 def _check_erm(concept: Concept, points: Points, labels: Labels, rows: set[Row]) -> None:
-    found = int((concept.fit_erm(points, labels).predict(points) != labels).sum())
+    mistakes = int((concept.fit_erm(points, labels).predict(points) != labels).sum())
     least = min(sum(a != b for a, b in zip(row, labels.tolist(), strict=True)) for row in rows)
-    _require(found == least, f"fit_erm: {found} mistakes where {least} are possible")
+    _require(mistakes == least, f"fit_erm: {mistakes} mistakes where {least} are possible")

@@ -37,7 +37,7 @@ class Dichotomies(ABC):
     """
 
     features: int
-    _usable: Callable[[Points], Mask] = staticmethod(which_finite)  # replaced by that of the class, by its dichotomies
+    usable: Callable[[Points], Mask] = staticmethod(which_finite)  # replaced by that of the class, by its dichotomies
 
     @abstractmethod
     def __len__(self) -> int:
@@ -65,15 +65,24 @@ class Dichotomies(ABC):
             raise Infeasible(f"more than {LISTED} candidates are not listed; use tally, which counts them")
         return np.asarray(self._mistakes(*self._rows(X, y)), dtype=np.int64)
 
+    @property
+    def counts_mistakes(self) -> bool:
+        """Whether these candidates have a way of their own to count mistakes."""
+        return getattr(self._mistakes, "__func__", None) is not Dichotomies._mistakes
+
+    def mistakes_on(self, points: Points, labels: Labels) -> Any:
+        """Return the mistakes on labelled points that were checked before, just as `_mistakes` gives them."""
+        return self._mistakes(points, labels)
+
     def _rows(self, X: Any, y: Any) -> tuple[Points, Labels]:
-        return usable_rows(X, y, features=self.features, usable=self._usable)
+        return usable_rows(X, y, features=self.features, usable=self.usable)
 
     def _tally(self, points: Points, labels: Labels) -> Tally:
         return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        found = [np.count_nonzero(self[index]._predict(points) != labels) for index in range(len(self))]
-        return np.array(found, dtype=np.int64)
+        mistakes = [np.count_nonzero(self[index].predict_checked(points) != labels) for index in range(len(self))]
+        return np.array(mistakes, dtype=np.int64)
 
 
 class Concept(ABC):
@@ -130,9 +139,9 @@ class Concept(ABC):
         points = check_points(X, features=self.features)
         self.check_size(len(points))
         usable = self.usable(points)
-        made = self._dichotomies(points if usable.all() else points[usable])
-        made._usable = self.usable  # what is no point of the class is nobody's mistake either
-        return made
+        candidates = self._dichotomies(points if usable.all() else points[usable])
+        candidates.usable = self.usable  # what is no point of the class is nobody's mistake either
+        return candidates
 
     def fit_erm(self, X: Any, y: Any) -> Hypothesis:
         """Return a hypothesis with the fewest mistakes on these rows. It is not private: nothing is charged.

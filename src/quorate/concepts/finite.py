@@ -72,9 +72,10 @@ class Finite(Concept):
         return len(self.members) if points >= len(self.members).bit_length() else int(2**points)
 
     def _dichotomies(self, points: Points) -> Dichotomies:
-        return _Members([self._member(index) for index in range(len(self.members))], points)
+        return _Members([self.member(index) for index in range(len(self.members))], points)
 
-    def _member(self, index: int) -> Member:
+    def member(self, index: int) -> Member:
+        """Return a member of the list by its place."""
         return Member(features=self.features, index=index, rule=self.members[index])
 
 
@@ -99,7 +100,7 @@ class _Members(Dichotomies):
         self.features = members[0].features
         labels: dict[bytes, Member] = {}
         for member in members:
-            labels.setdefault(_packed(member._predict(points)), member)
+            labels.setdefault(_packed(member.predict_checked(points)), member)
         self._chosen = list(labels.values())
 
     def __len__(self) -> int:

@@ -138,7 +138,7 @@ class _Sides(Dichotomies):
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
         if len(self._exact) == 0:
-            return np.array([np.count_nonzero(self[0]._predict(points) != labels)])
+            return np.array([np.count_nonzero(self[0].predict_checked(points) != labels)])
         lead, ones = self._leads(points, labels), np.count_nonzero(labels == 1)
         total = 2 * ones - len(labels)
         return np.stack([ones - lead, ones - (total - lead)], axis=1).ravel()
@@ -151,15 +151,15 @@ class _Sides(Dichotomies):
         home = places.ravel()[:known]
         away = np.setdiff1d(np.flatnonzero(lead), home)
         every = ExactPoints(np.concatenate([self._exact.points, distinct[away]])) if away.size else self._exact
-        found = np.zeros(len(self._bits))
+        leads = np.zeros(len(self._bits))
         step = max(1, _AT_ONCE // max(1, len(every)))
-        for start in range(0, len(found), step):
-            rows = np.arange(start, min(start + step, len(found)))
+        for start in range(0, len(leads), step):
+            rows = np.arange(start, min(start + step, len(leads)))
             bits = np.unpackbits(self._bits[rows], axis=1, count=known)
-            found[rows] = bits @ lead[home]  # whole numbers, so exact
+            leads[rows] = bits @ lead[home]  # whole numbers, so exact
             if away.size:
-                found[rows] += self._labels_of(every, rows, bits) @ lead[away]
-        return found.astype(np.int64)
+                leads[rows] += self._labels_of(every, rows, bits) @ lead[away]
+        return leads.astype(np.int64)
 
     def _labels_of(self, every: ExactPoints, rows: Whole, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the labels that partings give to points that are not among those that define them."""
@@ -175,7 +175,7 @@ class _Sides(Dichotomies):
         open_ = (beyond == 0) | (side == 0)
         for row in np.flatnonzero(open_.any(axis=1)):
             left = open_[row]
-            labels[row, left] = self[2 * int(rows[row])]._predict(every.points[known:][left])
+            labels[row, left] = self[2 * int(rows[row])].predict_checked(every.points[known:][left])
         return labels
 
 

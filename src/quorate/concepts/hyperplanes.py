@@ -124,8 +124,8 @@ class ExactPoints:
 
     def _settle(self, planes: Whole, signs: Signs, which: Whole, targets: Whole) -> None:
         """Put the exact sign wherever floats leave it open."""
-        found, places = np.unique(which, return_inverse=True)
-        normals, base = self.normals(planes[found]), self.whole[planes[found, 0]]
+        distinct, places = np.unique(which, return_inverse=True)
+        normals, base = self.normals(planes[distinct]), self.whole[planes[distinct, 0]]
         for start in range(0, which.size, _AT_ONCE // 16):
             part = slice(start, start + _AT_ONCE // 16)
             away = self.whole[targets[part]] - base[places[part]]

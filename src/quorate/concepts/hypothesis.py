@@ -23,6 +23,10 @@ class Hypothesis(ABC):
         """Return the label, 0 or 1, of each row."""
         return np.asarray(self._predict(check_queries(X, features=self.features)), dtype=np.int64)
 
+    def predict_checked(self, points: Points) -> Any:
+        """Return the labels of points that were checked before, just as `_predict` gives them."""
+        return self._predict(points)
+
     @abstractmethod
     def _predict(self, points: Points) -> Any:
         """Return the labels of checked points, as whole numbers or booleans."""

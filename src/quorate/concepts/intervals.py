@@ -70,9 +70,9 @@ class _Ranges(Dichotomies):
         starts = np.cumsum(np.arange(self._cuts.size - 1, 0, -1))  # of the pairs that begin at a later cut
         lower = int(np.searchsorted(starts, index - 1, side="right"))
         upper = self._cuts.size - (int(starts[lower]) - (index - 1))
-        return self._between(lower, upper)
+        return self.between(lower, upper)
 
-    def _between(self, lower: int, upper: int) -> Interval:
+    def between(self, lower: int, upper: int) -> Interval:
         return Interval(float(self._cuts[lower]), float(self._cuts[upper]))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
@@ -99,4 +99,4 @@ class _RangeTally(Tally):
             if rank == 0:
                 return self._ranges[0]
             rank -= 1
-        return self._ranges._between(*pair_of_rank(self._lead, self._ones - mistakes, rank))
+        return self._ranges.between(*pair_of_rank(self._lead, self._ones - mistakes, rank))

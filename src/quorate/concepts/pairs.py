@@ -24,8 +24,8 @@ def difference_counts(values: Whole, *, lowest: int, highest: int) -> Whole:
         for start in range(0, values.size - size, 2 * size):
             left, right = values[start : start + size], values[start + size : start + 2 * size]
             offset = int(right.min()) - int(left.max())
-            found = correlate(np.bincount(left - left.min()), np.bincount(right - right.min()))
-            counts[offset - lowest : offset - lowest + found.size] += found
+            pairs = correlate(np.bincount(left - left.min()), np.bincount(right - right.min()))
+            counts[offset - lowest : offset - lowest + pairs.size] += pairs
         size *= 2
     return counts
 

@@ -37,10 +37,10 @@ class Partitions(NamedTuple):
 def check_partitions(points: int, dimension: int) -> None:
     """Refuse a number of points that has too many hyperplanes to go through."""
     each = points + 3 * (1 << dimension) * ((points + 7) // 8)
-    found = math.comb(points, dimension) * each
-    if found > _MEMORY:
+    partitions = math.comb(points, dimension) * each
+    if partitions > _MEMORY:
         raise Infeasible(
-            f"the hyperplanes through {dimension} of {points} points take {found / 2**30:.1f} GiB, above "
+            f"the hyperplanes through {dimension} of {points} points take {partitions / 2**30:.1f} GiB, above "
             f"{_MEMORY / 2**30:.1f}; pass fewer points"
         )
 
@@ -64,7 +64,7 @@ def find_partitions(points: ExactPoints) -> Partitions:
         )
     simple, crowded = touching == dimension, spanned & (touching > dimension)
     parts = [whole, *_simple(planes[simple], signs[simple]), *_crowded(points, planes[crowded], signs[crowded])]
-    return _once(np.concatenate([bits for bits, _ in parts]), np.concatenate([found for _, found in parts]), count)
+    return _once(np.concatenate([bits for bits, _ in parts]), np.concatenate([through for _, through in parts]), count)
 
 
 def _simple(planes: Whole, signs: Signs) -> Iterator[tuple[Bits, Whole]]:

@@ -50,17 +50,17 @@ def works_alone(concept: Concept, points: Points) -> Mask:
 def _works(concept: Concept, row: Points) -> bool:
     try:
         with silence():
-            made = concept.dichotomies(row.copy())
-            if not 1 <= len(made) <= 2:  # a row has two labels
+            pair = concept.dichotomies(row.copy())
+            if not 1 <= len(pair) <= 2:  # a row has two labels
                 return False
-            given = [np.asarray(made[index]._predict(row.copy())) for index in range(len(made))]
+            given = [np.asarray(pair[index].predict_checked(row.copy())) for index in range(len(pair))]
             return all(one.shape == (1,) and one[0] in (0, 1) for one in given)
     except Exception:  # of any kind: the class is the caller's own
         return False
 
 
-def _known(made: object) -> bool:
-    return type(made).__module__.startswith(_HERE)
+def _known(thing: object) -> bool:
+    return type(thing).__module__.startswith(_HERE)
 
 
 class _Sealed(Concept):
@@ -90,8 +90,8 @@ class _Sealed(Concept):
     def _dichotomies(self, points: Points) -> Dichotomies:
         try:
             with silence():
-                made = self._concept.dichotomies(points.copy())
-                return made if _known(made) and made.features == self.features else _Candidates(made, self.features)
+                own = self._concept.dichotomies(points.copy())
+                return own if _known(own) and own.features == self.features else _Candidates(own, self.features)
         except Exception:  # of any kind: it would speak of the points
             return _Candidates(_Nothing(self.features), self.features)
 
@@ -117,7 +117,7 @@ class _Candidates(Dichotomies):
 
     def __init__(self, inside: Dichotomies, features: int) -> None:
         self._inside, self.features, self._size = inside, features, len(inside)
-        self._usable = partial(say_by_row, inside._usable)
+        self.usable = partial(say_by_row, inside.usable)
         if not 1 <= self._size <= LISTED:
             raise Infeasible(f"a class of one's own lists 1 to {LISTED} candidates, not {self._size}")
 
@@ -126,28 +126,28 @@ class _Candidates(Dichotomies):
 
     def _candidate(self, index: int) -> Hypothesis:
         try:
-            made = self._inside._candidate(index)
+            candidate = self._inside[index]
         except Exception:  # of any kind: it would speak of what was chosen
-            made = None
-        if isinstance(made, Hypothesis):
-            return _Labels(made, self.features)
+            candidate = None
+        if isinstance(candidate, Hypothesis):
+            return _Labels(candidate, self.features)
         return Constant(features=self.features, label=0)
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        found = self._counted(points, labels)
-        return super()._mistakes(points, labels) if found is None else found
+        counted = self._counted(points, labels)
+        return super()._mistakes(points, labels) if counted is None else counted
 
     def _counted(self, points: Points, labels: Labels) -> Any:
         """Return the mistakes as the candidates count them by a way of their own, if they have one and it works."""
-        if type(self._inside)._mistakes is Dichotomies._mistakes:
+        if not self._inside.counts_mistakes:
             return None
         try:
             with silence():
-                found = np.asarray(self._inside._mistakes(points.copy(), labels.copy()))
+                mistakes = np.asarray(self._inside.mistakes_on(points.copy(), labels.copy()))
         except Exception:  # of any kind: it would speak of the rows
             return None
-        numbers = found.shape == (self._size,) and found.dtype.kind in "iu"
-        return found.astype(np.int64) if numbers and ((found >= 0) & (found <= len(labels))).all() else None
+        numbers = mistakes.shape == (self._size,) and mistakes.dtype.kind in "iu"
+        return mistakes.astype(np.int64) if numbers and ((mistakes >= 0) & (mistakes <= len(labels))).all() else None
 
 
 class _Labels(Hypothesis):
@@ -157,4 +157,4 @@ class _Labels(Hypothesis):
         self.inside, self.features = inside, features
 
     def _predict(self, points: Points) -> Any:
-        return say_by_row(self.inside._predict, points).astype(np.int64)
+        return say_by_row(self.inside.predict_checked, points).astype(np.int64)

@@ -71,7 +71,7 @@ def run_job(
     target: dict[str, Any] = {"records": units, "epsilon": epsilon, "delta": delta, "queries": queries}
     pilot = _pilot(_encoded(schema, study), target)
     target |= {"classes": len(OUTCOMES), "disagreement": pilot.disagreement}
-    made = _planned(target, pilot, say)
+    chosen_plan = _planned(target, pilot, say)
     step("fitting the teachers")
     classifier = PrivateClassifier(
         LogisticRegression(),
@@ -90,23 +90,23 @@ def run_job(
         results = _results(classifier, private, arrivals, later, asked)
         results["asked again, model loaded from disk"] = _ask_again(folder, arrivals, asked)
     step("trying other budgets on the public study")
-    accuracy = _accuracy(pilot, made, target)
-    planned = made.as_dict() | {"candidates": _alternatives(made, target)}
+    accuracy = _accuracy(pilot, chosen_plan, target)
+    planned = chosen_plan.as_dict() | {"candidates": _alternatives(chosen_plan, target)}
     return _report_data(
         classifier=classifier, planned=planned, asked=asked, pilot=pilot, accuracy=accuracy, results=results
     )
 
 
 def _planned(target: dict[str, Any], pilot: Pilot, say: Callable[[str], object]) -> PrivatePlan:
-    made = plan(**target, aggregator=_AGGREGATOR)
-    if not made.feasible:
-        raise Infeasible(made.summary())
+    planned = plan(**target, aggregator=_AGGREGATOR)
+    if not planned.feasible:
+        raise Infeasible(planned.summary())
     say(
         f"[bold]The plan[/bold], made without a look at the records. In the public study {pilot.disagreement:.1%} of "
         "the votes of small teachers are against the plurality. In a clinic no answer is better than a wrong one, so a "
-        f"quorum is asked for. {made.summary()}\n"
+        f"quorum is asked for. {planned.summary()}\n"
     )
-    return made
+    return planned
 
 
 def _encoded(schema: Schema, table: Any) -> _Visits:
@@ -190,13 +190,13 @@ def _score(model: Any, X: NDArray[np.float64], y: NDArray[Any]) -> str:
     return f"{model.score(X, y):.2%}"
 
 
-def _accuracy(pilot: Pilot, made: PrivatePlan, target: dict[str, Any]) -> Accuracy | None:
+def _accuracy(pilot: Pilot, planned: PrivatePlan, target: dict[str, Any]) -> Accuracy | None:
     """Return accuracy against epsilon, simulated: the pilot's vote shares, counted by a mechanism for each."""
     points = []
     for times in _TRIED:
         epsilon = times * target["epsilon"]
         try:
-            tried = plan(**(target | {"epsilon": epsilon}), teachers=made.teachers, aggregator=_AGGREGATOR)
+            tried = plan(**(target | {"epsilon": epsilon}), teachers=planned.teachers, aggregator=_AGGREGATOR)
         except Infeasible:
             continue
         seen = pilot.try_out(tried.mechanism, queries=target["queries"])
@@ -205,10 +205,10 @@ def _accuracy(pilot: Pilot, made: PrivatePlan, target: dict[str, Any]) -> Accura
     return Accuracy(points=tuple(points), source="simulated from the public study") if points else None
 
 
-def _alternatives(made: PrivatePlan, target: dict[str, Any]) -> list[dict[str, Any]]:
+def _alternatives(planned: PrivatePlan, target: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the other aggregators would be expected to give, with as many teachers."""
-    auto = plan(**target, teachers=made.teachers).as_dict()
-    return [other for other in (auto, *auto["candidates"]) if other["aggregator"] != made.aggregator]
+    auto = plan(**target, teachers=planned.teachers).as_dict()
+    return [other for other in (auto, *auto["candidates"]) if other["aggregator"] != planned.aggregator]
 
 
 def _report_data(

@@ -102,8 +102,8 @@ def fit_estimators(
 
     named = nullcontext() if backend is None else _named(backend, n_jobs)
     with named, silence():
-        found = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
-    tried = [teacher for part in found for teacher in part]
+        parts = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
+    tried = [teacher for part in parts for teacher in part]
     if sum(failed for _, _, failed in tried) > len(tried) / 2:
         raise InvalidInput(
             "more than half of the teachers could not be fitted on their own rows: missing values, text, or too few "

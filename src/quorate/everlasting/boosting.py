@@ -31,5 +31,5 @@ def boosted(
     chosen = secret_sample(len(points), seats)  # proof: step 10
     some = secret_sample(len(y), max(1, round(boost.labelled * len(y))))  # proof: step 8
     new = np.asarray(points, dtype=np.float64)[chosen]
-    made = Relabel(concept=concept, kappa=boost.kappa).relabel(X[some], y[some], unlabelled=new)
-    return new, made.unlabelled
+    relabelled = Relabel(concept=concept, kappa=boost.kappa).relabel(X[some], y[some], unlabelled=new)
+    return new, relabelled.unlabelled

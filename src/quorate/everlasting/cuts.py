@@ -90,10 +90,10 @@ def fit_cuts(concept: Thresholds | Stumps, X: Floats, codes: Integers, deal: Dea
         used = ((labels == 0) | (labels == 1)) & np.isfinite(values).all(axis=2)
         least = np.full(who.size, np.iinfo(np.int64).max)
         for column in range(X.shape[1]):
-            found = _best_cuts(values[:, :, column], labels, used, both=both)
-            better = (found[0] < least) & used.any(axis=1)
-            least[better], feature[who[better]] = found[0][better], column
-            cut[who[better]], upward[who[better]] = found[1][better], found[2][better]
+            best = _best_cuts(values[:, :, column], labels, used, both=both)
+            better = (best[0] < least) & used.any(axis=1)
+            least[better], feature[who[better]] = best[0][better], column
+            cut[who[better]], upward[who[better]] = best[1][better], best[2][better]
         if not both:
             odd = who % 2 == 1
             cut[who[odd]] = _edges(values[odd, :, 0], labels[odd], used[odd], cut[who[odd]])

@@ -174,11 +174,11 @@ class PhaseFolder:
             raise LedgerRefused("this model was closed here; load it again")
         if self.kept is not None:
             return
-        found = self.ledger.phase()
-        if found is None:
+        kept = self.ledger.phase()
+        if kept is None:
             raise LedgerRefused("the ledger of this model holds no phase: its first one was never opened")
         try:
-            self._restore(*found)
+            self._restore(*kept)
         except OSError as error:
             raise LedgerRefused(f"{self.path} cannot be read: {error.strerror}; nothing is answered") from None
 
@@ -215,26 +215,26 @@ class PhaseFolder:
 
     def reopen(self) -> None:
         """Open phase 1 once more, where its state is lost, and pay for all of it once more (PROOF.md, step 20)."""
-        found, arrivals, terms = self.ledger.phase(), self._arrivals, self._arrivals.terms
-        if found is None or found[0].number != 1 or terms.boost is not None:
+        kept, arrivals, terms = self.ledger.phase(), self._arrivals, self._arrivals.terms
+        if kept is None or kept[0].number != 1 or terms.boost is not None:
             raise InvalidInput(
                 "only phase 1 of votes can be paid for again: later ones were taught by queries, which have paid "
                 "all that they were promised to. Fit a new model"
             )
         try:
-            self._restore(*found)
+            self._restore(*kept)
         except LedgerRefused:  # what is wrong otherwise can be put right
             pass
         else:
             raise InvalidInput("nothing is lost: the phase goes on as it is")
         with self.undone():
-            contents = self._contents(found[0])
+            contents = self._contents(kept[0])
             teachers = {name: content for name, content in contents.items() if name not in _NOT_TEACHERS}
             ensemble = ensemble_from(teachers, sorted(self._trusted))
             budget = self.ledger.budget()
             budget.spend(terms.first.run_cost(budget.order))  # on the disk before anything is drawn
-            arrivals.begin(1, found[0].seats, Phase(ensemble, terms.first.open(terms.budget(1)), terms.cutoff.open()))
-            self.kept = self._open(found[0], [], [])
+            arrivals.begin(1, kept[0].seats, Phase(ensemble, terms.first.open(terms.budget(1)), terms.cutoff.open()))
+            self.kept = self._open(kept[0], [], [])
             self._clean(self.kept)
 
     def _contents(self, kept: KeptPhase) -> dict[str, bytes]:

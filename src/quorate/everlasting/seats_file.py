@@ -42,9 +42,9 @@ class SeatsFile:
 
     def digest_with(self, points: Any, labels: Integers) -> str:
         """Return what the keyed hash will be when these rows are added."""
-        made = self._hash.copy()
-        made.update(self._packed(points, labels))
-        return str(made.hexdigest())
+        hashed = self._hash.copy()
+        hashed.update(self._packed(points, labels))
+        return str(hashed.hexdigest())
 
     def _packed(self, points: Any, labels: Integers) -> bytes:
         rows = np.empty(len(labels), dtype=self._type)

@@ -95,7 +95,7 @@ def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> 
         return X, codes, deal
     # A chunk of one class is not fitted, and in a data frame, whose columns are of any type, its row is not looked at.
     plain = isinstance(X, np.ndarray)
-    made = np.zeros((absent.size, X.shape[1])) if plain else take_rows(X, np.zeros(absent.size, dtype=np.int64))
+    more = np.zeros((absent.size, X.shape[1])) if plain else take_rows(X, np.zeros(absent.size, dtype=np.int64))
     rows = np.insert(deal.rows, np.cumsum(deal.sizes)[absent], len(codes) + np.arange(absent.size))
     sizes = np.maximum(deal.sizes, 1)
-    return join_rows([X, made]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)
+    return join_rows([X, more]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)

@@ -95,15 +95,15 @@ def cutoff_for(guarantee: Guarantee, *, arrivals: int, no_quorums: int, epsilon:
     """
     delta = CUTOFF_DELTA * guarantee.delta
 
-    def made(one: float) -> NoisyCutoff:
+    def cutoff_at(one: float) -> NoisyCutoff:
         return NoisyCutoff.calibrate(epsilon=one, delta=delta, no_quorums=no_quorums, arrivals=arrivals)
 
     if epsilon is not None:
         if check_positive("cutoff_epsilon", epsilon) >= guarantee.epsilon:
             raise Infeasible(f"cutoff_epsilon must be below the {guarantee.epsilon:g} of a query, not {epsilon!r}")
-        return made(epsilon)
+        return cutoff_at(epsilon)
     shares = (share * guarantee.epsilon for share in _SHARES)
-    tried = [made(min(share, _MOST_EPSILON)) for share in shares if share >= _LEAST_EPSILON]
+    tried = [cutoff_at(min(share, _MOST_EPSILON)) for share in shares if share >= _LEAST_EPSILON]
     if not tried:
         raise Infeasible(
             f"epsilon must be at least {2 * _LEAST_EPSILON:.4g}, not {guarantee.epsilon!r}: a cutoff takes half of that"

@@ -30,13 +30,13 @@ class BinaryLoss(Loss):
         losses = losses + self._backend.at_least(scores, 0.0) - self._target * scores
         return (self._weights * losses).sum(axis=(1, 2))
 
-    def direction(self, found: Array, scores: Array) -> tuple[Array, Array]:
+    def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return Newton's direction and the gradient."""
         small = self._backend.exp(-abs(scores))
         chance = self._backend.where(scores >= 0, 1.0, small) / (1.0 + small)
         curvature = self._weights * small / (1.0 + small) ** 2
         across = self.design.swapaxes(1, 2)
-        gradient = across @ (self._weights * (chance - self._target)) + self.penalties * found
+        gradient = across @ (self._weights * (chance - self._target)) + self.penalties * coefficients
         hessian = across @ (curvature * self.design)
         return -damped_solve(self._backend, hessian, gradient, self.penalties[:, 0]), gradient
 
@@ -65,12 +65,12 @@ class MultinomialLoss(Loss):
         own = (self._target * scores).sum(axis=2)[:, :, None]
         return (self._weights * (total - own)).sum(axis=(1, 2))
 
-    def direction(self, found: Array, scores: Array) -> tuple[Array, Array]:
+    def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return a direction close to Newton's, by conjugate gradients, and the gradient."""
         grown = self._backend.exp(scores - self._backend.largest(scores, 2)[:, :, None])
         chances = grown / grown.sum(axis=2)[:, :, None]
         across = self.design.swapaxes(1, 2)
-        gradient = across @ (self._weights * (chances - self._target)) + self.penalties * found
+        gradient = across @ (self._weights * (chances - self._target)) + self.penalties * coefficients
 
         def curved(direction: Array) -> Array:
             change = chances * (self.design @ direction)

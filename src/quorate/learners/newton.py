@@ -29,7 +29,7 @@ class Loss(ABC):
         """Return the loss of each chunk, without the penalty."""
 
     @abstractmethod
-    def direction(self, found: Array, scores: Array) -> tuple[Array, Array]:
+    def direction(self, coefficients: Array, scores: Array) -> tuple[Array, Array]:
         """Return the way down that each chunk takes from here, and the gradient of its loss and penalty."""
 
     @abstractmethod
@@ -40,20 +40,20 @@ class Loss(ABC):
 def minimise(backend: Backend, loss: Loss, *, outputs: int) -> Array:
     """Return each chunk's coefficients that minimise its loss and penalty, from a start at zero."""
     chunks, rows, columns = loss.design.shape
-    found, scores = (backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
-    return _descend(backend, loss, found, scores, loss.value(scores), steps=_STEPS)
+    coefficients, scores = (backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
+    return _descend(backend, loss, coefficients, scores, loss.value(scores), steps=_STEPS)
 
 
-def _descend(backend: Backend, loss: Loss, found: Array, scores: Array, value: Array, *, steps: int) -> Array:
+def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, value: Array, *, steps: int) -> Array:
     active = value >= 0
     for taken in range(1, steps + 1):
-        direction, gradient = loss.direction(found, scores)
+        direction, gradient = loss.direction(coefficients, scores)
         change = loss.design @ direction
-        objective = _along(loss, found, scores, direction, change)
+        objective = _along(loss, coefficients, scores, direction, change)
         slope = (gradient * direction).sum(axis=(1, 2))
         step, value = step_lengths(backend, objective, value, slope, active)
         moves, step = (active & (step > 0))[:, None, None], step[:, None, None]
-        found = backend.where(moves, found + step * direction, found)
+        coefficients = backend.where(moves, coefficients + step * direction, coefficients)
         scores = backend.where(moves, scores + step * change, scores)
         active = moves[:, 0, 0] & (backend.largest(abs(step * change), (1, 2)) > _STILL)
         remaining = int(active.sum())
@@ -61,17 +61,17 @@ def _descend(backend: Backend, loss: Loss, found: Array, scores: Array, value: A
             break
         if 2 * remaining < len(active) and not backend.steady:  # most have stopped: go on with the others alone
             rest = active.nonzero()[0]
-            found[rest] = _descend(
-                backend, loss.among(rest), found[rest], scores[rest], value[rest], steps=steps - taken
+            coefficients[rest] = _descend(
+                backend, loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - taken
             )
             break
-    return found
+    return coefficients
 
 
-def _along(loss: Loss, found: Array, scores: Array, direction: Array, change: Array) -> Callable[[Array], Array]:
+def _along(loss: Loss, coefficients: Array, scores: Array, direction: Array, change: Array) -> Callable[[Array], Array]:
     """Return the objective of each chunk as a function of its step."""
-    still = 0.5 * (loss.penalties * found * found).sum(axis=(1, 2))
-    linear = (loss.penalties * found * direction).sum(axis=(1, 2))
+    still = 0.5 * (loss.penalties * coefficients * coefficients).sum(axis=(1, 2))
+    linear = (loss.penalties * coefficients * direction).sum(axis=(1, 2))
     square = 0.5 * (loss.penalties * direction * direction).sum(axis=(1, 2))
     return lambda step: loss.value(scores + step[:, None, None] * change) + still + step * (linear + step * square)
 

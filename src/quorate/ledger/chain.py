@@ -58,11 +58,11 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 def keyed_hash(key: bytes, *parts: bytes) -> str:
     """Return the keyed hash of these parts, in hexadecimal. No two lists of parts are hashed alike."""
-    made = hmac.new(key, digestmod=hashlib.sha256)
+    mac = hmac.new(key, digestmod=hashlib.sha256)
     for part in parts:
-        made.update(len(part).to_bytes(8, "big"))
-        made.update(part)
-    return made.hexdigest()
+        mac.update(len(part).to_bytes(8, "big"))
+        mac.update(part)
+    return mac.hexdigest()
 
 
 def link(key: bytes, before: str, seq: int, event: Event) -> Entry:
@@ -262,10 +262,10 @@ class Change:
     @classmethod
     def read(cls, statements: Statements, ledger: str, key: bytes, seen: Head) -> "Change":
         """Read what the ledger holds now, and refuse it where it is not what this process has seen, or later."""
-        found = statements.run("SELECT seq, head, state, mac FROM quorate_snapshot WHERE ledger = ?", (ledger,))
-        if not found:
+        rows = statements.run("SELECT seq, head, state, mac FROM quorate_snapshot WHERE ledger = ?", (ledger,))
+        if not rows:
             raise LedgerRefused("this place holds no ledger of this model")
-        seq, mac, text, snapshot = found[0]
+        seq, mac, text, snapshot = rows[0]
         if seq < seen.seq or (seq == seen.seq and mac != seen.mac):
             raise LedgerRefused("the ledger went back while it was in use: an old copy was put in its place")
         if seq != seen.seq:
@@ -340,8 +340,8 @@ def _now(last: float) -> float:
 
 def entry_mac(statements: Statements, ledger: str, seq: int) -> str | None:
     """Return the hash of an entry, or None where there is none of this number."""
-    found = statements.run("SELECT mac FROM quorate_entry WHERE ledger = ? AND seq = ?", (ledger, seq))
-    return str(found[0][0]) if found else None
+    rows = statements.run("SELECT mac FROM quorate_entry WHERE ledger = ? AND seq = ?", (ledger, seq))
+    return str(rows[0][0]) if rows else None
 
 
 def _snapshot_mac(key: bytes, ledger: str, seq: int, head: str, text: str) -> str:

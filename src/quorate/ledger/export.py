@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from quorate.errors import LedgerRefused
-from quorate.ledger.chain import Entry, canonical, keyed_hash
+from quorate.ledger.chain import Entry, canonical
 from quorate.ledger.ledger import Ledger
 
 __all__ = ["check_export", "export_entries", "exported"]
@@ -36,12 +36,12 @@ def export_entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
     ...     [line["kind"] for line in export_entries(ledger)]
     ['opened']
     """
-    return (exported(entry, ledger._key) for entry in ledger.entries())
+    return (exported(entry, ledger) for entry in ledger.entries())
 
 
-def exported(entry: Entry, key: bytes) -> dict[str, Any]:
+def exported(entry: Entry, ledger: Ledger) -> dict[str, Any]:
     """Return an entry with keyed hashes in the place of what could be guessed."""
-    body = {name: value if name in _SHOWN else _sealed(key, entry, name) for name, value in entry.event.body.items()}
+    body = {name: value if name in _SHOWN else _sealed(ledger, entry, name) for name, value in entry.event.body.items()}
     return _line(entry) | {"body": body}
 
 
@@ -60,7 +60,7 @@ def check_export(ledger: Ledger, lines: Iterable[str]) -> int:
             read = json.loads(line)
         except ValueError:
             read = None
-        if read not in (exported(entry, ledger._key), _line(entry)):  # the latter was written before exports had seals
+        if read not in (exported(entry, ledger), _line(entry)):  # the latter was written before exports had seals
             raise LedgerRefused(f"entry {count} of the export is not the one in the ledger: one of the two was changed")
     return count
 
@@ -70,6 +70,6 @@ def _line(entry: Entry) -> dict[str, Any]:
     return {"seq": entry.seq, "at": event.at, "kind": event.kind, "body": dict(event.body), "mac": entry.mac}
 
 
-def _sealed(key: bytes, entry: Entry, name: str) -> str:
+def _sealed(ledger: Ledger, entry: Entry, name: str) -> str:
     parts = (str(entry.seq), name, canonical({name: entry.event.body[name]}))
-    return f"hmac-sha256:{keyed_hash(key, b'export', *(part.encode() for part in parts))}"
+    return f"hmac-sha256:{ledger.export_hash(*parts)}"

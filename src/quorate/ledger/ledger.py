@@ -46,9 +46,9 @@ def token_of(
     for what, limit in (("quota", quota), ("per_minute", per_minute)):
         if limit is not None:
             check_count(what, limit, least=0)
-    made, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     key = Key(
-        id=made,
+        id=key_id,
         name=name,
         scopes=tuple(dict.fromkeys(scopes)),
         hash=_hash(secret),
@@ -56,7 +56,7 @@ def token_of(
         quota=quota,
         per_minute=per_minute,
     )
-    return f"qk_{made}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
+    return f"qk_{key_id}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
 
 
 def _hash(secret: str) -> str:
@@ -118,7 +118,7 @@ class Ledger(Notes, Phases):
         self._store, self._key = store, key
         self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
         self._seen = Head()
-        self._witness = Witness(folder, fingerprint, key, in_database=is_url(store.place))
+        self.witness = Witness(folder, fingerprint, key, in_database=is_url(store.place))
         self._keys = Keys()
         self._session = secrets.token_hex(8)  # tells two users of one process apart
         self.lease_name = ""  # of the budget that pays here
@@ -141,7 +141,7 @@ class Ledger(Notes, Phases):
         if is_url(place):
             check_driver()
         store: Store = PostgresStore(str(place)) if is_url(place) else SQLiteStore.create(Path(place))
-        made = cls(store, fingerprint=fingerprint, folder=folder, key=make_key(folder))
+        ledger = cls(store, fingerprint=fingerprint, folder=folder, key=make_key(folder))
         opened = {
             "format": FORMAT,
             "fingerprint": fingerprint,
@@ -153,10 +153,10 @@ class Ledger(Notes, Phases):
             "keys": [],
         }
         spent = [str(quanta) for quanta in budget.close()]  # a move: from here on only the ledger can spend
-        made._begin(opened | {"spent": spent})
-        return made
+        ledger.begin(opened | {"spent": spent})
+        return ledger
 
-    def _begin(
+    def begin(
         self,
         opened: Mapping[str, Any],
         *,
@@ -171,7 +171,7 @@ class Ledger(Notes, Phases):
 
         def written() -> None:
             assert change is not None
-            self._witness.write(change.mark(), anew=True)
+            self.witness.write(change.mark(), anew=True)
             change.committed(self._seen)
 
         with self._store.transaction(self._id, written) as statements:
@@ -192,18 +192,19 @@ class Ledger(Notes, Phases):
     @classmethod
     def open(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
         """Open a ledger that belongs to the model of this fingerprint, after reading and checking all of it."""
-        made = cls._unchecked(place, fingerprint=fingerprint, folder=folder)
-        found = made.verify()
-        if found.problems:
-            made.close_store()
-            raise LedgerRefused(f"the ledger at {made.place} is refused: {'; '.join(found.problems)}")
-        if made.state().fingerprint != fingerprint:
-            made.close_store()
-            raise LedgerRefused(f"the ledger at {made.place} belongs to another model")
-        return made
+        ledger = cls.unchecked(place, fingerprint=fingerprint, folder=folder)
+        verification = ledger.verify()
+        if verification.problems:
+            ledger.close_store()
+            raise LedgerRefused(f"the ledger at {ledger.place} is refused: {'; '.join(verification.problems)}")
+        if ledger.state().fingerprint != fingerprint:
+            ledger.close_store()
+            raise LedgerRefused(f"the ledger at {ledger.place} belongs to another model")
+        return ledger
 
     @classmethod
-    def _unchecked(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
+    def unchecked(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
+        """Open a ledger that nobody has read yet: to move it, to restore it, or to say what is wrong with it."""
         folder = folder_of(place, folder)
         if is_url(place):
             check_driver()
@@ -229,14 +230,14 @@ class Ledger(Notes, Phases):
         def written() -> None:
             assert change is not None
             if change.appended or change.charged:
-                self._witness.write(change.mark(), near=not change.charged, anew=change.anew)
+                self.witness.write(change.mark(), near=not change.charged, anew=change.anew)
             change.committed(self._seen)
 
         with self._store.transaction(self._id, written) as statements:
             change = Change.read(statements, self._id, self._key, self._seen)
             yield change
             if change.charged and not change.anew:  # two copies in use at once: one of them finds the other's mark
-                for mark in self._witness.marks():
+                for mark in self.witness.marks():
                     change.check(mark)
             change.write()
 
@@ -328,14 +329,22 @@ class Ledger(Notes, Phases):
         """Read the whole ledger and say what is wrong with it."""
         marks, unmarked = [self._seen.mark()], tuple[str, ...]()
         try:
-            marks += self._witness.marks()  # before the rest: the ledger may go on while it is read
+            marks += self.witness.marks()  # before the rest: the ledger may go on while it is read
         except LedgerRefused as error:
             unmarked = (str(error),)
         try:
-            found = check_marks(check_chain(self._store, self._id, self._key, self._run_mac), marks)
+            verification = check_marks(self.check_entries(), marks)
         except LedgerRefused as error:
-            found = Verification(entries=0, head="", problems=(str(error),))
-        return replace(found, problems=found.problems + unmarked)
+            verification = Verification(entries=0, head="", problems=(str(error),))
+        return replace(verification, problems=verification.problems + unmarked)
+
+    def check_entries(self) -> Verification:
+        """Read all entries and say what is wrong with them, whatever the marks say."""
+        return check_chain(self._store, self._id, self._key, self._run_mac)
+
+    def export_hash(self, *parts: str) -> str:
+        """Return a hash under the ledger's key, for what an export must not say in clear."""
+        return keyed_hash(self._key, b"export", *(part.encode() for part in parts))
 
     def entries(self, start: int = 1) -> Iterator[Entry]:
         """Yield the entries, oldest first."""

@@ -12,7 +12,7 @@ from quorate.ledger.ledger import Ledger
 from quorate.ledger.requests import forgotten_requests
 from quorate.ledger.rules import FORMAT, LOST, State, to_json
 from quorate.ledger.store import is_url, without_password
-from quorate.ledger.verify import check_chain, check_marks
+from quorate.ledger.verify import check_marks
 from quorate.ledger.views import LedgerView
 from quorate.privacy.budget import Quanta
 
@@ -50,14 +50,14 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
         raise InvalidInput(f"a ledger moves to a database, postgresql://..., not to {url!r}")
     if (folder / _NAME).exists():
         raise InvalidInput(f"the ledger of {folder} is in a database already")
-    new = Ledger._unchecked(url, fingerprint=fingerprint, folder=folder)
-    old = Ledger._unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder)
+    new = Ledger.unchecked(url, fingerprint=fingerprint, folder=folder)
+    old = Ledger.unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder)
     if not new.exists():
         _copy(old, new)
     elif old.state().moved is None:
         raise InvalidInput(f"{new.place} holds another ledger of this model, which did not come from {old.place}")
-    chains = [check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac) for ledger in (new, old)]
-    for mark in new._witness.readable():  # those of a move that was interrupted are of either ledger
+    chains = [ledger.check_entries() for ledger in (new, old)]
+    for mark in new.witness.readable():  # those of a move that was interrupted are of either ledger
         if not any(check_marks(chain, [mark]).sound for chain in chains):
             raise LedgerRefused(f"the ledger at {new.place} was rolled back: a mark speaks of another")
     if chains[0].problems:
@@ -73,10 +73,10 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
 def _copy(old: Ledger, new: Ledger) -> None:
     """Close the account in one place, then open it in the other."""
     state = old.state()
-    marks = [] if state.moved else list(old._witness.marks())  # an interrupted move may have made new marks
-    found = check_marks(check_chain(old._store, old._id, old._key, old._run_mac), marks)
-    if found.problems:
-        raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(found.problems)}")
+    marks = [] if state.moved else list(old.witness.marks())  # an interrupted move may have made new marks
+    verification = check_marks(old.check_entries(), marks)
+    if verification.problems:
+        raise LedgerRefused(f"the ledger at {old.place} is refused: {'; '.join(verification.problems)}")
     with old.change() as change:
         leases = change.state.leases.values()
         if any(not is_gone(lease.owner, silent=change.at - lease.seen) for lease in leases):
@@ -95,7 +95,7 @@ def _copy(old: Ledger, new: Ledger) -> None:
     kept = to_json(state)
     names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys")
     phase = old.phase()
-    new._begin(
+    new.begin(
         {"format": FORMAT} | {name: kept[name] for name in names},
         answers=answers,
         requests=requests,
@@ -113,16 +113,16 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
     place = place_of(Path(folder))
-    ledger = Ledger._unchecked(place, fingerprint=fingerprint, folder=Path(folder))
-    found = check_chain(ledger._store, ledger._id, ledger._key, ledger._run_mac)
-    if found.problems:
-        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(found.problems)}")
-    marks = ledger._witness.readable()
+    ledger = Ledger.unchecked(place, fingerprint=fingerprint, folder=Path(folder))
+    verification = ledger.check_entries()
+    if verification.problems:
+        raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(verification.problems)}")
+    marks = ledger.witness.readable()
     if charge == "mark" and not marks:
         raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
     if not is_url(place) and any(mark.in_database for mark in marks):
         raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
-    ahead = [mark.spent for mark in marks if not check_marks(found, [mark]).sound]
+    ahead = [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
     lost = [entry.event.body["lost"] for entry in ledger.entries() if entry.event.kind == "restored"]
     known = [int(quanta) for quanta in lost[-1]] if lost else None
     with ledger.change() as change:

@@ -65,10 +65,10 @@ def admit(
     rows: Counter[str] = Counter()
     taken = []
     for place, one in enumerate(asked):
-        found = before.get((one.caller, one.id))
+        earlier = before.get((one.caller, one.id))
         try:
-            if found is not None:
-                results[place] = _earlier(change, one, found, owner, is_gone)
+            if earlier is not None:
+                results[place] = _earlier(change, one, earlier, owner, is_gone)
             if results[place] is None:
                 allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at)
                 rows[one.caller] += len(one.queries)
@@ -99,7 +99,7 @@ def admit(
 
 def _requests(change: Change, asked: Sequence[Asked]) -> dict[tuple[str, str | None], Any]:
     """Return what is kept of the requests with these ids: body, owner, time and packed outcome."""
-    found: dict[tuple[str, str | None], Any] = {}
+    requests: dict[tuple[str, str | None], Any] = {}
     ids: dict[str, list[str]] = {}
     for one in asked:
         if one.id is not None:
@@ -112,15 +112,15 @@ def _requests(change: Change, asked: Sequence[Asked]) -> dict[tuple[str, str | N
                 f"AND id IN ({','.join('?' * len(part))})"
             )
             for name, *row in change.statements.run(statement, [change.ledger, caller, *part]):
-                found[caller, name] = row
-    return found
+                requests[caller, name] = row
+    return requests
 
 
 def _earlier(
-    change: Change, one: Asked, found: Any, owner: str, is_gone: Callable[[str, float], bool]
+    change: Change, one: Asked, earlier: Any, owner: str, is_gone: Callable[[str, float], bool]
 ) -> Admitted | None:
     """Return the outcome of an earlier request of this id, or None where this one may take the id over."""
-    body, holder, at, outcome = found
+    body, holder, at, outcome = earlier
     if outcome is None and not holder:
         raise IdReused(
             "this id was used in an earlier phase, whose answers are forgotten; a new request takes a new id"
@@ -204,10 +204,10 @@ def _insert(change: Change, fresh: Mapping[Query, int]) -> dict[Query, int]:
 
 
 def _by_caller(queries: Iterable[Query]) -> dict[str, list[bytes]]:
-    found: dict[str, list[bytes]] = {}
+    by_caller: dict[str, list[bytes]] = {}
     for caller, query in queries:
-        found.setdefault(caller, []).append(query)
-    return found
+        by_caller.setdefault(caller, []).append(query)
+    return by_caller
 
 
 def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:

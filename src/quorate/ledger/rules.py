@@ -161,10 +161,10 @@ def from_json(kept: Mapping[str, Any]) -> State:
         name: Lease(**{**lease, "renyi": int(lease["renyi"]), "slack": int(lease["slack"])})
         for name, lease in kept["leases"].items()
     }
-    made: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
-    made |= {"order": float(kept["order"]), "leases": leases, "keys": _keys(kept["keys"])}
-    made["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
-    return State(**{**kept, **made})
+    state: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
+    state |= {"order": float(kept["order"]), "leases": leases, "keys": _keys(kept["keys"])}
+    state["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
+    return State(**{**kept, **state})
 
 
 def _keys(kept: Any) -> dict[str, Key]:
@@ -184,7 +184,7 @@ def _opened(event: Event) -> State:
     body = event.body
     if body.get("format", FORMAT) != FORMAT:
         raise LedgerRefused(f"the ledger has format {body['format']}; this version reads {FORMAT}")
-    made = State(
+    state = State(
         fingerprint=str(body["fingerprint"]),
         epsilon=float(body["epsilon"]),
         delta=float(body["delta"]),
@@ -195,9 +195,9 @@ def _opened(event: Event) -> State:
         at=event.at,
         keys=_keys(body["keys"]),
     )
-    if not all(0 <= spent <= capacity for spent, capacity in zip(made.spent, made.capacity, strict=True)):
+    if not all(0 <= spent <= capacity for spent, capacity in zip(state.spent, state.capacity, strict=True)):
         raise LedgerRefused("a ledger opens with an account that nobody could have spent like that")
-    return made
+    return state
 
 
 def _leased(state: State, body: Mapping[str, Any], at: float) -> State:
@@ -299,7 +299,7 @@ def _chosen(state: State, body: Mapping[str, Any], at: float) -> State:
 
 def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
     """Open a phase: a later one, or the same once more, which is paid for by itself; or a lost one of another place."""
-    made = Phase(
+    phase = Phase(
         number=int(body["number"]),
         seats=int(body["seats"]),
         noise=str(body["noise"]),
@@ -308,9 +308,9 @@ def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
         points=str(body["points"]),
         lost=bool(body.get("lost", False)),
     )
-    if made.number < (1 if state.phase is None else state.phase.number) or made.seats < 1:
+    if phase.number < (1 if state.phase is None else state.phase.number) or phase.seats < 1:
         raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")
-    return replace(state, phase=made)
+    return replace(state, phase=phase)
 
 
 def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:

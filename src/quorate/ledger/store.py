@@ -165,11 +165,11 @@ class SQLiteStore:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
-        made = cls(path)
-        with made.transaction("") as statements:
+        store = cls(path)
+        with store.transaction("") as statements:
             for statement in TABLES.format(bytes="BLOB", by_key=" WITHOUT ROWID").split(";"):
                 statements.run(statement)
-        return made
+        return store
 
     @contextmanager
     def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> Iterator[Statements]:
@@ -229,7 +229,7 @@ class SQLiteStore:
     def _connected(self) -> sqlite3.Connection:
         """Return this process's connection to the file that lies at the path now."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             self._drop()
             raise LedgerRefused(
@@ -238,7 +238,7 @@ class SQLiteStore:
         if self._process != process_identity():  # a fork: the parent's connection is left to the parent
             self._connection, self._process = None, process_identity()
         if self._connection is not None and (
-            self._file != (found.st_dev, found.st_ino) or self._connection.in_transaction
+            self._file != (status.st_dev, status.st_ino) or self._connection.in_transaction
         ):
             self._drop()
         if self._connection is None:
@@ -251,7 +251,7 @@ class SQLiteStore:
             if mode != ("wal",) or connection.execute("PRAGMA synchronous").fetchone() != (2,):
                 connection.close()
                 raise LedgerRefused(f"{self.path} lies where SQLite cannot sync a log; move the model to a local disk")
-            self._connection, self._file = connection, (found.st_dev, found.st_ino)  # once all of it is checked
+            self._connection, self._file = connection, (status.st_dev, status.st_ino)  # once all of it is checked
         return self._connection
 
     def _drop(self) -> None:

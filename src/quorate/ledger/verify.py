@@ -148,30 +148,30 @@ def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
 
 def noises_of(statements: Statements, ledger: str) -> Noises | None:
     """Return the secret noises that are kept, or None where one is missing."""
-    found = {
+    noises = {
         name: int(value)
         for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
     }
-    return (found[NOISES[0]], found[NOISES[1]]) if all(name in found for name in NOISES) else None
+    return (noises[NOISES[0]], noises[NOISES[1]]) if all(name in noises for name in NOISES) else None
 
 
 def _rows(statements: Statements, ledger: str, part: list[Entry]) -> dict[int, list[bytes]]:
     """Return the answers and requests of these entries, as their digests count them."""
-    found: dict[int, list[bytes]] = {}
+    rows: dict[int, list[bytes]] = {}
     if not part:
-        return found
+        return rows
     span = (ledger, part[0].seq, part[-1].seq)
     answers = statements.run(
         "SELECT seq, caller, query, label FROM quorate_answer WHERE ledger = ? AND seq BETWEEN ? AND ?", span
     )
     for seq, caller, query, label in answers:
-        found.setdefault(seq, []).append(answer_row(caller, query, label))
+        rows.setdefault(seq, []).append(answer_row(caller, query, label))
     requests = statements.run(
         "SELECT seq, caller, id, body, outcome FROM quorate_request WHERE ledger = ? AND seq BETWEEN ? AND ?", span
     )
     for seq, caller, name, body, outcome in requests:
-        found.setdefault(seq, []).append(request_row(caller, name, body, outcome or b""))
-    return found
+        rows.setdefault(seq, []).append(request_row(caller, name, body, outcome or b""))
+    return rows
 
 
 def _end(statements: Statements, replay: _Replay, run_mac: Callable[..., str]) -> Iterator[str]:
@@ -208,18 +208,18 @@ def _end(statements: Statements, replay: _Replay, run_mac: Callable[..., str]) -
         yield "the secret noises of the phase were edited or removed"
 
 
-def check_marks(found: Verification, marks: Sequence[Mark]) -> Verification:
+def check_marks(verification: Verification, marks: Sequence[Mark]) -> Verification:
     """Hold the ledger against marks that were read before it."""
-    problems = list(found.problems)
+    problems = list(verification.problems)
     if not problems:
         for mark in marks:
-            if mark.seq > found.entries:
+            if mark.seq > verification.entries:
                 problems.append(
-                    f"it was rolled back: it ends at entry {found.entries}, and had come to {mark.seq}; an old copy "
-                    "gives budget back (see `quorate ledger restore`)"
+                    f"it was rolled back: it ends at entry {verification.entries}, and had come to {mark.seq}; an old "
+                    "copy gives budget back (see `quorate ledger restore`)"
                 )
                 break
-            if mark.seq and found.macs[mark.seq - 1] != mark.head:
+            if mark.seq and verification.macs[mark.seq - 1] != mark.head:
                 problems.append(f"it is another ledger than the one used here before: they differ by entry {mark.seq}")
                 break
-    return replace(found, problems=tuple(problems), macs=())
+    return replace(verification, problems=tuple(problems), macs=())

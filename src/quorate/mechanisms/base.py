@@ -120,7 +120,7 @@ class QueryMechanism(ABC):
 
     teachers: int
 
-    def _columns(self) -> int | None:
+    def vote_columns(self) -> int | None:
         """Return how many classes the votes must have, or None where any number will do."""
         return None
 
@@ -133,7 +133,7 @@ class QueryMechanism(ABC):
         return Cost(0.0)
 
     @abstractmethod
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw the answers."""
 
     def renyi(self, order: float) -> float:
@@ -142,8 +142,8 @@ class QueryMechanism(ABC):
 
     def answer(self, votes: Any, *, budget: Budget | None = None) -> int | None:
         """Answer one query: a class index, or None for no quorum."""
-        counts = check_votes(votes, teachers=self.teachers, classes=self._columns())
-        label = int(self._answers(counts, budget, system_noise).labels[0])
+        counts = check_votes(votes, teachers=self.teachers, classes=self.vote_columns())
+        label = int(self.draw_answers(counts, budget, system_noise).labels[0])
         return None if label == NO_QUORUM else label
 
     def answers(self, votes: Any, *, budget: Budget | None = None) -> Answers:
@@ -151,16 +151,17 @@ class QueryMechanism(ABC):
 
         Queries at the end of the batch that the budget cannot pay for are refused.
         """
-        counts = check_votes_batch(votes, teachers=self.teachers, classes=self._columns())
-        return self._answers(counts, budget, system_noise)
+        counts = check_votes_batch(votes, teachers=self.teachers, classes=self.vote_columns())
+        return self.draw_answers(counts, budget, system_noise)
 
-    def _answers(self, counts: Counts, budget: Budget | None, noise: NoiseSource) -> Answers:
+    def draw_answers(self, counts: Counts, budget: Budget | None, noise: NoiseSource) -> Answers:
+        """Charge for these queries, draw their answers with this noise, and return them."""
         if budget is None:
-            return Answers(labels=self._labels(counts, noise), spent=None)
+            return Answers(labels=self.draw_labels(counts, noise), spent=None)
         per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
         asked = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
         reservation = budget.reserve(per_query, per_answer, times=asked)  # charge, then draw
-        labels = self._labels(counts[:asked], noise)
+        labels = self.draw_labels(counts[:asked], noise)
         answered = int((labels != NO_QUORUM).sum())
         reservation.settle(asked, answered)
         spent = per_query.times(asked) + per_answer.times(answered)
@@ -184,7 +185,7 @@ class ThresholdMechanism(ABC):
     order: float  # the order the mechanism was calibrated for
     redraws: bool = False  # whether the threshold noise is redrawn after each no-quorum
 
-    def _columns(self) -> int | None:
+    def vote_columns(self) -> int | None:
         """Return how many classes the votes must have, or None where any number will do."""
         return None
 
@@ -197,11 +198,11 @@ class ThresholdMechanism(ABC):
         """Return the cost of one no-quorum."""
 
     @abstractmethod
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
         """Draw the secret threshold noise."""
 
     @abstractmethod
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
         """Draw the noise of each query and return the rule from (slice of queries, threshold noise) to labels."""
 
     def renyi(self, order: float) -> float:
@@ -317,7 +318,7 @@ class Run:
         self._mechanism, self._budget, self._noise = mechanism, budget, noise
         self._paid = opening + self._cost.times(met)
         self._left = mechanism.no_quorums - met
-        self._threshold = mechanism._threshold_noise(noise) if threshold_noise is None else int(threshold_noise)
+        self._threshold = mechanism.draw_threshold_noise(noise) if threshold_noise is None else int(threshold_noise)
         self._lock = threading.Lock()
         self._process = process_identity()
 
@@ -338,7 +339,7 @@ class Run:
 
     def answer(self, votes: Any) -> int | None:
         """Answer one query: a class index, or None for no quorum."""
-        counts = check_votes(votes, teachers=self._mechanism.teachers, classes=self._mechanism._columns())
+        counts = check_votes(votes, teachers=self._mechanism.teachers, classes=self._mechanism.vote_columns())
         label = int(self._answers(counts).labels[0])
         return None if label == NO_QUORUM else label
 
@@ -348,7 +349,7 @@ class Run:
         Queries after the last no-quorum the run or its budget allows are refused, not answered.
         """
         return self._answers(
-            check_votes_batch(votes, teachers=self._mechanism.teachers, classes=self._mechanism._columns())
+            check_votes_batch(votes, teachers=self._mechanism.teachers, classes=self._mechanism.vote_columns())
         )
 
     def _answers(self, counts: Counts) -> Answers:
@@ -385,7 +386,7 @@ class Run:
 
     def _collect(self, counts: Counts, most: int) -> tuple[Labels, int]:
         """Return labels up to and including the no-quorum number `most`, and how many were met."""
-        decide = self._mechanism._decide(counts, self._noise)
+        decide = self._mechanism.draw_decisions(counts, self._noise)
         redraws = self._mechanism.redraws
         parts: list[Labels] = [np.empty(0, dtype=np.int64)]
         position, met = 0, 0
@@ -400,7 +401,7 @@ class Run:
             position += labels.size
             met += min(int(missed.size), limit)
             if redraws and missed.size and met < most:
-                self._threshold = self._mechanism._threshold_noise(self._noise)  # the next epoch's
+                self._threshold = self._mechanism.draw_threshold_noise(self._noise)  # the next epoch's
         return np.concatenate(parts), met
 
     def end(self) -> int:

@@ -107,9 +107,9 @@ class Folder(ABC):
         contents = contents | (extra or {})
         described = {"format": _FORMAT, "kind": kind, "access": cls.access} | cls._identity() | manifest
         described["files"] = {name: digest_of(content) for name, content in contents.items()}
-        made = cls(Path(path), described, json.dumps(described, indent=1, default=_number).encode())
-        made._write(contents)
-        return made
+        created = cls(Path(path), described, json.dumps(described, indent=1, default=_number).encode())
+        created._write(contents)
+        return created
 
     @classmethod
     def _identity(cls) -> dict[str, Any]:

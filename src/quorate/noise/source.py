@@ -55,7 +55,7 @@ _last_draw = [process_identity()]
 
 def _reset_sources() -> None:
     for source in _sources:
-        source._reset()
+        source.reset()
 
 
 os.register_at_fork(after_in_child=_reset_sources)
@@ -103,10 +103,10 @@ class SystemNoise:
     """OpenDP's exact samplers, whose generator the operating system seeds, behind buffers."""
 
     def __init__(self) -> None:
-        self._reset()
+        self.reset()
         _sources.add(self)
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Forget every draw and every lock: called when made, and in a forked child before it runs anything else."""
         self._lock = threading.Lock()
         self._buffers: OrderedDict[tuple[str, float], _Buffer] = OrderedDict()
@@ -185,10 +185,10 @@ class SystemNoise:
 def _sampler(kind: Literal["laplace", "gaussian"], scale: float) -> Callable[[list[int]], list[int]]:
     integers = domains.vector_domain(domains.atom_domain(T="i64"))
     if kind == "laplace":
-        made = measurements.make_laplace(integers, metrics.l1_distance(T="i64"), scale=scale)
+        measurement = measurements.make_laplace(integers, metrics.l1_distance(T="i64"), scale=scale)
     else:
-        made = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
-    return made  # type: ignore[no-any-return]
+        measurement = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
+    return measurement  # type: ignore[no-any-return]
 
 
 def _fits(ratio: Fraction) -> bool:

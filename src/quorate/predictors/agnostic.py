@@ -143,7 +143,7 @@ class AgnosticClassifier(ConceptClassifier):
         """Return what will count the ballots, and the budget that pays for it: from public numbers alone."""
         if self.calibration == "paper":
             return self._printed(sample)
-        made = plan(
+        planned = plan(
             epsilon=sample.epsilon,
             delta=sample.delta,
             queries=self.queries,
@@ -154,19 +154,19 @@ class AgnosticClassifier(ConceptClassifier):
             no_quorums=None if self.no_quorums == "auto" else self.no_quorums,
             disagreement=_DISAGREEMENT if self.disagreement is None else self.disagreement,
         )
-        if made.teachers > sample.sampled:
+        if planned.teachers > sample.sampled:
             raise Infeasible(
-                f"{sample.sampled} of {sample.units} units are sampled, fewer than teachers={made.teachers}; "
+                f"{sample.sampled} of {sample.units} units are sampled, fewer than teachers={planned.teachers}; "
                 "lower teachers, raise epsilon, or bring more units"
             )
-        if not made.feasible and self.aggregator == "auto":
+        if not planned.feasible and self.aggregator == "auto":
             raise Infeasible(
-                f"only {made.right:.0%} of {self.queries} queries are expected to be answered with the label of the "
-                f"{made.teachers} teachers, who share a sample of {sample.sampled} of the {sample.units} units, on "
+                f"only {planned.right:.0%} of {self.queries} queries are expected to be answered with the label of the "
+                f"{planned.teachers} teachers, who share a sample of {sample.sampled} of the {sample.units} units, on "
                 f"which an epsilon of {sample.epsilon:.3g} may be spent; bring more units, raise epsilon, or plan for "
                 "fewer queries"
             )
-        return made.mechanism, made.open_budget()
+        return planned.mechanism, planned.open_budget()
 
     def _printed(self, sample: RelabelledSample) -> tuple[Any, Budget]:
         """Return the stability test with the constants of Algorithms 3 and 5 of Nandi and Bassily (2020)."""
@@ -182,7 +182,7 @@ class AgnosticClassifier(ConceptClassifier):
                 f"the paper's constants ask for {teachers} teachers and sample {sample.sampled} units; that takes "
                 f"at least {units} units, one for each teacher. Use calibration='tight'"
             )
-        made = StabilityTest.calibrate(
+        test = StabilityTest.calibrate(
             epsilon=sample.epsilon,
             delta=sample.delta,
             teachers=teachers,
@@ -190,8 +190,8 @@ class AgnosticClassifier(ConceptClassifier):
             queries=self.queries,
             calibration="paper",
         )
-        slack = made.run_cost(made.order).slack
-        return made, Budget(epsilon=sample.epsilon, delta=sample.delta, order=made.order, slack=slack)
+        slack = test.run_cost(test.order).slack
+        return test, Budget(epsilon=sample.epsilon, delta=sample.delta, order=test.order, slack=slack)
 
     def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
         """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""

@@ -200,10 +200,10 @@ class Predictions(np.ndarray):
         if (shown == NO_QUORUM).any():
             labels = labels.astype(object)
             labels[shown == NO_QUORUM] = None
-        made = labels.view(cls)
-        made.answered, made.no_quorum = answered, ~answered & ~refused
-        made.refused, made.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
-        return made
+        predictions = labels.view(cls)
+        predictions.answered, predictions.no_quorum = answered, ~answered & ~refused
+        predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
+        return predictions
 
     @property
     def labels(self) -> NDArray[Any]:

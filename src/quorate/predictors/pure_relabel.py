@@ -67,18 +67,18 @@ class PureRelabelling:
         """Return the numbers with the smallest error to be expected among those that keep epsilon."""
         units, epsilon = check_count("units", units, least=2), min(check_positive("epsilon", epsilon), _MOST)
         given: Any = {"teachers": teachers, "rows": check_count("rows", rows)}
-        found = [
-            made
+        schemes = [
+            scheme
             for step in range(120)
             for share in _SHARES
             if (
-                made := _attempt(
+                scheme := _attempt(
                     concept, units=units, epsilon=epsilon, scale=3.3 / epsilon * 1.1**step, share=share, **given
                 )
             )
             is not None
         ]
-        best = min(found, key=lambda made: made.error, default=None)
+        best = min(schemes, key=lambda scheme: scheme.error, default=None)
         if best is None or best.error >= 0.5:
             raise Infeasible(
                 f"{units} units are too few for relabelling at epsilon={epsilon:g}; method='stable' takes far fewer"
@@ -162,7 +162,7 @@ def _attempt(
         return None
     wanted = math.ceil(_CLEAR * scale * math.log(units / scale)) if teachers is None else teachers
     wanted = max(wanted, math.ceil(units / most))  # or a chunk would be more than the class can go through
-    made = PureRelabelling(
+    scheme = PureRelabelling(
         concept=concept,
         units=units,
         subset=subset,
@@ -171,4 +171,4 @@ def _attempt(
         teachers=min(units, wanted),
         rows=rows,
     )
-    return made if made.log_factor <= epsilon else None
+    return scheme if scheme.log_factor <= epsilon else None

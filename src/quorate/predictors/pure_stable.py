@@ -70,16 +70,16 @@ class PureStable:
         else:
             sizes = {int(share * units) for share in _SHARES}
         most = concept.largest_set(units * rows) // rows
-        found = [
+        schemes = [
             cls(
                 choice=StableChoice(concept=concept, units=units, subset=size, epsilon=inner, rows=rows),
                 turned=_turned(Fraction(size, units), grown),
             )
             for size in {min(size, units, most) for size in sizes} - {0}
         ]
-        if not found:
+        if not schemes:
             raise Infeasible(f"{units} units are too few for epsilon={epsilon:g}; raise epsilon or alpha")
-        best = min(found, key=lambda made: made.error)
+        best = min(schemes, key=lambda scheme: scheme.error)
         if best.epsilon > epsilon:
             raise Infeasible(f"epsilon={epsilon:g} cannot be kept with a subset of {best.choice.subset} units")
         return best
@@ -89,10 +89,10 @@ class PureStable:
         """Return the constants in print: gamma = epsilon alpha / 2, and the label turned with probability alpha."""
         gamma = check_positive("epsilon", epsilon) * check_alpha(alpha) / 2
         choice = StableChoice.calibrate(concept, units=units, gamma=gamma, rows=rows, calibration="paper")
-        made = cls(choice=choice, turned=Fraction(alpha))
-        if made.epsilon > epsilon:
+        scheme = cls(choice=choice, turned=Fraction(alpha))
+        if scheme.epsilon > epsilon:
             raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}; use calibration='tight'")
-        return made
+        return scheme
 
     @property
     def error(self) -> float:

@@ -64,7 +64,7 @@ def _inner(
     left = Fraction(before) - Fraction(relabelling_epsilon(kappa=kappa, rows=rows))
     if left < Fraction(_LEAST_INNER):
         return None
-    made = RelabelledSample(
+    sample = RelabelledSample(
         units=units,
         sampled=sampled,
         kappa=kappa,
@@ -72,10 +72,10 @@ def _inner(
         delta=min(inside * float(_DOWN), 0.1),
         rows=rows,
     )
-    total = made.total(made.epsilon)
+    total = sample.total(sample.epsilon)
     assert total[0] <= epsilon
     assert total[1] <= delta
-    return made
+    return sample
 
 
 def plan_sample(
@@ -99,25 +99,25 @@ def plan_sample(
     rates = _RATES if rate is None else (check_rate("rate", rate),)
     kappas = _KAPPAS if kappa is None else (check_positive("kappa", kappa),)
     sizes = {min(most, int(share * units)) for share in rates} - {0}
-    found = [
-        made
+    samples = [
+        sample
         for sampled in sizes
         for each in kappas
-        if (made := _inner(epsilon, delta, units=units, sampled=sampled, kappa=each, rows=rows)) is not None
+        if (sample := _inner(epsilon, delta, units=units, sampled=sampled, kappa=each, rows=rows)) is not None
     ]
-    if not found:
+    if not samples:
         raise Infeasible(
             f"no sample of {units} units leaves an epsilon to run on it at epsilon={epsilon:g}, with a unit of up to "
             f"{rows} rows that are relabelled; raise epsilon, or take a smaller rate or kappa, or fewer rows a person"
         )
-    return min(found, key=lambda made: _error(concept, made))
+    return min(samples, key=lambda sample: _error(concept, sample))
 
 
-def _error(concept: Concept, made: RelabelledSample) -> float:
+def _error(concept: Concept, sample: RelabelledSample) -> float:
     """Return about how much worse than the best hypothesis the answers will be."""
-    dimension, rows = max(1, concept.vc_dimension), made.sampled
-    relabelling = 2 / made.kappa * math.log(concept.growth(rows * made.rows) / _BETA) / rows
-    chunks = dimension * _BALLOTS / made.epsilon / rows
+    dimension, rows = max(1, concept.vc_dimension), sample.sampled
+    relabelling = 2 / sample.kappa * math.log(concept.growth(rows * sample.rows) / _BETA) / rows
+    chunks = dimension * _BALLOTS / sample.epsilon / rows
     return math.sqrt((dimension + math.log(1 / _BETA)) / rows) + relabelling + chunks
 
 
@@ -142,14 +142,14 @@ def paper_inner(*, units: int, epsilon: float, delta: float, queries: int, alpha
     if sampled < 1:
         raise Infeasible(f"the paper samples epsilon / {_PAPER_SHARE} of the units, and {units} are too few for one")
     inner = min(1.0, alpha * max(1.0, math.sqrt(queries * alpha)))
-    made = RelabelledSample(
+    sample = RelabelledSample(
         units=units,
         sampled=sampled,
         kappa=1.0,
         epsilon=inner / math.log(2 / delta),
         delta=delta / (2 * math.exp(inner) * math.log(2 / delta)),
     )
-    total = made.total(made.epsilon)
+    total = sample.total(sample.epsilon)
     if total[0] > epsilon or total[1] > delta:
         raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}, delta={delta:g}; use 'tight'")
-    return made
+    return sample

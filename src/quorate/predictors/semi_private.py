@@ -27,8 +27,8 @@ def choose_from_cover(
     anything is drawn; the cost is the one at its order, or plain epsilon where there is none.
     """
     choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
-    found = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
-    tally = sealed_candidates(found).tally(X, y)  # proof: step 0
+    candidates = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
+    tally = sealed_candidates(candidates).tally(X, y)  # proof: step 0
     cost = choice.choice_cost(math.inf if budget is None else budget.order)
     return opened(choice.choose(tally, budget=budget)), cost
 

@@ -100,10 +100,10 @@ class StableChoice:
             epsilon = gamma / 4
         else:
             epsilon = 4 * math.atanh(float((Fraction(gamma) - rate) / (1 - rate))) * _DOWN  # proof: step 7
-        made = cls(concept=concept, units=units, subset=size, epsilon=epsilon, rows=rows)
-        if made.gamma > gamma:
+        choice = cls(concept=concept, units=units, subset=size, epsilon=epsilon, rows=rows)
+        if choice.gamma > gamma:
             raise Infeasible(f"gamma={gamma:g} is too near to 1 to be kept; lower it")
-        return made
+        return choice
 
     @property
     def rate(self) -> float:

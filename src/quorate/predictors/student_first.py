@@ -129,7 +129,7 @@ class StudentFirstClassifier(PrivateClassifier):
     def _plan(self, held_out: int, **known: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
         self._check_student()
-        made = plan_student_first(
+        planned = plan_student_first(
             epsilon=self.epsilon,
             delta=self.delta,
             queries=self.queries,
@@ -138,14 +138,14 @@ class StudentFirstClassifier(PrivateClassifier):
             teachers=None if self.teachers == "auto" else self.teachers,
             units=known["records"],
         )
-        if not made.feasible:
-            raise Infeasible(made.summary())
-        return made
+        if not planned.feasible:
+            raise Infeasible(planned.summary())
+        return planned
 
-    def _open(self, ensemble: Ensemble, made: Any) -> None:
+    def _open(self, ensemble: Ensemble, planned: Any) -> None:
         self.student_ = self.student
-        self.dissent_, self.mechanism_, self.teachers_ = made.dissent, made.quorum, made.teachers
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, order=made.quorum.order, slack=made.quorum.slack)
+        self.dissent_, self.mechanism_, self.teachers_ = planned.dissent, planned.quorum, planned.teachers
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, order=planned.quorum.order, slack=planned.quorum.slack)
         self.session_ = Session(self.answerer(ensemble), budget)
 
     def answerer(self, ensemble: Ensemble, journal: Journal | None = None) -> "StudentFirst":

@@ -156,8 +156,8 @@ class PrivateClassifier(SessionClassifier):
         units, count = unit_numbers(len(codes), groups)
         held_out = int(count * self.holdout)
         known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
-        made = self._plan(held_out, records=count - held_out, **known)
-        deal, held = deal_units(units, count, teachers=made.teachers, held_out=held_out)
+        planned = self._plan(held_out, records=count - held_out, **known)
+        deal, held = deal_units(units, count, teachers=planned.teachers, held_out=held_out)
         ensemble = Ensemble.fit(
             X,
             codes,
@@ -173,10 +173,10 @@ class PrivateClassifier(SessionClassifier):
         self.estimate_: Estimate | None = None
         if held_out:
             self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
-            made = self._plan_with(self.estimate_, held_out, made.teachers)
+            planned = self._plan_with(self.estimate_, held_out, planned.teachers)
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
-        self._open(ensemble, made)
+        self._open(ensemble, planned)
         return self
 
     def check_settings(self) -> None:
@@ -245,7 +245,7 @@ class PrivateClassifier(SessionClassifier):
             asked["teachers"] = self.teachers
         if self.no_quorums != "auto":
             asked["no_quorums"] = self.no_quorums
-        made = plan(
+        planned = plan(
             epsilon=epsilon,
             delta=delta,
             queries=self.queries,
@@ -257,11 +257,11 @@ class PrivateClassifier(SessionClassifier):
             **(asked | known),
         )
         if not hasattr(self, "estimate_") or self._prior_is("holdout"):  # before answers are spent, and once
-            for text in made.warnings:
+            for text in planned.warnings:
                 warnings.warn(text, UserWarning, stacklevel=3)
-        if not made.feasible and self.aggregator == "auto":
-            raise Infeasible(made.shortfall())
-        return made
+        if not planned.feasible and self.aggregator == "auto":
+            raise Infeasible(planned.shortfall())
+        return planned
 
     def _plan_with(self, estimate: Estimate, held_out: int, teachers: int) -> PrivatePlan:
         try:
@@ -278,9 +278,9 @@ class PrivateClassifier(SessionClassifier):
         epsilon, delta = self._shares()[0]
         return estimate_rates(ensemble, X, codes, epsilon=epsilon, delta=delta)
 
-    def _open(self, ensemble: Ensemble, made: PrivatePlan) -> None:
-        self.plan_, self.mechanism_, self.teachers_ = made, made.mechanism, ensemble.teachers
-        self.session_ = Session(Votes(ensemble, made.mechanism), made.open_budget())
+    def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
+        self.plan_, self.mechanism_, self.teachers_ = planned, planned.mechanism, ensemble.teachers
+        self.session_ = Session(Votes(ensemble, planned.mechanism), planned.open_budget())
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.

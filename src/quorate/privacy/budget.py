@@ -267,7 +267,7 @@ class Budget:
             self._spent += renyi * count
             self._spent_slack += slack * count
 
-    def _settle(self, reservation: "Reservation", counts: Sequence[int]) -> None:
+    def settle_reservation(self, reservation: "Reservation", counts: Sequence[int]) -> None:
         """Return what a reservation of this budget did not use: from the budget's own note of it, which is struck out.
 
         What a reservation says of itself does not matter (PROOF.md, step 3).
@@ -305,7 +305,7 @@ class Reservation:
 
     def settle(self, *counts: int) -> None:
         """Keep the charge for this many outcomes of each cost and return the rest. May be called once."""
-        self._budget._settle(self, counts)
+        self._budget.settle_reservation(self, counts)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Reservation cannot be copied or pickled: a copy could be settled a second time")

@@ -58,13 +58,13 @@ class LearnedWeights:
 
     def _cells(self, number: int, without: int) -> NDArray[np.bool_]:
         """Return the mask of a query's cells or rows; some masks are kept."""
-        found = self._members.get((number, without))
-        if found is None:
-            found = self.mask(self.queries, number, without, self.support)
-            self._members[number, without] = found
+        cells = self._members.get((number, without))
+        if cells is None:
+            cells = self.mask(self.queries, number, without, self.support)
+            self._members[number, without] = cells
             if len(self._members) * len(self.weights) > _KEPT and len(self._members) > 1:
                 del self._members[next(iter(self._members))]
-        return found
+        return cells
 
     @staticmethod
     def mask(queries: Queries, number: int, without: int, support: Rows | None) -> NDArray[np.bool_]:

@@ -101,12 +101,13 @@ class QueryRelease(BaseEstimator):
         released = release_counts(  # proof: step 3
             sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
         )
-        self._keep(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
+        self.keep_released(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget
         self.seconds_ = time.perf_counter() - began
         return self
 
-    def _keep(self, domain: Domain, released: Released, records: int, expected: float, *, unit: str) -> None:
+    def keep_released(self, domain: Domain, released: Released, records: int, expected: float, *, unit: str) -> None:
+        """Keep what was released: for `fit`, and for a release that is loaded."""
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
         self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)

@@ -100,4 +100,4 @@ def _inline(svg: str, name: str, title: str, description: str) -> str:
         f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>'
     )
     opening = f'<svg role="img" aria-labelledby="{name}-title {name}-desc"'
-    return re.sub(r"<svg([^>]*)>", lambda found: f"{opening}{found[1]}>{words}", body, count=1)
+    return re.sub(r"<svg([^>]*)>", lambda match: f"{opening}{match[1]}>{words}", body, count=1)

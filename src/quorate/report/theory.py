@@ -200,11 +200,11 @@ def _plan() -> list[str]:
         {"queries": 1000, "public": 2000},
         {"queries": 1000, "realizable": True},
     ):
-        made = plan_concept(records=10**6, vc_dimension=1, alpha=0.1, **given)  # type: ignore[arg-type]
+        planned = plan_concept(records=10**6, vc_dimension=1, alpha=0.1, **given)  # type: ignore[arg-type]
         told = ", ".join(name if value is True else f"{name} {value:,}" for name, value in given.items())
         rows += [
             [told if place == 0 else "", one.name, f"{one.error:.3f}", f"{one.needed:,}" if one.needed else "-"]
-            for place, one in enumerate(made.methods)
+            for place, one in enumerate(planned.methods)
         ]
     return [
         _PLAN,
@@ -254,9 +254,9 @@ def _noise_axes(axes: Any, means: dict[str, list[float]]) -> None:
 
 
 def _queries_axes(axes: Any, data: tuple[Sequence[int], list[dict[str, int]]]) -> None:
-    sizes, found = data
+    sizes, payable = data
     for method, colour in zip(("agnostic", "subsample", "published"), _COLOURS, strict=False):
-        axes.loglog(sizes, [max(one[method], 0.5) for one in found], "o-", color=colour, label=method)
+        axes.loglog(sizes, [max(one[method], 0.5) for one in payable], "o-", color=colour, label=method)
     axes.set(xlabel="records", ylabel="queries (0 is drawn as 0.5)")
 
 

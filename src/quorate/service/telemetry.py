@@ -158,7 +158,7 @@ class Metrics:
         return generate_latest(_Seen(registry, budgets, models))
 
     def _child(self, family: Any, *labels: str) -> Any:
-        key = (family._name, *labels)
+        key = (family._name, *labels)  # noqa: SLF001  of prometheus_client, which has no other name for it
         child = self._children.get(key)
         if child is None:
             child = self._children[key] = family.labels(*labels)

@@ -120,7 +120,7 @@ class SchemaInputs:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.names = list(schema.columns)
-        self._encoder = QueryEncoder(schema)
+        self.encoder = QueryEncoder(schema)
 
     def described(self) -> list[TensorInfo]:
         """Return one tensor a column."""
@@ -131,7 +131,7 @@ class SchemaInputs:
         """Return the encoded columns; what the schema refuses is told by column and row, never by value."""
         _check_columns(self.names, tensors)
         try:
-            columns = [self._encoder.encode(name, tensors[name].values) for name in self.names]
+            columns = [self.encoder.encode(name, tensors[name].values) for name in self.names]
         except InvalidInput as error:
             raise Refused("invalid_input", str(error)) from None
         except (pa.ArrowException, ValueError, TypeError):

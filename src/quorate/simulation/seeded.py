@@ -15,12 +15,12 @@ class SeededNoise:
     """A stand-in for the system's noise that repeats itself from a seed. Never for a real answer."""
 
     def __init__(self, seed: int) -> None:
-        self._generator = np.random.default_rng(seed)
+        self.generator = np.random.default_rng(seed)
 
     def laplace(self, scale: float, size: int) -> NDArray[np.int64]:
         """Return draws of the discrete Laplace law: the difference of two geometric ones."""
         success = -np.expm1(-1.0 / scale)
-        return self._generator.geometric(success, size) - self._generator.geometric(success, size)
+        return self.generator.geometric(success, size) - self.generator.geometric(success, size)
 
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         """Return draws of the discrete Gaussian law, by inversion of its distribution function."""
@@ -28,17 +28,17 @@ class SeededNoise:
         points = np.arange(-radius, radius + 1)
         weights = np.cumsum(np.exp(-(points**2) / (2 * scale**2)))
         draws: NDArray[np.int64] = points[
-            np.searchsorted(weights, self._generator.random(size) * weights[-1], side="right")
+            np.searchsorted(weights, self.generator.random(size) * weights[-1], side="right")
         ]
         return draws
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Return uniform 64-bit words."""
-        return self._generator.integers(0, 2**64, size=size, dtype=np.uint64)
+        return self.generator.integers(0, 2**64, size=size, dtype=np.uint64)
 
     def choice(self, scores: Sequence[int], scale: float) -> int:
         """Return index i with probability proportional to exp(scores[i] / scale)."""
-        return int(np.argmax(np.asarray(scores) / scale + self._generator.gumbel(size=len(scores))))
+        return int(np.argmax(np.asarray(scores) / scale + self.generator.gumbel(size=len(scores))))
 
 
 def simulate(mechanism: QueryMechanism | ThresholdMechanism, votes: Any, *, seed: int) -> Answers:
@@ -46,5 +46,5 @@ def simulate(mechanism: QueryMechanism | ThresholdMechanism, votes: Any, *, seed
     noise = SeededNoise(seed)
     if isinstance(mechanism, ThresholdMechanism):
         return Run(mechanism, budget=None, noise=noise).answers(votes)
-    counts = check_votes_batch(votes, teachers=mechanism.teachers, classes=mechanism._columns())
-    return mechanism._answers(counts, None, noise)
+    counts = check_votes_batch(votes, teachers=mechanism.teachers, classes=mechanism.vote_columns())
+    return mechanism.draw_answers(counts, None, noise)

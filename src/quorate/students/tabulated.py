@@ -141,10 +141,12 @@ class TabulatedClassifier(QuorateClassifier):
         return self
 
     def _predictor(self, **settings: Any) -> Any:
-        made = PrivateClassifier() if self.predictor is None else clone(self.predictor)
+        predictor = PrivateClassifier() if self.predictor is None else clone(self.predictor)
         if self.classes is not None or hasattr(self, "classes_"):
             settings["classes"] = getattr(self, "classes_", self.classes)
-        return made.set_params(**{name: value for name, value in settings.items() if name in made.get_params()})
+        return predictor.set_params(
+            **{name: value for name, value in settings.items() if name in predictor.get_params()}
+        )
 
     def _answers(self, predictor: Any, points: Any) -> Codes:
         """Return the class numbers of what a predictor answers; where it does not, `NO_ANSWER`."""
@@ -156,8 +158,8 @@ class TabulatedClassifier(QuorateClassifier):
         check_is_fitted(self, "table_")
         rows = check_matrix(self, X, reset=False)
         places = {point.tobytes(): place for place, point in enumerate(self.domain_ + 0.0)}
-        found = [places.get(row.tobytes()) for row in np.ascontiguousarray(rows) + 0.0]  # + 0.0: -0.0 is 0.0
-        if any(place is None for place in found):
+        row_places = [places.get(row.tobytes()) for row in np.ascontiguousarray(rows) + 0.0]  # + 0.0: -0.0 is 0.0
+        if any(place is None for place in row_places):
             raise InvalidInput("some points are not of the domain that was tabulated; fit with a domain that has them")
-        labels: NDArray[Any] = self.table_[np.array(found, dtype=np.int64)]
+        labels: NDArray[Any] = self.table_[np.array(row_places, dtype=np.int64)]
         return labels

@@ -23,7 +23,7 @@ _HOSTILE = {"1e200": 1e200, "a missing value": np.nan, "2000": 2000.0, "-1e30": 
 def company_differences(case: Case) -> tuple[list[str], str]:
     """Return in words which company changes a ballot, and why nothing was asked where that is so."""
     table = base_table(case.subject.rows, columns=case.subject.columns)
-    predictor = case.made()
+    predictor = case.unfitted()
     with threadpool_limits(1), entropy_tape(case.seed), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -41,6 +41,9 @@ _AGGREGATORS = (
 )
 
 
+_DRAWN: dict[str, Any] = {"rows": 400, "ensemble": False, "rejects": True}  # answers that are drawn from tallies
+
+
 @dataclass(frozen=True)
 class Table:
     """Records before they are packed: whole numbers, labels, names of rows, and whose each row is."""
@@ -74,7 +77,7 @@ class Subject:
     columns: int = 3
     public: bool = False  # needs public points to be fitted
     holdout: bool = False  # a unit may be held out, and be a query
-    saved: bool = False  # written to a folder after it is fitted
+    saved: bool = False  # written to a folder after it is fitted, and loaded from there between queries
     ensemble: bool = True
     few: bool = False  # containers and learners in which it does nothing else than another subject
     release: bool = False
@@ -88,23 +91,23 @@ class Subject:
         """Return the learner of this name."""
         return (LEARNERS | CONCEPTS)[name]() if name != "none" else None
 
-    def fit(self, made: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:
+    def fit(self, model: Any, packed: Any, table: Table, groups: Any, public: Any) -> None:
         """Fit on packed records."""
         more = {} if groups is None else {"groups": groups}
         if self.public:
             more["public"] = public
         if self.release:
-            made.fit(packed, **more)
+            model.fit(packed, **more)
         else:
-            made.fit(packed, table.y, **more)
+            model.fit(packed, table.y, **more)
 
-    def ask(self, made: Any, query: Any) -> str:
-        """Ask one packed query, and return what is released."""
-        if isinstance(made, OnlineRelease):
-            return repr(made.ask([Threshold(4.5)]))
-        if isinstance(made, QueryRelease):
-            return repr(made.answer([Threshold(4.5)]).to_pylist())
-        told = made.predict(query)
+    def ask(self, model: Any, query: Any, number: int) -> str:
+        """Ask one packed query, the next in `number`, and return what is released; a release is asked two, one new."""
+        if isinstance(model, OnlineRelease):
+            return repr(model.ask([Threshold(4.5), Threshold(number + 0.5)]))
+        if isinstance(model, QueryRelease):
+            return repr(model.answer([Threshold(4.5), Threshold(number + 0.5)]).to_pylist())
+        told = model.predict(query)
         return repr((told.tolist(), getattr(told, "scores", None)))
 
 
@@ -152,25 +155,36 @@ def _subjects() -> Sequence[Subject]:
     every, some, concepts = tuple(LEARNERS), ("logistic", "tree"), ("stumps",)
     asked, held = ("row", "person", "company"), (*some, "polynomial", "by-type", "fails", "onlooker")
     frozen = {"epsilon": 90.0, "delta": 0.5, "estimator": GaussianNB(), "teachers": 3, "classes": [0, 1, 2]}
-    drawn: dict[str, Any] = {"rows": 400, "ensemble": False, "rejects": True}
-    pure: dict[str, Any] = {"epsilon": 200.0, "queries": 4}
-    relabelled: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-2, "teachers": 10, "aggregator": "noisy_max"}
     return (
         Subject("classifier", _private("noisy_max"), every, units=(*asked, "setting"), settings=frozen),
         Subject("classifier-holdout", _private("noisy_max", holdout=0.4, queries=4), held, holdout=True, rows=80),
         *(Subject(f"classifier-{name}", _private(name), some, few=True) for name in _AGGREGATORS[1:]),
         Subject("classifier-saved", _private("noisy_max"), some, saved=True, few=True),
         Subject("student-first", _student_first, (*some, "by-type", "onlooker"), few=True),
+        Subject("student-first-saved", _student_first, some, saved=True, few=True),
         Subject("student", _student, (*some, "by-type", "onlooker"), public=True, ensemble=False, few=True),
         *_everlastings(every, some),
-        Subject("agnostic", _concept(AgnosticClassifier, queries=6, **relabelled), concepts, **drawn),
-        Subject("universal", _concept(UniversalClassifier, ballots=4, **relabelled), concepts, **drawn),
-        Subject("stable", _concept(StableClassifier, gamma=0.4), concepts, **drawn),
-        Subject("pure-stable", _concept(PureClassifier, **pure, method="stable"), concepts, **drawn),
-        Subject("pure-relabel", _concept(PureClassifier, **pure, method="relabel"), concepts, **drawn),
-        Subject("pure-realizable", _concept(PureClassifier, **pure, method="realizable"), concepts, rows=200),
-        Subject("semi-private", _concept(SemiPrivateClassifier, epsilon=5.0), concepts, public=True, **drawn),
+        *(
+            Subject(f"{name}{'-saved' * saved}", make, concepts, saved=saved, few=saved, **shape)
+            for name, make, shape in _concepts()
+            for saved in (False, True)
+        ),
+        Subject("semi-private", _concept(SemiPrivateClassifier, epsilon=5.0), concepts, public=True, **_DRAWN),
         *_releases(),
+    )
+
+
+def _concepts() -> Sequence[tuple[str, Callable[[Any], Any], dict[str, Any]]]:
+    """Return the kinds that answer by a class of hypotheses from records in their folder."""
+    pure: dict[str, Any] = {"epsilon": 200.0, "queries": 4}
+    relabelled: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-2, "teachers": 10, "aggregator": "noisy_max"}
+    return (
+        ("agnostic", _concept(AgnosticClassifier, queries=6, **relabelled), _DRAWN),
+        ("universal", _concept(UniversalClassifier, ballots=3, **relabelled), _DRAWN),
+        ("stable", _concept(StableClassifier, gamma=0.4), _DRAWN),
+        ("pure-stable", _concept(PureClassifier, **pure, method="stable"), _DRAWN),
+        ("pure-relabel", _concept(PureClassifier, **pure, method="relabel"), _DRAWN),
+        ("pure-realizable", _concept(PureClassifier, **pure, method="realizable"), {"rows": 200}),
     )
 
 
@@ -193,9 +207,11 @@ def _everlastings(every: tuple[str, ...], some: tuple[str, ...]) -> Sequence[Sub
 
 def _releases() -> Sequence[Subject]:
     shape: dict[str, Any] = {"columns": 1, "rows": 400, "public": True, "ensemble": False, "release": True}
+    concepts, online = ("thresholds",), lambda one: OnlineRelease(one, epsilon=20.0, alpha=0.3)
     return (
-        Subject("release-query", lambda one: QueryRelease(one, epsilon=5.0, engine="plain"), ("thresholds",), **shape),
-        Subject("release-online", lambda one: OnlineRelease(one, epsilon=20.0, alpha=0.3), ("thresholds",), **shape),
+        Subject("release-query", lambda one: QueryRelease(one, epsilon=5.0, engine="plain"), concepts, **shape),
+        Subject("release-online", online, concepts, **shape),
+        Subject("release-online-saved", online, concepts, saved=True, few=True, **shape),
     )
 
 

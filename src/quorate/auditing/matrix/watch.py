@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import re
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ _RELEASED = {  # attributes that hold what was drawn with noise, or are compared
     "spent_epsilon_",
     "student_",
 }
+_CLOCK = 2.0**31  # the time in every run: a ledger writes it, and another has other digits, or is in another minute
 _PLANNED = {"mechanism_", "plan_"}  # with a holdout, by a released estimate
 
 
@@ -129,7 +131,7 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
     out, log = io.StringIO(), io.StringIO()
     handler = logging.StreamHandler(log)
     root, level = logging.getLogger(), logging.getLogger().level
-    count, take = Ensemble.count, Seats.take
+    count, take, clock = Ensemble.count, Seats.take, time.time
     with contextlib.ExitStack() as stack:
         stack.enter_context(threadpool_limits(1))  # nothing here is large
         draws = stack.enter_context(entropy_tape(seed))
@@ -151,10 +153,11 @@ def watched(seed: int, *, rejects: bool = False) -> Iterator[Watch]:
         root.addHandler(handler)
         root.setLevel(logging.DEBUG)
         Ensemble.count, Seats.take = counting, seating  # type: ignore[method-assign]
+        time.time = lambda: _CLOCK
         try:
             yield watch
         finally:
-            Ensemble.count, Seats.take = count, take  # type: ignore[method-assign]
+            Ensemble.count, Seats.take, time.time = count, take, clock  # type: ignore[method-assign]
             root.removeHandler(handler)
             root.setLevel(level)
 
@@ -197,8 +200,21 @@ def teachers_of(predictor: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
         each = [array for array in fitted.arrays().values() if np.ndim(array) and len(array) == fitted.teachers]
         digests = [joblib.hash([array[place] for array in each]) for place in range(fitted.teachers)]
     else:
-        digests = [joblib.hash(teacher) for teacher in fitted.fitted]
+        digests = [joblib.hash(_values(teacher)) for teacher in fitted.fitted]
     return digests, ballots
+
+
+def _values(value: Any) -> Any:
+    """Return an object as what it holds: the nodes of a tree that was loaded have unset bytes between their fields."""
+    if isinstance(value, np.ndarray):
+        names = value.dtype.names
+        return value if names is None else {name: np.ascontiguousarray(value[name]) for name in names}
+    if isinstance(value, dict):
+        return {name: _values(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_values(part) for part in value]
+    state = None if callable(value) else value.__getstate__()
+    return (type(value).__qualname__, _values(state)) if state else value
 
 
 def files_of(folder: Path) -> dict[str, str]:

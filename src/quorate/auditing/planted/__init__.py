@@ -17,6 +17,7 @@ from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.plans import PLANS
+from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
@@ -26,6 +27,6 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
-_AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)

@@ -55,8 +55,8 @@ def _on_boundaries(target: LinearTeachers) -> Matrix:
         middle = low / 2 + high / 2
         same = (target.ballots(middle)[own] == before)[:, np.newaxis]
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    found: Matrix = high
-    return found
+    boundary: Matrix = high
+    return boundary
 
 
 BATCHES = (

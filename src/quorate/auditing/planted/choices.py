@@ -53,7 +53,8 @@ class ChoiceWithoutHalf(ExponentialChoice):
 class NearestVotes(NoisyMax):
     """Votes of those neighbours that are near enough to have one; the last column counts those that are not."""
 
-    def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         return draw_winners(counts[:, :-1], self.scale, noise)
 
 
@@ -61,8 +62,9 @@ class NearestVotes(NoisyMax):
 class ZeroWhenNobodyVotes(NearestVotes):
     """Returns class 0, without any noise, where no neighbour votes."""
 
-    def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
-        labels = super()._labels(counts, noise)
+    def draw_labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
+        labels = super().draw_labels(counts, noise)
         return np.where(counts[:, :-1].any(axis=1), labels, 0)  # the mistake
 
 
@@ -70,11 +72,12 @@ class ZeroWhenNobodyVotes(NearestVotes):
 class RaisesOnTie(NoisyMax):
     """Refuses to decide where the votes are tied: an error that one ballot causes, at no charge."""
 
-    def _labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: Any) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         top_two = np.partition(counts, -2, axis=1)[:, -2:]
         if (top_two[:, 0] == top_two[:, 1]).any():  # the mistake
             raise InvalidInput("the votes are tied; ask something else")
-        return super()._labels(counts, noise)
+        return super().draw_labels(counts, noise)
 
 
 def attack_choice(choice: ExponentialChoice, plays: int, seed: int) -> Caught:
@@ -100,7 +103,7 @@ def attack_exceptions(mechanism: NoisyMax) -> Caught:
 
 def _raised(mechanism: NoisyMax, votes: tuple[int, ...]) -> str:
     try:
-        mechanism._answers(np.array([votes]), None, SeededNoise(0))
+        mechanism.draw_answers(np.array([votes]), None, SeededNoise(0))
     except Exception as error:  # whatever it is, the asker sees it
         return f"{type(error).__name__}: {error}"
     return ""

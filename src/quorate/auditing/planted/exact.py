@@ -102,14 +102,14 @@ def law_of_code(mechanism: QueryMechanism | ThresholdMechanism, *, classes: int)
 
 def _run_law(mechanism: ThresholdMechanism, classes: int) -> Release:
     probe = _Probe()
-    constant = mechanism._threshold_noise(probe)
+    constant = mechanism.draw_threshold_noise(probe)
     hidden, law = np.array([constant]), np.ones(1)
     written = release_of(mechanism, classes=classes)
     covered_law = law
     if probe.asked:
         kind, scale = probe.asked[0][:2]
         drawn, law = _noise_law(kind, scale, reach=written.law.size // 2)
-        hidden = np.array([mechanism._threshold_noise(_Grid([np.array([value])], [1])) for value in drawn])
+        hidden = np.array([mechanism.draw_threshold_noise(_Grid([np.array([value])], [1])) for value in drawn])
         covered_law = np.where(written.covered_law > 0, law, 0.0)
 
     @functools.cache
@@ -140,10 +140,10 @@ def _count(mechanism: Any, votes: Votes, hidden: Sequence[int]) -> Floats:
     grid, counts = _Grid(columns, widths), np.tile(np.array(votes, dtype=np.int64), (size, 1))
     rows = np.zeros((len(votes) + 1, len(hidden)))
     if isinstance(mechanism, ThresholdMechanism):
-        decide = mechanism._decide(counts, grid)
+        decide = mechanism.draw_decisions(counts, grid)
         drawn = [decide(slice(0, size), value) for value in hidden]
     else:
-        drawn = [mechanism._labels(counts, grid)]
+        drawn = [mechanism.draw_labels(counts, grid)]
     for column, labels in enumerate(drawn):
         places = np.where(labels == NO_QUORUM, len(votes), labels)
         rows[:, column] = np.bincount(places, weights=weights, minlength=len(votes) + 1)
@@ -154,9 +154,9 @@ def _laws(mechanism: Any, votes: Votes, hidden: Sequence[int]) -> tuple[list[Law
     """Return the laws that one query draws from, in order, and how many values each call takes."""
     probe, one = _Probe(), np.array([votes], dtype=np.int64)
     if isinstance(mechanism, ThresholdMechanism):
-        mechanism._decide(one, probe)
+        mechanism.draw_decisions(one, probe)
     else:
-        mechanism._labels(one, probe)
+        mechanism.draw_labels(one, probe)
     laws: list[Law] = []
     far = max(abs(value) for value in hidden) + mechanism.teachers + int(getattr(mechanism, "margin", 0))
     for kind, scale, size, scores in probe.asked:

@@ -26,6 +26,7 @@ from quorate.predictors.pure_stable import PureStable
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
 from quorate.privacy import Budget, Cost, gaussian_renyi, to_epsilon
 from quorate.privacy.budget import Quanta, Reservation, to_quanta
+from quorate.simulation import SeededNoise
 
 __all__ = [
     "GUARDS",
@@ -38,6 +39,7 @@ __all__ = [
     "fail_on_one_record",
     "forge_refunds",
     "lower_the_order",
+    "replaced",
     "resume_on_a_fresh_budget",
 ]
 
@@ -59,7 +61,7 @@ class CountsLater(CutoffRun):
     def _admit_alone(self, outcomes: NDArray[np.bool_]) -> int:
         before = self._met + np.cumsum(outcomes) - outcomes
         words = self._noise.words(outcomes.size)  # the mistake: another may come in here
-        last = self._cutoff._last_words
+        last = self._cutoff.last_words
         closing = np.flatnonzero(words <= last[np.clip(self._limit - before, 0, last.size - 1)])
         let_in = int(closing[0]) if closing.size else outcomes.size
         self._met += int(np.count_nonzero(outcomes[:let_in]))
@@ -104,15 +106,22 @@ def _in_threads(count: int, work: Callable[[], int]) -> list[int]:
     return results
 
 
+class _UnpaidRun(Run):
+    """A run that takes a budget for the one that has paid for it."""
+
+    __slots__ = ()
+
+    def __init__(self, mechanism: Quorum, *, budget: Budget, **known: Any) -> None:
+        super().__init__(mechanism, budget=None, **known)
+        self._budget = budget  # the mistake: whether it has paid is not checked
+
+
 class ResumesUnpaid(Quorum):
     """Resumes a run on any budget, as if that budget had paid for the opening."""
 
     def resume(self, budget: Budget, *, threshold_noise: int, met: int = 0) -> Run:
         """Return a run that no budget has paid for."""
-        run = self.open()
-        run._threshold, run._left = threshold_noise, self.no_quorums - met
-        run._budget = budget  # the mistake: whether it has paid is not checked
-        return run
+        return _UnpaidRun(self, budget=budget, noise=SeededNoise(0), threshold_noise=threshold_noise, met=met)
 
 
 def resume_on_a_fresh_budget(target: Quorum) -> Caught:
@@ -173,7 +182,8 @@ class TakesAnyRefund(Budget):
 
     __slots__ = ()
 
-    def _settle(self, reservation: Reservation, counts: Any) -> None:
+    def settle_reservation(self, reservation: Reservation, counts: Any) -> None:
+        """Return what a reservation says that it did not use."""
         each, times = getattr(reservation, "claimed", None) or self._reserved[reservation]  # the mistake
         with self._held():
             self._charge(each, [count - times for count in counts])
@@ -193,7 +203,7 @@ def forge_refunds(kind: type[Budget]) -> Caught:
     budget, other = kind(epsilon=1.0, delta=0.0), kind(epsilon=1.0, delta=0.0)
     genuine, moved = budget.reserve(whole), other.reserve(whole)
     genuine.settle(1)
-    moved._budget = budget
+    moved._budget = budget  # noqa: SLF001  what a forger does
     for refund in (_Forged(budget, ([to_quanta(whole)], 1)), genuine, moved):
         try:
             refund.settle(0)
@@ -269,7 +279,8 @@ class AnswersOutsideTheFlip(PureStable):
 
 
 @contextmanager
-def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Put another object in place of one of a module's own, while this lasts."""
     before = getattr(module, name)
     setattr(module, name, value)
     try:
@@ -310,8 +321,8 @@ def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
             return label
 
         with (
-            _replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
-            _replaced(pure_stable, "flip", flip),
+            replaced(stable_choice, "secret_subset", lambda *_, subset=subset: np.array(subset)),
+            replaced(pure_stable, "flip", flip),
         ):
             label = scheme.draw(records, np.array([0.5]))
         rest = turned[0] if turned else Fraction(0)

@@ -78,11 +78,11 @@ def _votes(teachers: int, gap: int) -> Votes:
 def _run(release: Release, repeated: Votes, last: Votes, *, queries: int) -> Floats:
     """Return the probability of failing at each repeat, and of the last query's outcomes after all were answered."""
     often, once = (_passed(release, votes) for votes in (repeated, last))
-    alive, found = release.law, []
+    alive, chances = release.law, []
     for _ in range(queries):
-        found.append(alive @ often[1])
+        chances.append(alive @ often[1])
         alive = alive * often[0]
-    return np.array([*found, alive @ once[0], alive @ once[1]])
+    return np.array([*chances, alive @ once[0], alive @ once[1]])
 
 
 def _passed(release: Release, votes: Votes) -> tuple[Floats, Floats]:

@@ -52,7 +52,7 @@ class RepeatsAfterFork(NoisySum):
 
     def releases(self, totals: Any, *, budget: Budget | None = None) -> list[int]:
         """Return sums with noise of a generator that a fork copies."""
-        return self._releases(totals, budget, _SEEDED_ONCE)  # the mistake
+        return self.draw_releases(totals, budget, _SEEDED_ONCE)  # the mistake
 
 
 _SEEDED_ONCE = SeededNoise(int.from_bytes(os.urandom(8), "big"))
@@ -202,8 +202,8 @@ class SharedAnswers(KeptAnswers):
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:
     """Let two callers ask the same: the second must pay as if it were the first."""
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 50, classes=2))
-    session = Session(Votes(ensemble, SoftMajority(teachers=50, epsilon=0.25)), Budget(epsilon=1.0, delta=0.0))
-    session._memory = memory
+    votes, budget = Votes(ensemble, SoftMajority(teachers=50, epsilon=0.25)), Budget(epsilon=1.0, delta=0.0)
+    session = Session(votes, budget, memory=memory)
     query = np.zeros((1, 1))
     session.ask(query, caller="first")
     paid = session.ask(query, caller="second").spent

@@ -45,7 +45,7 @@ class ClippedSum:
         """Return the noisy sum; what is no number counts as 0."""
         numbers = np.nan_to_num(np.asarray(list(values), dtype=np.float64), nan=0.0)
         total = int(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
-        return self.noisy._releases([total], None, noise)[0]
+        return self.noisy.draw_releases([total], None, noise)[0]
 
 
 class SumOfAnything(ClippedSum):
@@ -55,7 +55,7 @@ class SumOfAnything(ClippedSum):
         """Return the noisy sum as a float, which may be none."""
         numbers = np.asarray(list(values), dtype=np.float64)  # the mistake: what is no number stays
         total = float(np.rint(np.clip(numbers, -self.bound, self.bound)).sum())
-        return total + self.noisy._releases([0], None, noise)[0]
+        return total + self.noisy.draw_releases([0], None, noise)[0]
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,10 @@ class StatedCount(NoisyCount):
 class NoiseReused(NoisySum):
     """Draws one noise for all sums that are released together: their differences are exact."""
 
-    def _releases(self, totals: Iterable[int], budget: Budget | None, noise: Any) -> list[int]:
+    def draw_releases(self, totals: Iterable[int], budget: Budget | None, noise: Any) -> list[int]:
+        """Charge for these sums, draw their noise from this source, and return the noisy sums."""
         sums = list(totals)
-        drawn = [noisy - total for noisy, total in zip(super()._releases(sums, budget, noise), sums, strict=True)]
+        drawn = [noisy - total for noisy, total in zip(super().draw_releases(sums, budget, noise), sums, strict=True)]
         return [total + drawn[0] for total in sums]  # the mistake
 
 
@@ -89,7 +90,7 @@ def enumerate_sum(target: ClippedSum) -> Caught:
 def _worlds(target: ClippedSum, plays: int, seed: int) -> tuple[Any, Any]:
     ends = [int(np.clip(end, -target.bound, target.bound)) for end in (-math.inf, math.inf)]
     first, second = (
-        np.array(target.noisy._releases([end] * plays, None, SeededNoise(2 * seed + world)))
+        np.array(target.noisy.draw_releases([end] * plays, None, SeededNoise(2 * seed + world)))
         for world, end in enumerate(ends)
     )
     return first, second
@@ -117,7 +118,7 @@ def _differences(target: NoisySum, plays: int, seed: int) -> tuple[Any, Any]:
     differing = []
     for world, moved in enumerate((0, target.sensitivity)):
         noise = SeededNoise(2 * seed + world)
-        released = np.array([target._releases([moved, 0], None, noise) for _ in range(plays)])
+        released = np.array([target.draw_releases([moved, 0], None, noise) for _ in range(plays)])
         differing.append(released[:, 0] - released[:, 1])
     return differing[0], differing[1]
 

@@ -65,24 +65,27 @@ def _gaps(counts: Counts) -> NDArray[np.int64]:
 class GapForDistance(StabilityTest):
     """The distance is gap - 1, as printed by Bassily, Thakkar and Thakurta (2018); one ballot moves it by 2."""
 
-    def _decide(self, counts: Counts, noise: Any) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         wrong = np.maximum(0, _gaps(counts) - 1)  # the mistake
-        return super()._decide(_votes_at(counts, wrong, distances(counts)[0]), noise)
+        return super().draw_decisions(_votes_at(counts, wrong, distances(counts)[0]), noise)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RawGap(StabilityTest):
     """The distance is the gap, as printed by Nandi and Bassily (2020): positive where one ballot changes the label."""
 
-    def _decide(self, counts: Counts, noise: Any) -> Decide:
-        return super()._decide(_votes_at(counts, _gaps(counts), distances(counts)[0]), noise)  # the mistake
+    def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
+        return super().draw_decisions(_votes_at(counts, _gaps(counts), distances(counts)[0]), noise)  # the mistake
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoThresholdNoise(StabilityTest):
     """The threshold is not noisy: each answer is compared with the same number."""
 
-    def _threshold_noise(self, noise: Any) -> int:
+    def draw_threshold_noise(self, noise: Any) -> int:
+        """Draw the secret noise of a run's threshold."""
         return 0  # the mistake
 
 
@@ -90,8 +93,9 @@ class NoThresholdNoise(StabilityTest):
 class RedrawnEachQuery(Quorum):
     """The threshold noise is drawn again for every query, and answers are still free."""
 
-    def _decide(self, counts: Counts, noise: Any) -> Decide:
-        decide = super()._decide(counts, noise)
+    def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
+        decide = super().draw_decisions(counts, noise)
         drawn: Any = noise.gaussian(self.threshold_scale, len(counts))
         return lambda queries, threshold_noise: decide(queries, drawn[queries])  # the mistake
 
@@ -118,7 +122,8 @@ class NoCutoff(Quorum):
 class NoisyDistanceReleased(StabilityTest):
     """Says, with each label, the noisy distance that passed the threshold: the passing is free, the number is not."""
 
-    def _decide(self, counts: Counts, noise: Any) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: Any) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         labels, distance = distances(counts)
         noisy = distance + noise.laplace(self.query_scale, len(counts))
 
@@ -138,7 +143,7 @@ def play_clear_queries(mechanism: StabilityTest, plays: int, seed: int) -> tuple
         thresholds: Any = noise.laplace(mechanism.threshold_scale, plays)
         seen, going = np.zeros(plays, dtype=np.int64), np.ones(plays, dtype=np.bool_)
         for _ in range(12):
-            outcomes = mechanism._decide(counts, noise)(everything, thresholds)
+            outcomes = mechanism.draw_decisions(counts, noise)(everything, thresholds)
             going &= outcomes != NO_QUORUM
             seen += np.where(going, outcomes + 1, 0)
         worlds.append(seen)

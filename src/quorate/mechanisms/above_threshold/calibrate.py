@@ -41,9 +41,9 @@ def best_precision(
     capacity = to_capacity(epsilon, delta=delta, order=order)
     best: Precision | None = None
     for share in _OPENINGS:
-        found = _precision(capacity, order, share, near=near, far=far, standing=standing, measurement=measurement)
-        if found is not None and (best is None or found.crossings > best.crossings):
-            best = found
+        precision = _precision(capacity, order, share, near=near, far=far, standing=standing, measurement=measurement)
+        if precision is not None and (best is None or precision.crossings > best.crossings):
+            best = precision
         if best is not None and best.crossings >= _MANY:
             return best
     if best is None:

@@ -64,18 +64,18 @@ class AboveThreshold(Dissent):
             raise InvalidInput(f"far must be above near={near} and at most records={records}, not {far}")
         if check_rate("standing", standing) == 1:
             raise InvalidInput("standing must be below 1: a crossing must stay possible at every distance")
-        found = best_precision(
+        best = best_precision(
             epsilon=epsilon, delta=delta, near=near, far=far, standing=standing, measurement=measurement
         )
-        table = build_table(order=found.order, price=found.price)
-        reach = _reach(found.threshold_scale, _RUNS)
+        table = build_table(order=best.order, price=best.price)
+        reach = _reach(best.threshold_scale, _RUNS)
         return cls(
             teachers=2 * records,
-            no_quorums=found.crossings,
-            order=found.order,
-            price=found.price,
+            no_quorums=best.crossings,
+            order=best.order,
+            price=best.price,
             margin=near + 2 * _level_of(table, standing) - 1 + reach - records,  # proof: step 3
-            threshold_scale=found.threshold_scale,
+            threshold_scale=best.threshold_scale,
             table=table,
         )
 

@@ -71,9 +71,9 @@ def tight_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
         around = centre
         for a, b, c in itertools.product(*factors):
             point = (1 + (around[0] - 1) * a, min(0.9, around[1] * b), min(0.9, around[2] * c))
-            found = _tight(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums, hint=hint)
-            if found is not None and (best is None or found[0] < best[0]):
-                centre, best, hint = point, found, found[2]
+            settings = _tight(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums, hint=hint)
+            if settings is not None and (best is None or settings[0] < best[0]):
+                centre, best, hint = point, settings, settings[2]
     if best is None:
         raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
     return best[1]

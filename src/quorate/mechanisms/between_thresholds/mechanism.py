@@ -77,12 +77,12 @@ class BetweenThresholds(ThresholdMechanism):
         if calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
         settings = (tight_settings if calibration == "tight" else paper_settings)(epsilon, delta, no_quorums)
-        made = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
+        mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
         if calibration == "paper":
-            check_paper(made, epsilon, delta)
-        if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(made, 2 * made.distance() + 1)
-        return made
+            check_paper(mechanism, epsilon, delta)
+        if mechanism.answer_probability((teachers + 1) // 2 - 1) < 0.5:
+            raise too_few_teachers(mechanism, 2 * mechanism.distance() + 1)
+        return mechanism
 
     @property
     def redraws(self) -> bool:  # type: ignore[override]
@@ -135,14 +135,17 @@ class BetweenThresholds(ThresholdMechanism):
             return float(laplace_tail(self.threshold_scale, self.cap + 1)) * (1 + 2.0**-40)
         return gaussian_tail(self.threshold_scale, self.cap)
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
         return 2
 
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
         draw = noise.laplace if self.redraws else noise.gaussian
         return int(draw(self.threshold_scale, 1)[0])
 
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         noisy = counts[:, 1] + noise.laplace(self.query_scale, len(counts))
 
         def decide(queries: slice, threshold_noise: int) -> Labels:

@@ -76,7 +76,7 @@ class ConfidentMax(QueryMechanism):
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         passed = _check_answered(answered, queries)
 
-        def made(scale: float) -> ConfidentMax:
+        def at_scale(scale: float) -> ConfidentMax:
             return cls(
                 teachers=teachers,
                 classes=classes,
@@ -87,13 +87,15 @@ class ConfidentMax(QueryMechanism):
             )
 
         scale = smallest_scale(
-            lambda scale: made(scale)._total(order, queries, passed),
+            lambda scale: at_scale(scale).total_renyi(order, queries, passed),
             target=capacity,
             guess=math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity),
         )
-        while made(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon:  # perhaps at another order
+        while (
+            at_scale(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon
+        ):  # perhaps at another order
             scale *= 1.002
-        return made(scale)
+        return at_scale(scale)
 
     def query_cost(self, order: float) -> Cost:
         """Return what every query pays: for the test alone, or for the joint outcome."""
@@ -108,7 +110,7 @@ class ConfidentMax(QueryMechanism):
         queries = check_count("queries", queries)
         passed = _check_answered(answered, queries)
         _, order = smallest_epsilon(lambda order: self._likely_total(order, queries, passed), delta=delta)
-        return to_epsilon(self._total(order, queries, passed), order=order, delta=delta)
+        return to_epsilon(self.total_renyi(order, queries, passed), order=order, delta=delta)
 
     def answer_probability(self, largest: int) -> float:
         """Return the probability that a query with this largest count passes the test. Depends on nothing private."""
@@ -118,7 +120,8 @@ class ConfidentMax(QueryMechanism):
             raise InvalidInput(f"largest must be a count from {least} to {self.teachers}, not {largest!r}")
         return float(np.exp(passes[largest - least]))
 
-    def _total(self, order: float, queries: int, answered: float) -> float:
+    def total_renyi(self, order: float, queries: int, answered: float) -> float:
+        """Return what this many queries and answers cost together."""
         return self.query_cost(order).renyi * queries + self.answer_cost(order).renyi * answered
 
     def _likely_total(self, order: float, queries: int, answered: float) -> float:
@@ -127,10 +130,12 @@ class ConfidentMax(QueryMechanism):
         per_query, per_answer = _costs(self, order, winner)
         return per_query * queries + per_answer * answered
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
         return self.classes
 
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         passed = counts.max(axis=1) + noise.gaussian(self.test_scale, len(counts)) > self.threshold
         winners = draw_winners(counts, self.winner_scale, noise)  # for every row: time says nothing about the test
         return np.where(passed, winners, NO_QUORUM)

@@ -74,11 +74,11 @@ class NoisyCutoff:
         between = max(1.0, arrivals / no_quorums) / -math.expm1(-epsilon)
         headroom = math.ceil((math.log(between) - math.log(check_rate("beta", beta))) / epsilon)
         spread = max(1, math.ceil(-math.log(delta) / epsilon * (1 + 2.0**-30)))
-        while (made := cls(epsilon=epsilon, allowed=no_quorums + headroom, spread=spread)).delta > delta:
+        while (cutoff := cls(epsilon=epsilon, allowed=no_quorums + headroom, spread=spread)).delta > delta:
             spread += 1
             if spread > 2**40:
                 raise Infeasible(f"no spread of a cutoff of epsilon={epsilon} reaches delta={delta}; raise either")
-        return made
+        return cutoff
 
     @property
     def ratio(self) -> int:
@@ -102,7 +102,7 @@ class NoisyCutoff:
         return Cost(self.epsilon, self.delta)  # proof: step 5
 
     @cached_property
-    def _tails(self) -> tuple[int, ...]:
+    def tails(self) -> tuple[int, ...]:
         """P(W >= j) in units of 2**-64, each at least `ratio` times the one before; the last holds for all beyond."""
         tails = [_ONE]
         while (following := -(-tails[-1] * self.ratio // _ONE)) < tails[-1]:  # proof: step 1
@@ -110,9 +110,9 @@ class NoisyCutoff:
         return tuple(tails)
 
     @cached_property
-    def _last_words(self) -> NDArray[np.uint64]:
+    def last_words(self) -> NDArray[np.uint64]:
         """The largest word that closes the phase when this many no-quorums are missing to the limit."""
-        words = np.array([tail - 1 for tail in self._tails], dtype=np.uint64)
+        words = np.array([tail - 1 for tail in self.tails], dtype=np.uint64)
         words.flags.writeable = False
         return words
 
@@ -196,7 +196,7 @@ class CutoffRun:
         self._closed = True  # for good, if the next lines are interrupted
         before = self._met + np.cumsum(outcomes) - outcomes
         words = self._noise.words(outcomes.size)  # fresh for every arrival; proof: step 3
-        last = self._cutoff._last_words
+        last = self._cutoff.last_words
         missing = np.clip(self._limit - before, 0, last.size - 1)
         closing = np.flatnonzero(words <= last[missing])
         let_in = int(closing[0]) if closing.size else outcomes.size

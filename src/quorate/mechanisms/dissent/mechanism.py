@@ -78,7 +78,7 @@ class Dissent(ThresholdMechanism):
     def from_settings(cls, settings: Settings, *, teachers: int, dissents: int, standing: float = RATE) -> "Dissent":
         """Return the Dissent with these settings and the smallest margin at which the student stands at half-gap 0."""
         table = build_table(order=settings.order, price=settings.price)
-        made = cls(
+        dissent = cls(
             teachers=teachers,
             no_quorums=dissents,
             order=settings.order,
@@ -87,13 +87,13 @@ class Dissent(ThresholdMechanism):
             threshold_scale=settings.threshold_scale,
             table=table,
         )
-        if made.standing_probability((teachers + 1) // 2) > 0.5:
+        if dissent.standing_probability((teachers + 1) // 2) > 0.5:
             raise Infeasible(
                 f"with teachers={teachers} even a unanimous ballot against the student would mostly pass unnoticed; "
-                f"it takes at least {2 * made.distance() - 1} teachers for this target, or a larger epsilon, or fewer "
-                f"dissents than {dissents}"
+                f"it takes at least {2 * dissent.distance() - 1} teachers for this target, or a larger epsilon, or "
+                f"fewer dissents than {dissents}"
             )
-        return made
+        return dissent
 
     def opening_cost(self, order: float) -> Cost:
         """Return the cost of the one threshold noise of a run."""
@@ -108,7 +108,7 @@ class Dissent(ThresholdMechanism):
 
     def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that the student stands at this half-gap. For planning: depends on nothing private."""
-        level = self._levels(np.array([half_gap], dtype=np.int64), threshold_noise)[0]
+        level = self.table_levels(np.array([half_gap], dtype=np.int64), threshold_noise)[0]
         return (ONE - self.table[int(level)]) / ONE
 
     def distance(self, *, dissent_rate: float = RATE, run_rate: float = RATE) -> int:
@@ -133,28 +133,30 @@ class Dissent(ThresholdMechanism):
         if check_order(order) == np.inf:
             raise InvalidInput("a Dissent is charged at a finite order; open the budget at one, with delta above 0")
 
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
         return int(noise.gaussian(self.threshold_scale, 1)[0])
 
-    def _levels(self, half_gap: Labels, threshold_noise: int) -> Labels:
+    def table_levels(self, half_gap: Labels, threshold_noise: int) -> Labels:
         """Return the level of the table at each half-gap: level i where it is 2i - 1 or 2i short of the margin."""
         short = self.margin + threshold_noise + 1 - half_gap  # proof: step 3
         short >>= 1
         return np.clip(short, 0, len(self.table) - 1, out=short)
 
     @cached_property
-    def _last_words(self) -> NDArray[np.uint64]:
+    def last_words(self) -> NDArray[np.uint64]:
         """The largest word that means a dissent at each level; level 0 is certain and needs all of them."""
         words = np.array([level - 1 for level in self.table], dtype=np.uint64)
         words.flags.writeable = False
         return words
 
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         half_gap = half_gaps(counts)
         words = noise.words(len(counts))
 
         def decide(queries: slice, threshold_noise: int) -> Labels:
-            last = self._last_words.take(self._levels(half_gap[queries], threshold_noise))
+            last = self.last_words.take(self.table_levels(half_gap[queries], threshold_noise))
             return np.where(words[queries] > last, 0, NO_QUORUM)  # proof: step 1
 
         return decide

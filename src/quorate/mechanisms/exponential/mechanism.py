@@ -88,9 +88,10 @@ class ExponentialChoice:
 
     def choose(self, tally: Tally, *, budget: Budget | None = None) -> Hypothesis:
         """Return one candidate of the tally, charged to `budget` if there is one."""
-        return self._choose(tally, budget, system_noise)
+        return self.draw_choice(tally, budget, system_noise)
 
-    def _choose(self, tally: Tally, budget: Budget | None, noise: NoiseSource) -> Hypothesis:
+    def draw_choice(self, tally: Tally, budget: Budget | None, noise: NoiseSource) -> Hypothesis:
+        """Charge for a choice, draw it with this noise, and return the candidate."""
         if not isinstance(tally, Tally):
             raise InvalidInput(f"a choice is made from a Tally, not from {type(tally).__name__}")
         if budget is not None:

@@ -80,10 +80,10 @@ class NoisyMax(QueryMechanism):
             target=each,
             guess=math.sqrt(0.642 * order / each),
         )
-        made = cls(teachers=teachers, classes=classes, scale=scale)
-        while made.epsilon(delta=delta, queries=queries) > epsilon:  # which may look at another order
-            made = replace(made, scale=made.scale * 1.002)
-        return made
+        mechanism = cls(teachers=teachers, classes=classes, scale=scale)
+        while mechanism.epsilon(delta=delta, queries=queries) > epsilon:  # which may look at another order
+            mechanism = replace(mechanism, scale=mechanism.scale * 1.002)
+        return mechanism
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of one winner."""
@@ -111,8 +111,10 @@ class NoisyMax(QueryMechanism):
         gap = int(np.searchsorted(wins, rate)) + 1
         return gap // 2  # distance d holds the gaps 2d + 1 and 2d + 2
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
         return self.classes
 
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         return draw_winners(counts, self.scale, noise)

@@ -115,7 +115,7 @@ class _Choice:
         self._law = gaussian_pmf(scale, radius)
         self._upto = np.concatenate([[0.0], np.cumsum(self._law)])  # at i: P(noise < i - radius)
 
-    def _below(self, value: Offsets | int) -> Floats:
+    def below(self, value: Offsets | int) -> Floats:
         """Return P(noise <= value)."""
         below: Floats = self._upto.take(np.clip(np.asarray(value) + self._radius + 1, 0, self._upto.size - 1))
         return below
@@ -129,11 +129,11 @@ class _Choice:
         for group in np.split(by_lead, starts[1:]):
             ahead = int(lead[group[0]])
             # a wins with noise s where s + x >= 1 and b's noise is at most s + x - y; b likewise, and loses the tie
-            wins = np.cumsum((self._law * self._below(noise + ahead))[::-1])[::-1]
+            wins = np.cumsum((self._law * self.below(noise + ahead))[::-1])[::-1]
             a[group] = self._from(wins, 1 - x[group])
-            wins = np.cumsum((self._law * self._below(noise - ahead - 1))[::-1])[::-1]
+            wins = np.cumsum((self._law * self.below(noise - ahead - 1))[::-1])[::-1]
             b[group] = self._from(wins, 1 - y[group])
-        return a, b, self._below(-x) * self._below(-y)
+        return a, b, self.below(-x) * self.below(-y)
 
     def _from(self, sums: Floats, least: Offsets) -> Floats:
         index = least + self._radius
@@ -182,8 +182,8 @@ def _bounds(choice: _Choice, x: Offsets, y: Offsets, *, side: int, scale: float,
     high_p, high_q = _corner(choice, x + last, y)  # and largest here
     pairs = ((low_p, low_q), (low_q, low_p), (high_p, high_q), (high_q, high_p))
     seen = max(_largest_excess(p, q, scale, order) for p, q in pairs)
-    most_p = np.stack([high_p[0], low_p[1], choice._below(-x) * choice._below(-y)])
-    most_q = np.stack([high_q[0], low_q[1], choice._below(-x - 1) * choice._below(1 - y)])
+    most_p = np.stack([high_p[0], low_p[1], choice.below(-x) * choice.below(-y)])
+    most_q = np.stack([high_q[0], low_q[1], choice.below(-x - 1) * choice.below(1 - y)])
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = low_p / low_q, high_p / high_q
     forward, backward = np.zeros(x.size), np.zeros(x.size)

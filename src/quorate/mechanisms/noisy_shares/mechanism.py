@@ -93,10 +93,12 @@ class NoisyShares(QueryMechanism):
         """Return the noisy share of class 1 of two as it was released: noise may take it below 0 or above 1."""
         return (np.asarray(answers, dtype=np.int64) - self.teachers) / self.teachers
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return the number of classes."""
         return self.classes
 
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw the answers."""
         if self.classes == 2:
             noisy = counts[:, 1] + noise.gaussian(self.scale, len(counts))  # proof: step 1
             kept: NDArray[np.int64] = np.clip(noisy, -self.teachers, 2 * self.teachers)  # proof: step 3

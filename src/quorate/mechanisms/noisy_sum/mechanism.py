@@ -70,14 +70,14 @@ class NoisySum:
     def epsilon(self, *, delta: float, releases: int = 1) -> float:
         """Return the epsilon of this many releases at `delta`."""
         releases, delta = check_count("releases", releases), check_delta(delta, zero=False)
-        found = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
+        least = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
         for _ in range(3):  # the best order for an epsilon close by gives a closer one
             try:
-                order = best_order(epsilon=found, delta=delta)
+                order = best_order(epsilon=least, delta=delta)
             except QuorateError:  # too small or too large an epsilon for any order to matter
                 break
-            found = min(found, to_epsilon(releases * self.renyi(order), order=order, delta=delta))
-        return found
+            least = min(least, to_epsilon(releases * self.renyi(order), order=order, delta=delta))
+        return least
 
     def release(self, total: int, *, budget: Budget | None = None) -> int:
         """Return the sum with noise, charged to `budget` if there is one."""
@@ -88,9 +88,10 @@ class NoisySum:
 
         One unit may move every one of these sums by `sensitivity`, and each is charged (PROOF.md, step 2).
         """
-        return self._releases(totals, budget, system_noise)
+        return self.draw_releases(totals, budget, system_noise)
 
-    def _releases(self, totals: Iterable[int], budget: Budget | None, noise: NoiseSource) -> list[int]:
+    def draw_releases(self, totals: Iterable[int], budget: Budget | None, noise: NoiseSource) -> list[int]:
+        """Charge for these sums, draw their noise from this source, and return the noisy sums."""
         sums = [_whole(total) for total in totals]
         if budget is not None:
             budget.spend(self.release_cost(budget.order), times=len(sums))  # charge, then draw

@@ -133,15 +133,15 @@ class NoisyVector:
         """Return the epsilon of one release, and nothing else, at `delta`: an upper bound."""
         delta = check_delta(delta, zero=False)
         entries = sum(self.squared_sensitivities)
-        found = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
-        found = min(found, smallest_epsilon(self.renyi, delta=delta)[0])
+        least = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
+        least = min(least, smallest_epsilon(self.renyi, delta=delta)[0])
         for _ in range(3):  # the best order for an epsilon close by gives a closer one
             try:
-                order = best_order(epsilon=found, delta=delta)
+                order = best_order(epsilon=least, delta=delta)
             except QuorateError:  # too small or too large an epsilon for any order to matter
                 break
-            found = min(found, to_epsilon(self.renyi(order), order=order, delta=delta))
-        return found
+            least = min(least, to_epsilon(self.renyi(order), order=order, delta=delta))
+        return least
 
     def _length(self) -> float:
         """Return the longest change in units of the noise less the rounding variance, rounded up: proof, step 3."""
@@ -153,9 +153,10 @@ class NoisyVector:
 
     def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Whole]:
         """Return the parts with noise, charged to `budget` if there is one: all of them or none."""
-        return self._release(parts, budget, None)
+        return self.draw_release(parts, budget, None)
 
-    def _release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:
+    def draw_release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:
+        """Charge for these vectors, draw their noise from this source, and return the noisy vectors."""
         vectors = [_whole(part) for part in parts]
         if len(vectors) != len(self.scales):
             raise InvalidInput(f"this mechanism has {len(self.scales)} parts, and {len(vectors)} were given")

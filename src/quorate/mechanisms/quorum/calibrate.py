@@ -57,8 +57,8 @@ def best_settings(*, epsilon: float, delta: float, no_quorums: int) -> Settings:
             (1 + (centre[0] - 1) * a, min(0.9, centre[1] * b), min(0.9, centre[2] * c))
             for a, b, c in itertools.product(*factors)
         ]
-        made = [_settings(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums) for point in points]
-        kept = [(point, settings) for point, settings in zip(points, made, strict=True) if settings is not None]
+        candidates = [_settings(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums) for point in points]
+        kept = [(point, settings) for point, settings in zip(points, candidates, strict=True) if settings is not None]
         if not kept:
             raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
         margins = np.array([float(settings.margin) for _, settings in kept])

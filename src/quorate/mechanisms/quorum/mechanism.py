@@ -63,10 +63,10 @@ class Quorum(ThresholdMechanism):
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
         best = best_settings(epsilon=epsilon, delta=delta, no_quorums=no_quorums)
         table = build_table(order=best.order, price=best.price)
-        made = cls(teachers=teachers, no_quorums=no_quorums, table=table, **asdict(best))
-        if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(made, 2 * made.distance() + 1)
-        return made
+        quorum = cls(teachers=teachers, no_quorums=no_quorums, table=table, **asdict(best))
+        if quorum.answer_probability((teachers + 1) // 2 - 1) < 0.5:
+            raise too_few_teachers(quorum, 2 * quorum.distance() + 1)
+        return quorum
 
     def opening_cost(self, order: float) -> Cost:
         """Return the cost of the one threshold noise of a run."""
@@ -85,7 +85,7 @@ class Quorum(ThresholdMechanism):
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that a query at this distance is answered. Depends on nothing private."""
-        level = self._levels(np.array([distance]), threshold_noise)[0]
+        level = self.table_levels(np.array([distance]), threshold_noise)[0]
         return 1.0 - self.table[int(level)] / ONE
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
@@ -96,28 +96,30 @@ class Quorum(ThresholdMechanism):
             raise Infeasible(f"answer_rate={answer_rate} is out of reach: the table ends at {1 - self.table[-1] / ONE}")
         return self.margin + 2 * level - 1
 
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
         return int(noise.gaussian(self.threshold_scale, 1)[0])
 
-    def _levels(self, distance: Labels, threshold_noise: int) -> Labels:
+    def table_levels(self, distance: Labels, threshold_noise: int) -> Labels:
         """Return the level of the table at each distance: level i at 2i - 1 and 2i past the threshold."""
         beyond = distance + (threshold_noise - self.margin + 1)
         beyond >>= 1
         return np.clip(beyond, 0, len(self.table) - 1, out=beyond)
 
     @cached_property
-    def _last_words(self) -> NDArray[np.uint64]:
+    def last_words(self) -> NDArray[np.uint64]:
         """The largest word that means "no quorum" at each level; level 0 is certain and needs all of them."""
         words = np.array([level - 1 for level in self.table], dtype=np.uint64)
         words.flags.writeable = False
         return words
 
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         labels, distance = distances(counts)
         words = noise.words(len(counts))
 
         def decide(queries: slice, threshold_noise: int) -> Labels:
-            last = self._last_words.take(self._levels(distance[queries], threshold_noise))
+            last = self.last_words.take(self.table_levels(distance[queries], threshold_noise))
             return np.where(words[queries] > last, labels[queries], NO_QUORUM)  # proof: step 1
 
         return decide

@@ -124,7 +124,7 @@ class Relabel:
         unit has one row, labelled or not: its labelled row costs more, and is charged.
         """
         unit = check_count("rows", rows), check_count("rows_unlabelled", rows_unlabelled, least=0)
-        return self._relabel(X, y, unlabelled, budget=budget, unit=unit, noise=system_noise)
+        return self.draw_relabelled(X, y, unlabelled, budget=budget, unit=unit, noise=system_noise)
 
     def _unit_cost(self, rows: int, rows_unlabelled: int) -> Cost:
         """Return the term of a unit with these numbers of rows of both kinds, rounded up."""
@@ -134,17 +134,18 @@ class Relabel:
         other = self.relabelling_cost(change="unlabelled", rows=rows_unlabelled)
         return Cost(float_up(Fraction(cost.renyi) + Fraction(other.renyi)))  # proof: step 5
 
-    def _relabel(
+    def draw_relabelled(
         self, X: Any, y: Any, unlabelled: Any, *, budget: Budget | None, unit: tuple[int, int], noise: NoiseSource
     ) -> Relabelled:
+        """Charge for the labels, draw the hypothesis that gives them with this noise, and return them."""
         labelled, codes, others = self._checked(X, y, unlabelled)
         if budget is not None:
             budget.spend(self._unit_cost(unit[0], min(unit[1], len(others))))  # charge, then draw
         # A row that cannot be used must not define candidates, whatever the reason is, nor have a label of the one that
         # is chosen (proof: step 4). It keeps its place: how many rows can be used is private, and decides no refusal.
         used, free = self._usable(labelled) & which_labelled(codes), self._usable(others)
-        tally = self._tally(_without(labelled, used), codes, _without(others, free))
-        chosen = ExponentialChoice(epsilon=self.kappa)._choose(tally, None, noise)  # proof: step 1
+        tally = self.private_tally(_without(labelled, used), codes, _without(others, free))
+        chosen = ExponentialChoice(epsilon=self.kappa).draw_choice(tally, None, noise)  # proof: step 1
         return Relabelled(_labels(chosen, labelled, used), _labels(chosen, others, free))
 
     def _checked(self, X: Any, y: Any, unlabelled: Any) -> tuple[Points, Labels, Points]:
@@ -159,7 +160,7 @@ class Relabel:
         usable[usable] = works_alone(self.concept, points[usable])  # proof: step 4
         return usable
 
-    def _tally(self, labelled: Points, labels: Labels, unlabelled: Points) -> Tally:
+    def private_tally(self, labelled: Points, labels: Labels, unlabelled: Points) -> Tally:
         """Return the candidates: the dichotomies of all points together, by their mistakes on the labelled ones."""
         every = np.concatenate([labelled, unlabelled])  # proof: step 2
         return sealed(self.concept).dichotomies(every).tally(labelled, labels)

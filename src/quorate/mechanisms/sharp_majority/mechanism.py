@@ -86,8 +86,8 @@ class SharpMajority(QueryMechanism):
             others.append(math.inf)
         for other in others:
             if to_capacity(epsilon, delta=delta, order=other) > queries / RENYI_QUANTA:
-                made = cls._at(other, epsilon, delta, teachers, queries)
-                best = min(best, made, key=cls.expected_errors)
+                candidate = cls._at(other, epsilon, delta, teachers, queries)
+                best = min(best, candidate, key=cls.expected_errors)
         return best
 
     @classmethod
@@ -137,14 +137,16 @@ class SharpMajority(QueryMechanism):
             raise Infeasible(f"answer_rate={answer_rate} is out of reach with teachers={self.teachers}")
         return max(0, math.ceil((2 * level + self.teachers % 2) / 2) - 1)
 
-    def _columns(self) -> int:
+    def vote_columns(self) -> int:
+        """Return how many classes the votes must have."""
         return 2
 
     @cached_property
     def _levels(self) -> NDArray[np.uint64]:
         return np.array(self.table, dtype=np.uint64)
 
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         lead = counts[:, 1] - counts[:, 0]
         wrong = self._levels.take(np.abs(lead) >> 1, mode="clip")
         errs = noise.words(len(counts)) < wrong  # proof: step 1

@@ -46,7 +46,7 @@ def _log_sums(coins: _Coins, changes: Floats, order: float) -> Floats:
     Where it is small, one is taken out of the sum term by term, so that nothing cancels but their first orders.
     """
     first = slice(None, -1), slice(1, None)
-    found = []
+    sums = []
     for (p, q), change in ((first, changes), (first[::-1], -changes)):
         wrong, right = coins.wrong[p], coins.right[p]
         one = (1 - order) * _log_ratio(wrong, coins.wrong[q], change)
@@ -54,8 +54,8 @@ def _log_sums(coins: _Coins, changes: Floats, order: float) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             small = np.log1p(np.maximum(wrong * np.expm1(one) + right * np.expm1(two), 0.0))
         large = np.logaddexp(np.log(wrong) + one, np.log(right) + two)
-        found.append(np.where(np.maximum(one, two) < 1.0, small, large))
-    worst: Floats = np.maximum(*found)
+        sums.append(np.where(np.maximum(one, two) < 1.0, small, large))
+    worst: Floats = np.maximum(*sums)
     return worst
 
 

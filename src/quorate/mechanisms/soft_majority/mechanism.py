@@ -76,5 +76,6 @@ class SoftMajority(QueryMechanism):
         gap = max(0.0, math.log(rate / (1 - rate))) * self.scale if rate < 1 else math.inf
         return max(0, math.ceil(math.ceil(gap) / 2) - 1)
 
-    def _labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+    def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw an answer to each query."""
         return np.array([noise.choice(row, self.scale) for row in counts.tolist()], dtype=np.int64)

@@ -81,15 +81,15 @@ class StabilityTest(ThresholdMechanism):
         if calibration == "paper":
             if queries is None:
                 raise InvalidInput("calibration='paper' needs queries=, the number of queries that may be asked")
-            made = _paper(epsilon, delta, teachers, no_quorums, check_count("queries", queries))
-            check_paper(made, epsilon, delta)
+            test = _paper(epsilon, delta, teachers, no_quorums, check_count("queries", queries))
+            check_paper(test, epsilon, delta)
         elif calibration == "tight":
-            made = _tight(epsilon, delta, teachers, no_quorums)
+            test = _tight(epsilon, delta, teachers, no_quorums)
         else:
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
-        if made.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(made, 2 * made.distance() + 1)
-        return made
+        if test.answer_probability((teachers + 1) // 2 - 1) < 0.5:
+            raise too_few_teachers(test, 2 * test.distance() + 1)
+        return test
 
     @property
     def epoch_epsilon(self) -> float:
@@ -113,10 +113,12 @@ class StabilityTest(ThresholdMechanism):
         rate = check_rate("answer_rate", answer_rate)
         return max(0, self.margin + 1 - laplace_tail_quantile(self.query_scale, rate))
 
-    def _threshold_noise(self, noise: NoiseSource) -> int:
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
         return int(noise.laplace(self.threshold_scale, 1)[0])
 
-    def _decide(self, counts: Counts, noise: NoiseSource) -> Decide:
+    def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
+        """Draw the noise of each query, and return the rule that gives it a label."""
         labels, distance = distances(counts)
         noisy = distance + noise.laplace(self.query_scale, len(counts))
 
@@ -155,7 +157,7 @@ def _tight(epsilon: float, delta: float, teachers: int, no_quorums: int) -> Stab
         for split in _SPLITS:
             threshold_scale, query_scale = 1 / (split * each), 2 / ((1 - split) * each)
             margin = _margin(query_scale, threshold_scale, tail)
-            made = StabilityTest(
+            test = StabilityTest(
                 teachers=teachers,
                 no_quorums=no_quorums,
                 order=order,
@@ -164,8 +166,8 @@ def _tight(epsilon: float, delta: float, teachers: int, no_quorums: int) -> Stab
                 margin=margin,
                 slack=laplace_difference_tail(query_scale, threshold_scale, margin),
             )
-            if best is None or made.distance() < best.distance():
-                best = made
+            if best is None or test.distance() < best.distance():
+                best = test
     if best is None:
         raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
     return best

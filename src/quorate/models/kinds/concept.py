@@ -174,9 +174,9 @@ _CALIBRATED = {
 _RESTORED = {"agnostic": _agnostic, "universal": _universal, "stable": _stable, "pure": _pure}
 
 
-def _numbers(made: Any) -> dict[str, Any]:
+def _numbers(calibrated: Any) -> dict[str, Any]:
     """Return the fields of a calibrated object but its class of hypotheses."""
-    return {part.name: getattr(made, part.name) for part in fields(made) if part.name != "concept"}
+    return {part.name: getattr(calibrated, part.name) for part in fields(calibrated) if part.name != "concept"}
 
 
 def _teachers_file(ensemble: Ensemble, concept: Concept) -> bytes:

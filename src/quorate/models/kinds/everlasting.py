@@ -84,10 +84,10 @@ def save(
     for name in extra or {}:
         if name == "probe.npz" or name.startswith("phase"):  # those of a phase go with it
             raise InvalidInput(f"extra must not be named like a file of an everlasting model, as {name!r} is")
-    made = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
-    ledger = Ledger.create(made.path / "ledger.sqlite", budget, fingerprint=made.fingerprint)
-    classifier.session_.keep_in(made.path, ledger, features=classifier.n_features_in_)
-    return made.seal()
+    created = FOLDER.create(folder, KIND, _manifest(classifier), contents, extra=extra)
+    ledger = Ledger.create(created.path / "ledger.sqlite", budget, fingerprint=created.fingerprint)
+    classifier.session_.keep_in(created.path, ledger, features=classifier.n_features_in_)
+    return created.seal()
 
 
 def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> EverlastingClassifier:
@@ -167,21 +167,21 @@ def _manifest(classifier: EverlastingClassifier) -> dict[str, Any]:
 
 
 def _terms(terms: Terms) -> dict[str, Any]:
-    made: dict[str, Any] = {field.name: getattr(terms, field.name) for field in fields(terms)}
-    for name, value in made.items():
+    described: dict[str, Any] = {field.name: getattr(terms, field.name) for field in fields(terms)}
+    for name, value in described.items():
         if isinstance(value, NoisyCutoff | Quorum):
-            made[name] = asdict(value)
+            described[name] = asdict(value)
         elif isinstance(value, Boost):
-            made[name] = value._asdict()
-    return made
+            described[name] = value._asdict()
+    return described
 
 
 def _terms_from(described: dict[str, Any]) -> Terms:
-    made = dict(described)
-    made["cutoff"] = NoisyCutoff(**described["cutoff"])
+    terms = dict(described)
+    terms["cutoff"] = NoisyCutoff(**described["cutoff"])
     for name in ("first", "later"):
-        made[name] = Quorum(**(described[name] | {"table": tuple(described[name]["table"])}))
+        terms[name] = Quorum(**(described[name] | {"table": tuple(described[name]["table"])}))
     for name in ("voting", "training", "queries", "pool"):
-        made[name] = None if described[name] is None else Guarantee(*described[name])
-    made["boost"] = None if described["boost"] is None else Boost(**described["boost"])
-    return Terms(**made)
+        terms[name] = None if described[name] is None else Guarantee(*described[name])
+    terms["boost"] = None if described["boost"] is None else Boost(**described["boost"])
+    return Terms(**terms)

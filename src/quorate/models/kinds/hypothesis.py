@@ -72,8 +72,8 @@ def classifier_of(manifest: dict[str, Any]) -> CoverClassifier:
     classifier.claim_, classifier.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     if manifest["mistakes"] is not None:
         classifier.mistakes_ = np.array(manifest["mistakes"], dtype=np.int64)
-    made: CoverClassifier = classifier
-    return made
+    restored: CoverClassifier = classifier
+    return restored
 
 
 def _of_first_release(manifest: dict[str, Any]) -> dict[str, Any]:

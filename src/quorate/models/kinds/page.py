@@ -28,8 +28,8 @@ def publish_folder(
     """Write a model that may be published into a new folder, with its page; `facts` are told there, one a line."""
     names = [*contents, *(extra or {}), "manifest.json"]
     page = _page(_WHAT[kind], manifest["claim"], facts, names)
-    made = PublishedFolder.create(folder, kind, manifest, contents | {GUARANTEE_FILE: page.encode()}, extra=extra)
-    return made.seal()
+    created = PublishedFolder.create(folder, kind, manifest, contents | {GUARANTEE_FILE: page.encode()}, extra=extra)
+    return created.seal()
 
 
 def _page(what: str, claim: str, facts: Sequence[str], names: Sequence[str]) -> str:

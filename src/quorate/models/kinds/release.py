@@ -100,7 +100,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     """Return the release of a folder. There is nothing to lease and no type to trust."""
     manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
     subject, domain = domain_from(arrays, manifest["about"])
-    made = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])
+    release = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])
     spent = Cost(manifest["spent"]["renyi"], manifest["spent"]["slack"])
     released = Released(
         answers=arrays.get("answers"),
@@ -115,11 +115,13 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     if manifest["unit"] not in (RECORD, PERSON):
         raise InvalidInput("the manifest names a unit of privacy that this version does not know")
     expected = float(manifest["expected_error"])
-    made._keep(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
-    made.budget_ = Budget(epsilon=made.epsilon, delta=made.delta, order=float(manifest["spent"]["order"]), slack=0.0)
-    made.budget_.spend(made.budget_.remaining())  # what was released was paid for: nothing is left
-    made.seconds_ = 0.0
-    return made
+    release.keep_released(domain, released, int(manifest["records"]), expected, unit=manifest["unit"])
+    release.budget_ = Budget(
+        epsilon=release.epsilon, delta=release.delta, order=float(manifest["spent"]["order"]), slack=0.0
+    )
+    release.budget_.spend(release.budget_.remaining())  # what was released was paid for: nothing is left
+    release.seconds_ = 0.0
+    return release
 
 
 def _table(release: QueryRelease) -> bytes | None:

@@ -37,8 +37,8 @@ class Lines:
         self.intercepts = [intercepts[line] for line in self.order]
         steeper = [here != before for before, here in itertools.pairwise(self.slopes)]
         self.ranks = np.cumsum([0, *steeper]) if self.slopes else np.empty(0, dtype=np.int64)  # equal if parallel
-        self._slope, self._slope_error = _rounded(self.slopes)
-        self._intercept, self._intercept_error = _rounded(self.intercepts)
+        self.float_slopes, self._slope_error = _rounded(self.slopes)
+        self.float_intercepts, self._intercept_error = _rounded(self.intercepts)
 
     def __len__(self) -> int:
         return len(self.slopes)
@@ -62,8 +62,8 @@ class Lines:
     def _places(self, line: int, others: Whole) -> tuple[Values, Values]:
         """Return about where the others cross a line, and how far off that may be."""
         with np.errstate(all="ignore"):
-            rise = self._intercept[others] - self._intercept[line]
-            turn = self._slope[line] - self._slope[others]
+            rise = self.float_intercepts[others] - self.float_intercepts[line]
+            turn = self.float_slopes[line] - self.float_slopes[others]
             rise_error = self._intercept_error[others] + self._intercept_error[line] + _ROUNDING * np.abs(rise)
             turn_error = self._slope_error[others] + self._slope_error[line] + _ROUNDING * np.abs(turn)
             places = rise / turn
@@ -98,7 +98,7 @@ class Faces:
     def __init__(self, table: "_Table") -> None:
         lines, count = table.lines, len(table.lines)
         self._ranks, self.lines = lines.ranks, count
-        self._upwards = np.array(sorted(range(count), key=lambda line: (-lines.ranks[line], line)), dtype=np.int64)
+        self.upwards = np.array(sorted(range(count), key=lambda line: (-lines.ranks[line], line)), dtype=np.int64)
         self._turns = np.zeros((count, count), dtype=np.int32)
         self.along: list[
             tuple[int, Whole, Whole]
@@ -123,7 +123,7 @@ class Faces:
     def above(self, line: int) -> Flags:
         """Return which faces lie above a line."""
         left = np.zeros(self.lines + 1, dtype=np.bool_)
-        left[int(np.flatnonzero(self._upwards == line)[0]) + 1 :] = True
+        left[int(np.flatnonzero(self.upwards == line)[0]) + 1 :] = True
         sizes = np.diff(self._starts[1:])
         inner = np.arange(self._starts[1], len(self)) - np.repeat(self._starts[1:-1], sizes)
         before = inner < np.repeat(self._turns[:, line], sizes)
@@ -146,13 +146,13 @@ class Faces:
         turned = sums[self._starts[1:-1, np.newaxis] + self._turns]
         turned *= steeper.astype(np.int8) - flatter.astype(np.int8)
         above = turned.sum(axis=0) - starts @ steeper + ends @ flatter + (ends - starts) @ parallel
-        above[self._upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
+        above[self.upwards] += sums[self._starts[1]] - sums[1 : self.lines + 1]
         return np.asarray(above)
 
     def spread(self, values: Any) -> Any:
         """Return for each face the sum of the values of the lines that it lies above, for floats or 64-bit words."""
         zero = np.zeros(1, dtype=values.dtype)
-        left = np.concatenate([zero, np.cumsum(values[self._upwards], dtype=values.dtype)])
+        left = np.concatenate([zero, np.cumsum(values[self.upwards], dtype=values.dtype)])
         steeper, flatter, parallel = self._compared()
         sizes = np.diff(self._starts[1:])
         slots = self._starts[1:-1] - self._starts[1] + np.arange(self.lines)  # one slot more for each chain
@@ -220,8 +220,8 @@ def _between(table: _Table, line: int, vertices: Whole, steeper: Whole) -> Point
     beyond = np.minimum(table.place[line, vertices + 1], table.place[steeper, table.vertex[steeper, line] + 1])
     with np.errstate(all="ignore"):
         x = here + np.minimum(beyond / 2 - here / 2, table.step)
-        below = lines._slope[line] * x + lines._intercept[line]
-        above = lines._slope[steeper] * x + lines._intercept[steeper]
+        below = lines.float_slopes[line] * x + lines.float_intercepts[line]
+        above = lines.float_slopes[steeper] * x + lines.float_intercepts[steeper]
         return np.stack([x, below / 2 + above / 2], axis=1)
 
 
@@ -241,7 +241,7 @@ def _exactly_between(table: _Table, line: int, vertex: int, steeper: int) -> tup
 def _left_points(table: _Table, faces: Faces) -> Iterator[tuple[Fraction, Fraction]]:
     """Yield a point of each face of the far left: before the first vertex on either of the lines around it."""
     lines, step = table.lines, Fraction(table.step)
-    for pair in itertools.pairwise([None, *faces._upwards.tolist(), None]):
+    for pair in itertools.pairwise([None, *faces.upwards.tolist(), None]):
         met = [(line, int(table.through[line, 0])) for line in pair if line is not None]
         x = min((lines.crossing(line, other) for line, other in met if other >= 0), default=step) - step
         below, above = (None if line is None else lines.slopes[line] * x + lines.intercepts[line] for line in pair)

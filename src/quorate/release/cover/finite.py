@@ -34,8 +34,8 @@ class FiniteCover(RowCover):
         self._members: list[Member] = []
         self._kind: list[int] = []
         for index in range(len(concept.members)):
-            member = concept._member(index)
-            kind = kinds.setdefault(_key(member._predict(points)), len(self._members))
+            member = concept.member(index)
+            kind = kinds.setdefault(_key(member.predict_checked(points)), len(self._members))
             if kind == len(self._members):
                 self._members.append(member)
             self._kind.append(kind)
@@ -52,7 +52,7 @@ class FiniteCover(RowCover):
         usable = which_finite(points)
         codes = np.full((len(self._members), len(points)), 2, dtype=np.int64)
         for column, member in enumerate(self._members):
-            codes[column, usable] = member._predict(points[usable])
+            codes[column, usable] = member.predict_checked(points[usable])
         return codes.T
 
     def _points(self, codes: Whole) -> Points:
@@ -65,7 +65,7 @@ class FiniteCover(RowCover):
             return 0 if hypothesis.label else NOTHING
         if isinstance(hypothesis, Member) and any(hypothesis.rule is rule for rule in self._rule(hypothesis.index)):
             return 2 + 3 * self._kind[hypothesis.index]
-        kind = self._kinds_by_labels.get(_key(hypothesis._predict(self._public)))
+        kind = self._kinds_by_labels.get(_key(hypothesis.predict_checked(self._public)))
         if kind is None:
             raise InvalidInput("this query labels the public points as no member of the list does")
         return 2 + 3 * kind

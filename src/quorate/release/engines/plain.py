@@ -53,7 +53,7 @@ class PlainEngine(Engine):
         squares = [2 if math.prod(shape) > 1 else 0 for shape in queries.shapes]
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=squares)
         before = budget.spent()
-        noisy = mechanism._release(np.split(counts, queries.offsets[1:-1]), budget, noise)
+        noisy = mechanism.draw_release(np.split(counts, queries.offsets[1:-1]), budget, noise)
         sizes = np.diff(queries.offsets)
         return Released(
             simplex_marginals(queries, np.concatenate(noisy) / records),
@@ -69,7 +69,7 @@ class PlainEngine(Engine):
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(square,))
         measured = private.counts(queries) if what == "queries" else private.cells(queries)
         before = budget.spent()
-        [noisy] = mechanism._release([measured], budget, noise)
+        [noisy] = mechanism.draw_release([measured], budget, noise)
         shares, scale = noisy / private.records, mechanism.scales[0] / private.records
         if what == "queries":
             answers, weights = np.clip(shares, 0.0, 1.0), None

@@ -59,7 +59,7 @@ class PrefixEngine(Engine):
         factor = best_factor(queries.cells)
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(factor.squared_sensitivity,))
         before = budget.spent()
-        [measured] = mechanism._release([factor.measure(private.cells(queries))], budget, noise)
+        [measured] = mechanism.draw_release([factor.measure(private.cells(queries))], budget, noise)
         sums = _monotone(factor.prefixes(measured, float(private.records)) / private.records)
         weights = np.diff(sums, prepend=0.0)
         deviations = mechanism.scales[0] * np.sqrt(factor.variances) / private.records
@@ -79,7 +79,7 @@ class PrefixEngine(Engine):
         grid = make_grid(queries.shape)
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(grid.squared_sensitivity,))
         before = budget.spent()
-        [measured] = mechanism._release([grid.measure(private.cells(queries))], budget, noise)
+        [measured] = mechanism.draw_release([grid.measure(private.cells(queries))], budget, noise)
         estimates = grid.estimate(measured, float(private.records)) / private.records
         weights = grid.nearest_weights(estimates)
         scale, listed = mechanism.scales[0] / private.records, queries.count <= _MOST_ANSWERS

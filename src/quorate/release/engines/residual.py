@@ -89,7 +89,7 @@ def measure_marginals(queries: Marginals, private: Private, budget: Budget, nois
     squares = [2 if math.prod(shape) > 1 else 0 for shape in measured.shapes]
     mechanism = NoisyVector.for_budget(budget, squared_sensitivities=squares, shares=plan.shares.tolist())
     before = budget.spent()
-    noisy = mechanism._release(np.split(private.counts(measured), measured.offsets[1:-1]), budget, noise)
+    noisy = mechanism.draw_release(np.split(private.counts(measured), measured.offsets[1:-1]), budget, noise)
     tables = [part / private.records for part in noisy]
     deviations = [scale / private.records for scale in mechanism.scales]
     precisions = [1.0 / deviation**2 for deviation in deviations]

@@ -157,12 +157,12 @@ class _Steps:
         choice = ExponentialChoice(epsilon=self.plan.epsilon, sensitivity=1)
         if self.noise is None:
             return cast(int, choice.choose(tally, budget=self.budget))
-        return cast(int, choice._choose(tally, self.budget, self.noise))
+        return cast(int, choice.draw_choice(tally, self.budget, self.noise))
 
     def measure(self, query: int) -> float:
         """Return the noisy share of one query."""
         mechanism = NoisyVector(squared_sensitivities=(1,), scales=(self.plan.scale,))
-        [noisy] = mechanism._release([self.counts[query : query + 1]], self.budget, self.noise)
+        [noisy] = mechanism.draw_release([self.counts[query : query + 1]], self.budget, self.noise)
         return float(noisy[0]) / self.records
 
 

@@ -85,7 +85,7 @@ def _compact(count: int) -> str:
 def _pretty(value: Any) -> str:
     """Return JSON, indented, with a list of plain values on one line. No text in JSON holds a bare line break."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    return re.sub(r"\[\n\s+([^\[\]{}]*?)\n\s*\]", lambda found: "[" + re.sub(r",\n\s+", ", ", found[1]) + "]", text)
+    return re.sub(r"\[\n\s+([^\[\]{}]*?)\n\s*\]", lambda match: "[" + re.sub(r",\n\s+", ", ", match[1]) + "]", text)
 
 
 def _phrase(text: str) -> Markup:
