@@ -48,7 +48,7 @@ def records(data):
 def chosen_from(ask, *, factor=1.0):
     """Yield each hypothesis that `ask` may draw by the exponential mechanism, with its probability."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("choose", "_choose"):
+        for name in ("choose", "draw_choice"):
             patch.setattr(ExponentialChoice, name, _catch)
         with pytest.raises(Caught) as caught:
             ask()
@@ -193,7 +193,7 @@ def permuted(patch, permutation):
 def fitted(classifier, slots, sample, teachers, hypothesis):
     """Return the votes on the queries where this hypothesis relabels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ExponentialChoice, "_choose", lambda *_: hypothesis)
+        patch.setattr(ExponentialChoice, "draw_choice", lambda *_: hypothesis)
         ensemble = classifier._ensemble(slots, sample, teachers)
     return ensemble.count(np.array(QUERIES)[:, np.newaxis]).put_to(lambda counts: counts)
 

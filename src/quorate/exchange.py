@@ -150,9 +150,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """What a request was answered: class numbers, `NO_QUORUM` where there was none; `refused` marks what was not asked.
+    """What a request was answered: class numbers (or of scores: numbers that stand for shares), `NO_QUORUM` for none.
 
-    `spent` is what the requests that were answered together have cost.
+    `refused` marks what was not asked. `spent` is what the requests that were answered together have cost.
     """
 
     labels: NDArray[np.int64]

@@ -44,10 +44,10 @@ __all__ = [
 class Answers:
     """The answers to a batch of queries.
 
-    `labels` holds a class index for each query put to the vote, `NO_QUORUM` where none was reached; `answered` is the
-    mask of the others. `refused` counts the queries at the end of the batch that were not put to the vote, because
-    the run or the budget had ended. `spent` is what the batch cost, at the order of the budget or of the run that paid;
-    None where no budget paid.
+    `labels` holds a class index for each query put to the vote (of `NoisyShares`: the number that stands for the
+    shares), `NO_QUORUM` where none was reached; `answered` is the mask of the others. `refused` counts the queries at
+    the end of the batch that were not put to the vote, because the run or the budget had ended. `spent` is what the
+    batch cost, at the order of the budget or of the run that paid; None where no budget paid.
     """
 
     labels: NDArray[np.int64]
