@@ -6,6 +6,8 @@
     AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier
                                 answers by a class of hypotheses (`quorate.concepts`), also where no hypothesis is right
     SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
+    ConformalClassifier, ConformalRegressor
+                                sets and intervals around a published model that hold the truth as often as they say
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
@@ -32,6 +34,7 @@ from quorate.privacy import Budget, Cost
 if TYPE_CHECKING:
     from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
+    from quorate.held_out import ConformalClassifier, ConformalRegressor
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
     from quorate.planner.everlasting import plan_everlasting
@@ -51,6 +54,8 @@ __all__ = [
     "AgnosticClassifier",
     "Budget",
     "BudgetSpent",
+    "ConformalClassifier",
+    "ConformalRegressor",
     "Cost",
     "EverlastingClassifier",
     "Infeasible",
@@ -81,6 +86,8 @@ __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "AgnosticClassifier": "quorate.predictors",
+    "ConformalClassifier": "quorate.held_out",
+    "ConformalRegressor": "quorate.held_out",
     "EverlastingClassifier": "quorate.everlasting",
     "OnlineRelease": "quorate.release",
     "PrivateClassifier": "quorate.predictors",

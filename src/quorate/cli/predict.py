@@ -2,11 +2,12 @@
 
 import csv
 import io
+import json
 import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -94,18 +95,30 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
 
 
 def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
-    """Ask a classifier that may be published: nothing is charged."""
-    labels = np.asarray(load(folder).predict(_encoded(folder, queries))).tolist()
-    text = _written([(label, "answered") for label in labels])
+    """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
+    model, encoded = load(folder), _encoded(folder, queries)
+    labels = np.asarray(model.predict(encoded)).tolist()
+    beside = _beside(model, encoded)
+    text = _written([(label, "answered") for label in labels], beside)
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
     if out is not None:
         _write(out, text)
     elif as_json:
-        bill["answers"] = labels
+        bill |= {"answers": labels} | {f"{name}s": column for name, column in beside.items()}
     else:
         sys.stdout.write(text)
     show_bill("The bill", bill, as_json=as_json)
     return 0
+
+
+def _beside(model: Any, encoded: NDArray[np.float64]) -> dict[str, list[Any]]:
+    """Return the columns that stand beside the answers: the set of each query, or the ends of its interval."""
+    if hasattr(model, "predict_set"):
+        return {"set": [model.classes_[row].tolist() for row in model.predict_set(encoded)]}
+    if hasattr(model, "predict_interval"):
+        low, high = np.transpose(model.predict_interval(encoded)).tolist()
+        return {"low": low, "high": high}
+    return {}
 
 
 def _ask_everlasting(
@@ -237,12 +250,16 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
     write_report(data, path)
 
 
-def _written(answers: list[Answer]) -> str:
-    """Return the answers as CSV, one line a query, in the order of the queries."""
+def _written(answers: list[Answer], beside: Mapping[str, list[Any]] | None = None) -> str:
+    """Return the answers as CSV, one line a query, in the order of the queries; sets are lists in JSON."""
+    columns = beside or {}
+    rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["answer", "outcome"])
-    writer.writerows(["" if label is None else label, outcome] for label, outcome in answers)
+    writer.writerow(["answer", "outcome", *columns])
+    for (label, outcome), more in zip(answers, rows, strict=True):
+        told = [json.dumps(one) if isinstance(one, list) else one for one in more]
+        writer.writerow(["" if label is None else label, outcome, *told])
     return file.getvalue()
 
 

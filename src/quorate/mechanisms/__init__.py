@@ -11,6 +11,7 @@ from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.noisy_sum import NoisySum
 from quorate.mechanisms.noisy_vector import NoisyVector
+from quorate.mechanisms.quantile import PrivateQuantile
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.relabel import Relabel, Relabelled
 from quorate.mechanisms.sharp_majority import SharpMajority
@@ -29,6 +30,7 @@ __all__ = [
     "NoisyMax",
     "NoisySum",
     "NoisyVector",
+    "PrivateQuantile",
     "Quorum",
     "Relabel",
     "Relabelled",

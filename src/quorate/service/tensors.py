@@ -202,9 +202,13 @@ class Outputs:
         return asked
 
     def written(
-        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+        self,
+        labels: NDArray[np.int64],
+        refused: NDArray[np.bool_],
+        chosen: Sequence[tuple[str, bool]],
+        told: Any = None,
     ) -> list[ResponseTensor]:
-        """Return the chosen tensors of class numbers, in the order chosen."""
+        """Return the chosen tensors of class numbers, in the order chosen; `told` is what came with them."""
         tensors: list[ResponseTensor] = []
         index = np.where(refused, -2, labels)
         for name, binary in chosen:

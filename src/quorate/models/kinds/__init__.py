@@ -9,6 +9,7 @@
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
     release        QueryRelease                                    published
+    conformal      ConformalClassifier, ConformalRegressor         published
 
 A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and `restore(folder, trusted=...,
 lease=...)`.
@@ -37,6 +38,7 @@ _BY_KIND = {
     "student": "student",
     "published hypothesis": "hypothesis",
     "query release": "release",
+    "conformal": "conformal",
 }
 _BY_TYPE = {
     "PrivateClassifier": "private",
@@ -51,6 +53,8 @@ _BY_TYPE = {
     "QueryReleaseClassifier": "hypothesis",
     "QueryRelease": "release",
     "OnlineRelease": "online",
+    "ConformalClassifier": "conformal",
+    "ConformalRegressor": "conformal",
 }
 
 

@@ -11,6 +11,7 @@ __all__ = ["publish_folder"]
 _WHAT = {
     "student": "A classifier trained on public points that private teachers have labelled.",
     "published hypothesis": "A hypothesis that was chosen privately.",
+    "conformal": "Sets or intervals around the answers of a published model, as wide as private records ask for.",
     "query release": "Answers to counting queries, released privately.",
 }
 

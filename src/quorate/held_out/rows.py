@@ -1,0 +1,99 @@
+"""Held-out private rows: what a published model says of each, and one value for each unit.
+
+What is said of a row is a function of the model and of that row alone (`quorate.calls`), and no error or warning of
+the model leaves: where it fails on a row, it says nothing of that row.
+"""
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
+
+from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
+from quorate.ensemble import unit_numbers
+from quorate.errors import InvalidInput
+from quorate.predictors.base import class_codes, named_columns
+from quorate.quiet import global_randomness, silence
+
+__all__ = ["check_published", "classes_of", "first_rows", "model_rows", "probabilities_by_row", "values_by_row"]
+
+Whole = NDArray[np.int64]
+
+
+def check_published(model: Any, features: int | None = None) -> None:
+    """Refuse what is no fitted model, or one of other columns: from public values."""
+    if isinstance(model, type) or not hasattr(model, "predict"):
+        raise InvalidInput("model must be a fitted model that was published or is public: it needs predict")
+    if hasattr(model, "session_"):
+        raise InvalidInput(
+            f"a {type(model).__name__} answers from private records and is paid for: it is not published"
+        )
+    known = getattr(model, "n_features_in_", features)
+    if features is not None and known != features:
+        raise InvalidInput(f"the model takes {known} features and the rows have {features}; both must be the same")
+
+
+def classes_of(model: Any) -> NDArray[Any]:
+    """Return the labels that a classifier knows, sorted."""
+    classes = np.asarray(getattr(model, "classes_", np.empty(0)))
+    if classes.ndim != 1 or classes.size < 2:
+        raise InvalidInput("model must be a fitted classifier of one label: its classes_ name two or more")
+    if not np.array_equal(classes, np.unique(classes)):
+        raise InvalidInput("classes_ of the model must be sorted, each once")
+    return classes
+
+
+def model_rows(model: Any, X: Any) -> Any:
+    """Return checked rows as the model takes them: by name where it knows names."""
+    names = getattr(model, "feature_names_in_", None)
+    return X if names is None else named_columns(X, names)
+
+
+def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return what the model gives to each class, one row a row of X: 0 for all where it fails or says no number.
+
+    A model that says labels alone gives 1 to its label.
+    """
+    classes = classes_of(model)
+    said = _asked(_Says(model, classes), X, classes.size)
+    return np.clip(np.nan_to_num(said, nan=0.0), 0.0, 1.0)
+
+
+def values_by_row(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return the number that a regressor says of each row; nan where it fails."""
+    return _asked(_Says(model, None), X, 1)[:, 0]
+
+
+def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
+    with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are asked
+        says.seed = seed
+        return Calls(X, says.rows).values(says, width)
+
+
+class _Says:
+    """A published model as one that says numbers: of each class, or one number."""
+
+    def __init__(self, model: Any, classes: NDArray[Any] | None) -> None:
+        self._model, self._classes = model, classes
+        self.rows, self._copied = call_rows(model), asks_a_copy(model)
+        self.seed: Any = None
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        if self.rows == 1:
+            self.seed(0)  # a model that draws when it is asked draws the same for every row
+        model = copy.deepcopy(self._model) if self._copied else self._model
+        X = model_rows(model, X)
+        if self._classes is None:
+            return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
+        if hasattr(model, "predict_proba"):
+            return np.asarray(model.predict_proba(X))
+        return np.eye(self._classes.size)[class_codes(self._classes, np.asarray(model.predict(X)))]
+
+
+def first_rows(rows: int, groups: Any, y: Any) -> tuple[Whole, Whole, int]:
+    """Return the unit of each row, the first row of each unit, and how many units there are."""
+    check_consistent_length(np.empty(rows), y)
+    units, count = unit_numbers(rows, groups)
+    return units, np.unique(units, return_index=True)[1], count
