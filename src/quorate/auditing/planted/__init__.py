@@ -12,6 +12,7 @@ from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.folders import FOLDERS
 from quorate.auditing.planted.guards import GUARDS
+from quorate.auditing.planted.held_out import HELD_OUT
 from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.plans import PLANS
@@ -21,7 +22,7 @@ from quorate.auditing.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
+_MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS, *HELD_OUT)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
