@@ -16,6 +16,7 @@ from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.predictors.base import class_codes, named_columns
 from quorate.quiet import global_randomness, silence
+from quorate.rows import query_digests, take_rows
 
 __all__ = ["check_published", "classes_of", "first_rows", "model_rows", "probabilities_by_row", "values_by_row"]
 
@@ -67,9 +68,13 @@ def values_by_row(model: Any, X: Any) -> NDArray[np.float64]:
 
 
 def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
+    """Ask about each row once: rows that are alike would stand in the same place of a call, and need one each."""
+    seen: dict[bytes, int] = {}
+    numbers = np.array([seen.setdefault(digest, len(seen)) for digest in query_digests(X)], dtype=np.int64)
+    different = take_rows(X, np.unique(numbers, return_index=True)[1])
     with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are asked
         says.seed = seed
-        return Calls(X, says.rows).values(says, width)
+        return Calls(different, says.rows).values(says, width)[numbers]
 
 
 class _Says:

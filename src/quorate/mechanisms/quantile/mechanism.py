@@ -24,7 +24,7 @@ from quorate.privacy import Budget, Cost
 __all__ = ["PrivateQuantile"]
 
 _UP = 1 + 1e-9  # far above the rounding of the sums below
-_REACH = 60.0  # in units of the noise, beyond what the number of cells makes likely: what lies farther is bounded
+_REACH = 60.0  # in units of the noise, beyond what the number of cells makes likely: what lies farther is 1e-9
 
 Whole = NDArray[np.int64]
 
@@ -60,8 +60,8 @@ class PrivateQuantile:
         if rank > units:
             raise Infeasible(
                 f"{units} units do not cover a share of {share:g}: it takes rank {rank}, of which the noise takes "
-                f"{loss:.1f}; give {math.ceil((loss + 1) / max(1 - share, 1e-12))} units, or ask for a smaller share, "
-                "a larger epsilon or fewer cells"
+                f"{loss:.1f}; give at least {math.ceil((loss + 1) / max(1 - share, 1e-12))} units, or ask for a "
+                "smaller share, a larger epsilon or fewer cells"
             )
         return cls(epsilon=epsilon, cells=cells, units=units, rank=max(rank, 1))
 
@@ -77,7 +77,8 @@ class PrivateQuantile:
     def rank_loss(self) -> float:
         """Return how many ranks the noise takes from the coverage at most, in the mean: an upper bound."""
         rate, others = float(self.choice.rate), float(self.cells - 1)
-        depth = np.arange(1.0, math.ceil((math.log(self.cells) + _REACH) / rate) + 1)
+        farthest = min(self.units, math.ceil((math.log(self.cells) + _REACH) / rate))
+        depth = np.arange(1.0, farthest + 1)
         weights = others * np.exp(-rate * depth)
         together = float(np.max(depth * weights / (1 + math.exp(-rate) * weights)))  # proof: step 4
         apart = float(np.sum(weights / (1 + weights)))  # proof: step 5
