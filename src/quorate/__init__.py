@@ -11,6 +11,7 @@
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
+    check_model                 a private test of a published model: error, auc and calibration, with honest intervals
     plan, plan_concept, plan_everlasting, plan_release
                                 what is achievable, before any private record is read
     audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
@@ -34,7 +35,7 @@ from quorate.privacy import Budget, Cost
 if TYPE_CHECKING:
     from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
-    from quorate.held_out import ConformalClassifier, ConformalRegressor
+    from quorate.held_out import ConformalClassifier, ConformalRegressor, check_model
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
     from quorate.planner.everlasting import plan_everlasting
@@ -75,6 +76,7 @@ __all__ = [
     "Workload",
     "WrongProcess",
     "audit",
+    "check_model",
     "load",
     "plan",
     "plan_concept",
@@ -100,6 +102,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "UniversalClassifier": "quorate.predictors",
     "Workload": "quorate.release",
     "audit": "quorate.auditing",
+    "check_model": "quorate.held_out",
     "load": "quorate.models",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",

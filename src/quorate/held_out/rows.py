@@ -5,6 +5,7 @@ the model leaves: where it fails on a row, it says nothing of that row.
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,15 @@ from quorate.predictors.base import class_codes, named_columns
 from quorate.quiet import global_randomness, silence
 from quorate.rows import query_digests, take_rows
 
-__all__ = ["check_published", "classes_of", "first_rows", "model_rows", "probabilities_by_row", "values_by_row"]
+__all__ = [
+    "check_published",
+    "classes_of",
+    "first_rows",
+    "labels_by_row",
+    "model_rows",
+    "probabilities_by_row",
+    "values_by_row",
+]
 
 Whole = NDArray[np.int64]
 
@@ -58,13 +67,23 @@ def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
     A model that says labels alone gives 1 to its label.
     """
     classes = classes_of(model)
-    said = _asked(_Says(model, classes), X, classes.size)
-    return np.clip(np.nan_to_num(said, nan=0.0), 0.0, 1.0)
+    if not hasattr(model, "predict_proba"):
+        said = labels_by_row(model, X)
+        return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[said]
+    given = _asked(_Says(model, lambda asked, rows: asked.predict_proba(rows)), X, classes.size)
+    return np.clip(np.nan_to_num(given, nan=0.0), 0.0, 1.0)
+
+
+def labels_by_row(model: Any, X: Any) -> Whole:
+    """Return the number of the class that the model says of each row; -1 where it fails."""
+    classes = classes_of(model)
+    says = _Says(model, lambda asked, rows: class_codes(classes, np.asarray(asked.predict(rows)))[:, np.newaxis])
+    return np.nan_to_num(_asked(says, X, 1)[:, 0], nan=-1.0).astype(np.int64)
 
 
 def values_by_row(model: Any, X: Any) -> NDArray[np.float64]:
     """Return the number that a regressor says of each row; nan where it fails."""
-    return _asked(_Says(model, None), X, 1)[:, 0]
+    return _asked(_Says(model, lambda asked, rows: np.asarray(asked.predict(rows)).reshape(len(rows), 1)), X, 1)[:, 0]
 
 
 def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
@@ -78,23 +97,18 @@ def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
 
 
 class _Says:
-    """A published model as one that says numbers: of each class, or one number."""
+    """A published model as one that says numbers, so many of each row."""
 
-    def __init__(self, model: Any, classes: NDArray[Any] | None) -> None:
-        self._model, self._classes = model, classes
+    def __init__(self, model: Any, ask: Callable[[Any, Any], Any]) -> None:
+        self._model, self._ask = model, ask
         self.rows, self._copied = call_rows(model), asks_a_copy(model)
         self.seed: Any = None
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Any:
         if self.rows == 1:
             self.seed(0)  # a model that draws when it is asked draws the same for every row
         model = copy.deepcopy(self._model) if self._copied else self._model
-        X = model_rows(model, X)
-        if self._classes is None:
-            return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
-        if hasattr(model, "predict_proba"):
-            return np.asarray(model.predict_proba(X))
-        return np.eye(self._classes.size)[class_codes(self._classes, np.asarray(model.predict(X)))]
+        return self._ask(model, model_rows(model, X))
 
 
 def first_rows(rows: int, groups: Any, y: Any) -> tuple[Whole, Whole, int]:
