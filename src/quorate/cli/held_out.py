@@ -63,7 +63,9 @@ def run_check(test: Tested, tables: Tables, budget: Budget) -> int:
     from quorate.models import load
 
     folder, tables = published_model(test.model, tables, option="quorate check")
-    by = test.by
+    model, by = load(folder), test.by
+    if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
+        raise InvalidInput("--min-auc takes a model of two classes that says probabilities; this one does not")
     known = folder.schema()
     if by is not None and known is not None and by not in (*known.columns, *known.leave_out):
         left = f"{tables.leave_out},{by}" if tables.leave_out else by  # a column that the model does not read
@@ -74,7 +76,7 @@ def run_check(test: Tested, tables: Tables, budget: Budget) -> int:
         values = None if by is None else _declared(by, test.by_values, columns, records.column_names)
         step()
         found = check_model(
-            load(folder),
+            model,
             columns.encode(records),
             columns.labels(records),
             groups=columns.units(records),

@@ -126,6 +126,7 @@ def check_model(
         scales=noisy.scales,
         measures=tuple(found.measures()),
         calibration=tuple(found.calibration(edges)) if len(tables) == 2 else (),
+        counts=tuple(tables),
     )
 
 

@@ -77,10 +77,13 @@ def share_interval(part: NoisyCount, rest: NoisyCount, *, miss: float, total: in
     """Return the interval of the share of `part` in both, for independent units; `total` of both, if it is public."""
     (part_low, part_high), (rest_low, rest_high) = part.ends(miss / 4), rest.ends(miss / 4)
     if total is not None:  # proof: step 8
-        part_low, part_high = max(part_low, total - rest_high), min(part_high, total - rest_low)
+        ends = max(part_low, total - rest_high), min(part_high, total - rest_low)
+        part_low, part_high = (min(max(end, 0.0), float(total)) for end in sorted(ends))
         rest_low, rest_high = total - part_high, total - part_low
-    both = part.value + rest.value if total is None else float(total)
-    estimate = min(1.0, max(0.0, part.value / both)) if both > 0 else 0.5
+    value, both = part.value, part.value + rest.value
+    if total is not None:  # two counts of the same: their mean has less noise
+        value, both = (part.value + total - rest.value) / 2, float(total)
+    estimate = min(1.0, max(0.0, value / both)) if both > 0 else 0.5
     low = special.betaincinv(part_low, rest_high + 1, miss / 4) if part_low > 0 else 0.0
     high = special.betaincinv(part_high + 1, rest_low, 1 - miss / 4) if rest_low > 0 else 1.0
     return Interval(estimate, min(float(low), estimate), max(float(high), estimate))

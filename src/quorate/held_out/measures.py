@@ -1,7 +1,7 @@
 """What a private test of a model has found: figures made of released counts, each with an interval."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,11 @@ class Measure:
     group: str
     interval: Interval
 
+    @property
+    def said(self) -> str:
+        """Its name, and the group's where it is not of all."""
+        return self.name if self.group == ALL else f"{self.name}, {self.group}"
+
 
 @dataclass(frozen=True)
 class Bin:
@@ -45,7 +50,8 @@ class Bin:
 class ModelCheck:
     """What a private test has found: released figures, which may be published. `check_model` makes one.
 
-    Each interval covers the figure of the population with probability at least `confidence`, one by one.
+    Each interval covers the figure of the population with probability at least `confidence`, one by one. `counts` are
+    the released tables that all is made of, with their noise: (group, label, wrong or right), and (group, label, bin).
     """
 
     claim: str
@@ -57,6 +63,7 @@ class ModelCheck:
     scales: tuple[float, ...]
     measures: tuple[Measure, ...]
     calibration: tuple[Bin, ...]
+    counts: tuple[NDArray[np.int64], ...] = field(repr=False, compare=False)
 
     def measure(self, name: str, group: str = ALL) -> Interval:
         """Return the interval of one figure, by its name and the name of the group."""
@@ -69,7 +76,7 @@ class ModelCheck:
     def summary(self) -> str:
         """Return the figures as text, one line each; those of which nothing can be said are left out."""
         lines = [f"Tested on {self.units:,} held-out units; {self.confidence:.0%} intervals count noise and sampling."]
-        lines += [f"{_name(one):<40} {_written(one.interval)}" for one in self.measures if one.interval.says]
+        lines += [f"{one.said:<40} {_written(one.interval)}" for one in self.measures if one.interval.says]
         for row in self.calibration:
             if row.group == ALL and row.seen.says:
                 mark = "" if row.calibrated else "  not calibrated"
@@ -81,16 +88,13 @@ class ModelCheck:
         known = {name: getattr(self, name) for name in ("claim", "epsilon", "delta", "unit", "units", "confidence")}
         return known | {
             "scales": list(self.scales),
+            "counts": [table.tolist() for table in self.counts],
             "measures": [{"name": one.name, "group": one.group, **vars(one.interval)} for one in self.measures],
             "calibration": [
                 {"group": one.group, "said_low": one.low, "said_high": one.high, **vars(one.seen)}
                 for one in self.calibration
             ],
         }
-
-
-def _name(one: Measure) -> str:
-    return one.name if one.group == ALL else f"{one.name}, {one.group}"
 
 
 def _written(interval: Interval) -> str:

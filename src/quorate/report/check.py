@@ -57,8 +57,7 @@ def render_check(data: CheckReport) -> str:
     check_installed()
     check, error = data.check, data.check.measure("error")
     rows = [
-        {"name": one.name, "group": one.group}
-        | {end: f"{getattr(one.interval, end):.3f}" for end in ("estimate", "low", "high")}
+        {"name": one.said} | {end: f"{getattr(one.interval, end):.3f}" for end in ("estimate", "low", "high")}
         for one in check.measures
     ]
     cards = {"held-out units": f"{check.units:,}", "error": percent(error.estimate), "at most": percent(error.high)}

@@ -1,14 +1,16 @@
-"""Quantiles of held-out scores, each with one mistake."""
+"""Quantiles of held-out scores, and tests of a model, each with one mistake."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.quantiles import least_coverage, worst_quantile_loss
-from quorate.held_out import ConformalRegressor
+from quorate.auditing.replay import entropy_tape
+from quorate.held_out import ConformalRegressor, ModelCheck, check_model
 from quorate.mechanisms import PrivateQuantile
 
 __all__ = [
@@ -18,6 +20,9 @@ __all__ = [
     "TwoSidedDistance",
     "enumerate_coverage",
     "enumerate_quantile",
+    "every_row",
+    "first_row",
+    "replay_check",
     "replay_grid",
 ]
 
@@ -81,6 +86,29 @@ def replay_grid(kind: type[ConformalRegressor]) -> Caught:
     return Caught("replay on neighbours", f"{differ} of {first.size} public widths differ", found=differ > 0)
 
 
+def every_row(model: Any, X: Any, y: Any, groups: Any) -> ModelCheck:
+    """Test a model as though each row were a unit, where a person has many. The mistake: one person moves them all."""
+    return check_model(model, X, y, epsilon=1.0, delta=1e-3)
+
+
+def first_row(model: Any, X: Any, y: Any, groups: Any) -> ModelCheck:
+    """Test a model as it should be: the first row of each person counts."""
+    return check_model(model, X, y, epsilon=1.0, delta=1e-3, groups=groups)
+
+
+def replay_check(test: Callable[..., ModelCheck]) -> Caught:
+    """Replace one person on one tape of noise: what differs between the released tables is what the person moves."""
+    X, people = np.linspace(-3, 3, 60)[:, np.newaxis], np.repeat(np.arange(12), 5)
+    model, released = LogisticRegression().fit([[-1.0], [1.0]], [0, 1]), []
+    for label in (0, 1):
+        y = np.where(people == 3, label, X[:, 0] > 0).astype(np.int64)
+        with entropy_tape(0):
+            released.append(test(model, X, y, people).counts)
+    moved = max(int(np.square(first - second).sum()) for first, second in zip(*released, strict=True))
+    evidence = f"one person moves a table by {moved}, squared, and the noise is for 2"
+    return Caught("replay on neighbours", evidence, found=moved > 2)
+
+
 HELD_OUT = (
     PlantedBug(
         "quantile_distance_moves_by_two",
@@ -105,5 +133,13 @@ HELD_OUT = (
         lambda: GridOfErrors,
         lambda: ConformalRegressor,
         lambda target, plays, seed: replay_grid(target),
+    ),
+    PlantedBug(
+        "check_counts_every_row",
+        "a test of a model that counts all rows of a person",
+        "replay",
+        lambda: every_row,
+        lambda: first_row,
+        lambda target, plays, seed: replay_check(target),
     ),
 )
