@@ -35,8 +35,7 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         The share of new units whose interval may miss their value.
     largest_error
         A public number: errors above it are not told apart, and where the quantile lies among them an interval has no
-        ends. It may be far too large: widths are a geometric grid from a ten thousandth of it, and ten times as large a
-        number costs a few ranks.
+        ends. It may be a hundred times too large at no cost: widths are a geometric grid from a ten thousandth of it.
     cells
         The size of the grid of widths; chosen from the number of units and epsilon unless given.
     per_person
