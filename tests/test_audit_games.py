@@ -129,7 +129,13 @@ def test_a_cutoff_closes_as_enumerated():
 
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_sound_claims_stand(name):
-    plays = {"relabel": 1000, "exponential_choice": 4000, "noisy_cutoff": 5000, "query_release": 100}.get(name, 20_000)
+    plays = {
+        "relabel": 1000,
+        "exponential_choice": 4000,
+        "private_quantile": 4000,
+        "noisy_cutoff": 5000,
+        "query_release": 100,
+    }.get(name, 20_000)
     verdict = quorate.audit(make_target(name), plays=plays, confidence=CONFIDENCE, seed=3)
     assert not verdict.violated
     assert verdict.lower_bound <= verdict.claim[0]

@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 
 from quorate import (
     AgnosticClassifier,
+    ConformalClassifier,
     EverlastingClassifier,
     PrivateClassifier,
     PureClassifier,
@@ -99,10 +100,11 @@ KINDS = {
     "semi-private": Kind(
         lambda: SemiPrivateClassifier(Thresholds(), epsilon=20.0, classes=CLASSES).fit(X, Y, public=PUBLIC)
     ),
+    "sets": Kind(lambda: ConformalClassifier(LogisticRegression().fit(X[:100], Y[:100]), 8.0).fit(X[100:], Y[100:])),
     "release": Kind(lambda: QueryRelease(Boxes(1), epsilon=4.0).fit(X, PUBLIC)),
     # OnlineRelease answers shares, and ends otherwise: tests/test_online_kind.py takes it through the same.
 }
-PRIVATE = [name for name in KINDS if name not in ("student", "semi-private", "release")]
+PRIVATE = [name for name in KINDS if name not in ("student", "semi-private", "sets", "release")]
 
 # Asks every model by the command line, in a process that has fitted none of them.
 COMMAND_LINE = """

@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from model_contract import check_model, closed, told
 from quorate import (
     AgnosticClassifier,
+    ConformalClassifier,
     EverlastingClassifier,
     InvalidInput,
     PrivateClassifier,
@@ -107,6 +108,8 @@ KINDS = {
         PublishedFolder,
         lambda: PrivateLogisticRegression(epsilon=4.0, classes=["no", "yes"]).fit(X, Y, public=PUBLIC),
     ),
+    "sets": ("conformal", PublishedFolder, lambda: ConformalClassifier(LogisticRegression().fit(X, Y), 8.0).fit(X, Y)),
+    "sets over a student": ("conformal", PublishedFolder, lambda: ConformalClassifier(student(), 8.0).fit(X, Y)),
     "release": ("query release", PublishedFolder, lambda: QueryRelease(Boxes(1), epsilon=4.0).fit(X, PUBLIC)),
 }  # fmt: skip
 

@@ -95,7 +95,7 @@ def test_the_wheel_carries_proofs_and_types():
     for mechanism in (folder / "mechanisms").iterdir():
         if (mechanism / "mechanism.py").is_file():
             assert (mechanism / "PROOF.md").is_file(), mechanism.name
-    for part in ("predictors", "students", "everlasting", "ledger", "release"):
+    for part in ("predictors", "students", "everlasting", "ledger", "release", "held_out"):
         assert (folder / part / "PROOF.md").is_file()
     assert (folder / "privacy" / "PROOF.md").is_file()
 

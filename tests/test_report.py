@@ -13,8 +13,11 @@ import pytest
 
 from quorate import InvalidInput
 from quorate.auditing import Verdict
+from quorate.held_out.intervals import Interval
+from quorate.held_out.measures import Bin, Measure, ModelCheck
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit
+from quorate.report.check import CheckReport, render_check
 from quorate.report.model import render_report
 from quorate.report.plan_page import write_plots
 from quorate.report.release import ReleaseReport, render_release
@@ -89,12 +92,31 @@ def full_audit(text="clinic"):
     return AuditReport(title=f"Audit {text}", verdicts=verdicts, software={text: text}, **rows)
 
 
+def full_check(text="clinic"):
+    """Return the same for the page of a private test."""
+    interval = Interval(0.25, 0.2, 0.31)
+    found = ModelCheck(
+        claim=f"private {text}",
+        epsilon=1.0,
+        delta=1e-6,
+        unit=f"person {text}",
+        units=5000,
+        confidence=0.95,
+        scales=(6.0, 6.0),
+        measures=(Measure("error", "all", interval), Measure(f"recall of {text}", text, interval)),
+        calibration=(Bin("all", 0.2, 0.4, interval), Bin("all", 0.5, 0.7, interval), Bin(text, 0.5, 0.7, interval)),
+        counts=(),
+    )
+    return CheckReport(check=found, title=f"Check {text}", software={text: text}, proofs={text: text})
+
+
 PAGES = {
+    "check": lambda text: render_check(full_check(text)),
     "model": lambda text: render_report(full(text)),
     "release": lambda text: render_release(full_release(text)),
     "audit": lambda text: render_audit(full_audit(text)),
 }
-PLACES = {"model": 12, "release": 16, "audit": 13}  # that take a text; the words of plots among them
+PLACES = {"check": 8, "model": 12, "release": 16, "audit": 13}  # that take a text; the words of plots among them
 
 
 @functools.cache

@@ -8,9 +8,12 @@
     PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
                                 linear models with probabilities, from a few noisy sums; publishable
     SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
+    ConformalClassifier, ConformalRegressor
+                                sets and intervals around a published model that hold the truth as often as they say
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
+    check_model                 a private test of a published model: error, auc and calibration, with honest intervals
     plan, plan_concept, plan_everlasting, plan_release
                                 what is achievable, before any private record is read
     audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
@@ -34,6 +37,7 @@ from quorate.privacy import Budget, Cost
 if TYPE_CHECKING:
     from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
+    from quorate.held_out import ConformalClassifier, ConformalRegressor, check_model
     from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
@@ -54,6 +58,8 @@ __all__ = [
     "AgnosticClassifier",
     "Budget",
     "BudgetSpent",
+    "ConformalClassifier",
+    "ConformalRegressor",
     "Cost",
     "EverlastingClassifier",
     "Infeasible",
@@ -76,6 +82,7 @@ __all__ = [
     "Workload",
     "WrongProcess",
     "audit",
+    "check_model",
     "load",
     "plan",
     "plan_concept",
@@ -87,6 +94,8 @@ __version__ = "0.1.0"
 
 _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "AgnosticClassifier": "quorate.predictors",
+    "ConformalClassifier": "quorate.held_out",
+    "ConformalRegressor": "quorate.held_out",
     "EverlastingClassifier": "quorate.everlasting",
     "OnlineRelease": "quorate.release",
     "PrivateClassifier": "quorate.predictors",
@@ -102,6 +111,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "UniversalClassifier": "quorate.predictors",
     "Workload": "quorate.release",
     "audit": "quorate.auditing",
+    "check_model": "quorate.held_out",
     "load": "quorate.models",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",

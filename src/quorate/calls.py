@@ -149,11 +149,18 @@ class Calls:
         result[(result < 0) | (result >= classes)] = majority
         return result
 
-    def _put(self, model: Any, queries: Integers, call: Any, result: Integers) -> None:
+    def values(self, model: Any, width: int) -> NDArray[np.float64]:
+        """Return the numbers, `width` of them, that one model says of each query; nan where it fails."""
+        result = np.full((len(self._X), width), np.nan)
+        for queries, call in self._calls:
+            self._put(model, queries, call, result)
+        return result
+
+    def _put(self, model: Any, queries: Integers, call: Any, result: NDArray[Any]) -> None:
         """Put what a model says of these queries; where it fails on a call, each half has one of the same shape."""
-        codes = _predicted(model, call)
-        if codes is not None:
-            result[queries] = codes if self._rows is None else codes[self._places[queries]]
+        said = _predicted(model, call, result)
+        if said is not None:
+            result[queries] = said if self._rows is None else said[self._places[queries]]
         elif len(queries) > 1:
             for half in np.array_split(queries, 2):
                 self._put(model, half, self._call(half), result)
@@ -182,20 +189,20 @@ def _groups(places: Integers, rows: int) -> list[Integers]:
     return [np.array(group, dtype=np.int64) for group in groups]
 
 
-def _predicted(model: Any, X: Any) -> Integers | None:
-    """Return one number for each row of a call, or None where there is none."""
+def _predicted(model: Any, X: Any, like: NDArray[Any]) -> NDArray[Any] | None:
+    """Return what a model says of each row of a call, in the form of `like`, or None where it says nothing."""
     if len(X) == 0:
-        return np.empty(0, dtype=np.int64)
-    codes = _tried(model, X) if isinstance(X, np.ndarray) else None
-    return _tried(model, copy_rows(X)) if codes is None else codes
+        return like[:0]
+    said = _tried(model, X, like) if isinstance(X, np.ndarray) else None
+    return _tried(model, copy_rows(X), like) if said is None else said
 
 
-def _tried(model: Any, X: Any) -> Integers | None:
+def _tried(model: Any, X: Any, like: NDArray[Any]) -> NDArray[Any] | None:
     try:
-        codes = np.asarray(model.predict(X)).astype(np.int64, copy=False)
+        said = np.asarray(model.predict(X)).astype(like.dtype, copy=False)
     except Exception:  # it would speak of one teacher's rows
         return None
-    return codes if codes.shape == (len(X),) else None
+    return said if said.shape == (len(X), *like.shape[1:]) else None
 
 
 @lru_cache(maxsize=1)

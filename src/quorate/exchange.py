@@ -152,12 +152,14 @@ class Request:
 class Replies:
     """What a request was answered: class numbers (or of scores: numbers that stand for shares), `NO_QUORUM` for none.
 
-    `refused` marks what was not asked. `spent` is what the requests that were answered together have cost.
+    `refused` marks what was not asked. `spent` is what the requests that were answered together have cost. `told` is
+    what a published model says beyond class numbers.
     """
 
     labels: NDArray[np.int64]
     refused: NDArray[np.bool_]
     spent: Cost
+    told: Any = None
 
 
 def rows_of(requests: Sequence[Request], places: Sequence[tuple[int, int]]) -> Any:

@@ -26,6 +26,7 @@ from quorate.auditing.enumeration import Outcomes, Query, enumerate_outcomes
 from quorate.auditing.everlasting_plays import audit_terms
 from quorate.auditing.game import Game
 from quorate.auditing.predictors import audit_classifier
+from quorate.auditing.quantiles import audit_quantile
 from quorate.auditing.release import audit_release
 from quorate.auditing.releases import Release, all_votes, neighbours, release_of
 from quorate.auditing.replay import Replay, entropy_tape, replay
@@ -58,6 +59,7 @@ __all__ = [
     "audit_classifier",
     "audit_count",
     "audit_cutoff",
+    "audit_quantile",
     "audit_relabel",
     "audit_release",
     "audit_shares",

@@ -14,6 +14,7 @@ from quorate.bench.concepts import selection_figures, semi_private_figures, stab
 from quorate.bench.cover import cover_figures
 from quorate.bench.everlasting import everlasting_figures
 from quorate.bench.figures import Bar, Figure
+from quorate.bench.held_out import held_out_figures
 from quorate.bench.learners import learner_figures
 from quorate.bench.linear import linear_figures
 from quorate.bench.mechanisms import mechanism_figures
@@ -28,7 +29,14 @@ __all__ = ["BENCHES", "judge", "machine", "measure"]
 
 BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     "mechanisms": (mechanism_figures,),
-    "classifier": (learner_figures, overhead_figures, auto_figures, student_figures, score_figures),
+    "classifier": (
+        learner_figures,
+        overhead_figures,
+        auto_figures,
+        student_figures,
+        score_figures,
+        held_out_figures,
+    ),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "models": (linear_figures,),
     "service": (service_figures,),

@@ -18,9 +18,10 @@ from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
 
 if TYPE_CHECKING:
+    from quorate.models import PublishedFolder
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["chosen_schema", "read_tables", "run_fit", "run_fit_student_first"]
+__all__ = ["check_columns", "chosen_schema", "published_model", "read_tables", "run_fit", "run_fit_student_first"]
 
 
 def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
@@ -121,19 +122,13 @@ def _told_at_once() -> Iterator[None]:
 def run_fit_student_first(tables: Tables, budget: Budget, teachers: StudentFirst, output: Output) -> int:
     """Fit the teachers who correct a published student, write the model, and print what it promises."""
     check_new_folder(output.out)
-    from quorate.models import PublishedFolder, load, open_folder, save
+    from quorate.models import load, save
     from quorate.predictors import StudentFirstClassifier
 
-    folder = open_folder(teachers.student)
-    if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
-        raise InvalidInput(f"--student takes the folder of a published classifier; {folder.path} holds a {folder.kind}")
-    known = folder.schema()
-    if known is not None and tables.schema is None and tables.public is None:
-        tables = replace(tables, schema=folder.path / SCHEMA_FILE)
+    folder, tables = published_model(teachers.student, tables, option="--student")
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, _, columns, declared = read_tables(tables, step)
-        if known is not None and list(known.columns.items()) != list(columns.columns.items()):
-            raise InvalidInput("the student was trained on columns that are encoded otherwise; leave --schema out")
+        check_columns(folder, columns)
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         step()
         settings = vars(budget) | vars(teachers) | {"student": load(folder)}
@@ -146,6 +141,25 @@ def run_fit_student_first(tables: Tables, budget: Budget, teachers: StudentFirst
     bill = shown | {"student": str(folder.path), "dissents": teachers.dissents, "no_quorums": teachers.no_quorums}
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     return 0
+
+
+def published_model(path: Path, tables: Tables, *, option: str) -> tuple["PublishedFolder", Tables]:
+    """Open the folder of a published model, by whose schema the tables are read unless another is named."""
+    from quorate.models import PublishedFolder, open_folder
+
+    folder = open_folder(path)
+    if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
+        raise InvalidInput(f"{option} takes the folder of a published classifier; {folder.path} holds a {folder.kind}")
+    if folder.schema() is not None and tables.schema is None and tables.public is None:
+        tables = replace(tables, schema=folder.path / SCHEMA_FILE)
+    return folder, tables
+
+
+def check_columns(folder: "PublishedFolder", columns: Schema) -> None:
+    """Refuse a table that is encoded otherwise than what the published model was trained on."""
+    known = folder.schema()
+    if known is not None and list(known.columns.items()) != list(columns.columns.items()):
+        raise InvalidInput(f"the {folder.kind} was trained on columns that are encoded otherwise; leave --schema out")
 
 
 def chosen_schema(

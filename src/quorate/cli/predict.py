@@ -2,11 +2,12 @@
 
 import csv
 import io
+import json
 import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,8 +64,7 @@ def run_predict(
         classifier = load(opened)  # a file that was changed is refused here, and so is a manifest
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
-    names = [str(label) for label in classifier.classes_.tolist()] if asked.scores else []
-    text = _written(answers, asked.scores, names)
+    text = _written(answers, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
     if out is not None:
         _write(out, text)
     elif not as_json:
@@ -97,18 +97,41 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
 
 
 def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
-    """Ask a classifier that may be published: nothing is charged."""
-    labels = np.asarray(load(folder).predict(_encoded(folder, queries))).tolist()
-    text = _written([(label, "answered") for label in labels])
+    """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
+    model, encoded = load(folder), _encoded(folder, queries)
+    labels = np.asarray(model.predict(encoded)).tolist()
+    told = _told(model, encoded)
+    columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
+    text = _written([(label, "answered") for label in labels], columns)
     if out is not None:
         _write(out, text)
     elif as_json:
-        bill["answers"] = labels
+        bill |= {"answers": labels} | {f"{name}s": values for name, values in told.items()}
     else:
         sys.stdout.write(text)
     show_bill("The bill", bill, as_json=as_json)
     return 0
+
+
+def _told(model: Any, encoded: NDArray[np.float64]) -> dict[str, list[Any]]:
+    """Return what a published model says beside its answers: sets, the ends of intervals, or probabilities."""
+    if hasattr(model, "predict_set"):
+        return {"set": [model.classes_[row].tolist() for row in model.predict_set(encoded)]}
+    if hasattr(model, "predict_interval"):
+        low, high = np.transpose(model.predict_interval(encoded)).tolist()
+        return {"low": low, "high": high}
+    if hasattr(model, "predict_proba") and not getattr(model, "multilabel_", False):
+        return {"score": np.asarray(model.predict_proba(encoded)).tolist()}
+    return {}
+
+
+def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> dict[str, list[Any]]:
+    """Return a column of scores for each class, empty where a query has none."""
+    rows: list[Sequence[Any]] = [row or [""] * len(classes) for row in scores]
+    return {
+        f"score_{label}": list(column) for label, column in zip(classes.tolist(), zip(*rows, strict=True), strict=True)
+    }
 
 
 def _ask_everlasting(
@@ -254,17 +277,16 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
     write_report(data, path)
 
 
-def _written(answers: list[Answer], scores: Sequence[list[float]] = (), classes: Sequence[str] = ()) -> str:
-    """Return the answers as CSV, one line a query, in the order of the queries, with a column for each score."""
+def _written(answers: list[Answer], beside: Mapping[str, list[Any]] | None = None) -> str:
+    """Return the answers as CSV, one line a query, in the order of the queries; sets are lists in JSON."""
+    columns = beside or {}
+    rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["answer", "outcome", *(f"score_{label}" for label in classes)])
-    shown = scores or [[]] * len(answers)
-    blank: list[Any] = [""] * len(classes)
-    writer.writerows(
-        ["" if label is None else label, outcome, *(row or blank)]
-        for (label, outcome), row in zip(answers, shown, strict=True)
-    )
+    writer.writerow(["answer", "outcome", *columns])
+    for (label, outcome), more in zip(answers, rows, strict=True):
+        told = [json.dumps(one) if isinstance(one, list) else one for one in more]
+        writer.writerow(["" if label is None else label, outcome, *told])
     return file.getvalue()
 
 

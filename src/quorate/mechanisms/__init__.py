@@ -12,6 +12,7 @@ from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.noisy_shares import NoisyShares
 from quorate.mechanisms.noisy_sum import NoisySum
 from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors
+from quorate.mechanisms.quantile import PrivateQuantile
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.relabel import Relabel, Relabelled
 from quorate.mechanisms.sharp_majority import SharpMajority
@@ -32,6 +33,7 @@ __all__ = [
     "NoisySum",
     "NoisyVector",
     "NoisyVectors",
+    "PrivateQuantile",
     "Quorum",
     "Relabel",
     "Relabelled",

@@ -29,6 +29,7 @@ __all__ = [
     "array_from",
     "arrays_from",
     "arrays_of",
+    "columns_document",
     "concept_document",
     "concept_of",
     "document_of",
@@ -36,6 +37,7 @@ __all__ = [
     "hypothesis_of",
     "mechanism_document",
     "mechanism_of",
+    "restore_columns",
     "restore_rows",
     "rows_document",
     "skops_types",
@@ -65,7 +67,7 @@ _CONCEPTS = {  # by their settings
     "Stumps": ("features", "binary"),
     "Thresholds": ("both_directions",),
 }
-_IN_OTHER_FILES = ("estimator", "student", "concept", "classes", "columns")  # parameters that are no plain values
+_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
 _TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays with an index over them
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.neighbors._ball_tree.BallTree",
@@ -161,17 +163,24 @@ def mechanism_of(document: dict[str, Any]) -> Any:
 
 def rows_document(classifier: Any) -> dict[str, Any]:
     """Return the settings of a fitted classifier, and what it knows of its classes and of the columns of its rows."""
-    form = getattr(classifier, "form_", None)
-    settings = getattr(classifier, "settings_", None) or classifier.get_params(deep=False)
     classes = getattr(classifier, "classes_", None)  # a regression has none
     return {
-        "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
         "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
         "classes_public": not getattr(classifier, "declared_", getattr(classifier, "classes", None) is not None),
-        "unit": classifier.unit_,
-        "features": classifier.n_features_in_,
+        **columns_document(classifier),
+    }
+
+
+def columns_document(model: Any) -> dict[str, Any]:
+    """Return the settings of a fitted model, its unit, and what it knows of the columns of its rows."""
+    form = getattr(model, "form_", None)
+    settings = getattr(model, "settings_", None) or model.get_params(deep=False)
+    return {
+        "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
+        "unit": model.unit_,
+        "features": model.n_features_in_,
         "form": None if form is None else form.described(),
-        "feature_names": getattr(classifier, "feature_names_in_", np.array([])).tolist(),
+        "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
     }
 
 
@@ -180,10 +189,15 @@ def restore_rows(classifier: Any, manifest: dict[str, Any]) -> None:
     if manifest["classes"] is not None:
         classifier.classes_, classifier.declared_ = array_from(manifest["classes"]), not manifest["classes_public"]
         classifier.classes = classifier.classes_ if classifier.declared_ else None
-    classifier.unit_, classifier.n_features_in_ = manifest["unit"], int(manifest["features"])
+    restore_columns(classifier, manifest)
+
+
+def restore_columns(model: Any, manifest: dict[str, Any]) -> None:
+    """Give a model back its unit and its columns, as `columns_document` wrote them."""
+    model.unit_, model.n_features_in_ = manifest["unit"], int(manifest["features"])
     if manifest["feature_names"]:
-        classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
-    classifier.form_ = _form(manifest)
+        model.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+    model.form_ = _form(manifest)
 
 
 def _form(manifest: dict[str, Any]) -> FrameForm | None:

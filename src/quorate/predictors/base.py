@@ -35,6 +35,7 @@ __all__ = [
     "check_records",
     "class_codes",
     "declared_classes",
+    "named_columns",
     "takes_frames",
     "two_classes",
     "without_values",
@@ -113,6 +114,15 @@ def without_values(text: str) -> str:
     if "could not convert" in text:
         return f"X must be numbers, and some values are text; {_REMEDY}"
     return text.partition("\n")[0]  # what follows shows rows
+
+
+def named_columns(X: Any, names: Any) -> Any:
+    """Return a matrix as a data frame with these names, for a model that was trained on one."""
+    if not isinstance(X, np.ndarray):
+        return X
+    from pandas import DataFrame  # noqa: PLC0415  only for models that know names
+
+    return DataFrame(X, columns=names)
 
 
 def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:

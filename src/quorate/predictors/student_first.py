@@ -27,7 +27,7 @@ from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
 from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
-from quorate.predictors.base import Predictions, check_choice, class_codes
+from quorate.predictors.base import Predictions, check_choice, class_codes, named_columns
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import take_rows
@@ -171,7 +171,7 @@ class StudentFirstClassifier(PrivateClassifier):
     def _proposals(self, X: Any) -> NDArray[np.int64]:
         """Return the classes that the student proposes for checked queries."""
         names = getattr(self.student_, "feature_names_in_", None)
-        labels = np.asarray(self.student_.predict(X if names is None else _named(X, names)))
+        labels = np.asarray(self.student_.predict(X if names is None else named_columns(X, names)))
         if labels.shape != (len(X),):
             raise InvalidInput(f"student must say one label for each query, not an array of shape {labels.shape}")
         return self._codes_of(labels)
@@ -307,12 +307,3 @@ class StudentFirst:
     def move(self, ledger: Ledger) -> None:
         """End both runs here, and leave their secret noises in the ledger."""
         ledger.keep_run(self.dissent_run.end(), self.quorum_run.end())
-
-
-def _named(X: Any, names: Any) -> Any:
-    """Return a matrix as a data frame with these names, for a student that was trained on one."""
-    if not isinstance(X, np.ndarray):
-        return X
-    from pandas import DataFrame  # noqa: PLC0415  only for students that know names
-
-    return DataFrame(X, columns=names)

@@ -72,7 +72,7 @@ class Infer:
             return response
 
     def _written(self, model: Model, id: str, result: Any, chosen: Any) -> Response:
-        outputs = model.outputs.written(result.labels, result.refused, chosen)
+        outputs = model.outputs.written(result.labels, result.refused, chosen, result.told)
         body, length = write_response(model.name, id, outputs)
         if length is None:
             return Response(body, media_type="application/json")

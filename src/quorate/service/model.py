@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput, LedgerRefused
 from quorate.exchange import Replies, Request
+from quorate.held_out import ConformalClassifier, ConformalRegressor
 from quorate.mechanisms import NoisyShares
 from quorate.predictors.base import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher
 from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
-from quorate.service.tensors import Inputs, Outputs, ScoreOutputs, inputs_of
+from quorate.service.sets import IntervalOutputs, SetOutputs
+from quorate.service.tensors import Inputs, NoisyScoreOutputs, Outputs, ScoreOutputs, inputs_of
 from quorate.tables import Schema
 
 __all__ = ["Model", "PublishedAnswers"]
@@ -28,18 +30,20 @@ _MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its tabl
 class PublishedAnswers:
     """What a session is to private teachers, for a model that was published: nothing is charged, and nothing kept.
 
-    `answer` returns numbers for checked queries: of classes, or of queries that a release has answered.
+    `answer` returns numbers for checked queries: of classes, or of queries that a release has answered. `told` returns
+    what the model says beyond them.
     """
 
-    def __init__(self, answer: Callable[[Any], NDArray[np.int64]]) -> None:
-        self._answer = answer
+    def __init__(self, answer: Callable[[Any], NDArray[np.int64]], told: Callable[[Any], Any] | None = None) -> None:
+        self._answer, self._told = answer, told
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
         """Answer requests, each by itself."""
         return [self._asked(request.X) for request in requests]
 
     def _asked(self, X: Any) -> Replies:
-        return Replies(labels=self._answer(X), refused=np.zeros(len(X), dtype=np.bool_), spent=Cost(0.0))
+        told = None if self._told is None else self._told(X)
+        return Replies(labels=self._answer(X), refused=np.zeros(len(X), dtype=np.bool_), spent=Cost(0.0), told=told)
 
 
 class Model:
@@ -89,11 +93,14 @@ class Model:
             inputs: Inputs = QueryInput(model)
             outputs: Outputs = ShareOutputs(model)
             session = PublishedAnswers(lambda X: X[:, 0])
+        elif isinstance(model, ConformalRegressor):
+            inputs, outputs = inputs_of(model, schema), IntervalOutputs(model)
+            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), outputs.told)
         elif not hasattr(model, "classes_") or getattr(model, "multilabel_", False):
             raise InvalidInput(f"a {type(model).__name__} of this kind is not served yet: load it and call predict")
         else:
-            inputs, outputs = inputs_of(model, schema), Outputs(model.classes_)
-            session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)))
+            inputs, (outputs, told) = inputs_of(model, schema), _published_outputs(model)
+            session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)), told)
         return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
     @property
@@ -155,8 +162,17 @@ def _outputs_of(classifier: Any) -> Outputs:
     if isinstance(classifier, OnlineRelease):
         return OnlineOutputs(classifier)
     if isinstance(getattr(classifier, "mechanism_", None), NoisyShares):
-        return ScoreOutputs(classifier.classes_, classifier.scoring())
+        return NoisyScoreOutputs(classifier.classes_, classifier.scoring())
     return Outputs(classifier.classes_)
+
+
+def _published_outputs(model: Any) -> tuple[Outputs, Callable[[Any], Any] | None]:
+    """Return what a published classifier gives, and what it says of queries beyond labels: sets or probabilities."""
+    if isinstance(model, ConformalClassifier):
+        return SetOutputs(model.classes_), model.predict_set
+    if hasattr(model, "predict_proba"):
+        return ScoreOutputs(model.classes_), model.predict_proba
+    return Outputs(model.classes_), None
 
 
 def _nobody(requests: list[Any]) -> list[Any]:

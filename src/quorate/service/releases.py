@@ -9,6 +9,7 @@ What was published is answered at no cost. An online release answers from its bu
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,11 @@ class ShareOutputs(Outputs):
         return [TensorInfo(name, "FP64", [-1]) for name in self.names]
 
     def written(
-        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+        self,
+        labels: NDArray[np.int64],
+        refused: NDArray[np.bool_],
+        chosen: Sequence[tuple[str, bool]],
+        told: Any = None,
     ) -> list[ResponseTensor]:
         """Return the chosen tensors."""
         if not chosen:
@@ -89,7 +94,11 @@ class OnlineOutputs(Outputs):
         return [TensorInfo(name, "BYTES" if name == "outcome" else "FP64", [-1]) for name in self.names]
 
     def written(
-        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+        self,
+        labels: NDArray[np.int64],
+        refused: NDArray[np.bool_],
+        chosen: Sequence[tuple[str, bool]],
+        told: Any = None,
     ) -> list[ResponseTensor]:
         """Return the chosen tensors."""
         shares, errors = self._release.read(np.maximum(labels, 0))

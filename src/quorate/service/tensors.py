@@ -14,7 +14,8 @@ Outputs:
     label     the class: BYTES, INT64, FP64 or BOOL, as the classes are
     index     INT64: the number of the class among the sorted classes, -1 for no quorum, -2 for refused
     outcome   BYTES: answered, no_quorum or refused (the budget ended before this query, or its phase is closed)
-    scores    of a model with scores, FP64 [-1, classes]: the noisy share of each class; zeros for refused
+    scores    FP64 [-1, classes], of a model with scores: the noisy share of each class, zeros for refused; of a
+              published model with probabilities: these
 
 Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
 false; read `outcome` first. Responses are not padded: a caller is told the outcome anyway, and nobody else reads it
@@ -43,6 +44,7 @@ __all__ = [
     "Inputs",
     "MatrixInput",
     "NamedInputs",
+    "NoisyScoreOutputs",
     "Outputs",
     "SchemaInputs",
     "ScoreOutputs",
@@ -205,21 +207,23 @@ class Outputs:
         return asked
 
     def written(
-        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+        self,
+        labels: NDArray[np.int64],
+        refused: NDArray[np.bool_],
+        chosen: Sequence[tuple[str, bool]],
+        told: Any = None,
     ) -> list[ResponseTensor]:
-        """Return the chosen tensors of class numbers, in the order chosen."""
-        tensors: list[ResponseTensor] = []
+        """Return the chosen tensors, in the order chosen; `told` is what a model said beyond class numbers."""
         index = np.where(refused, -2, labels)
-        for name, binary in chosen:
-            if name == "label":
-                tensors.append(ResponseTensor(name, self.datatype, self._labels(index), binary))
-            elif name == "index":
-                tensors.append(ResponseTensor(name, "INT64", index, binary))
-            else:
-                tensors.append(
-                    ResponseTensor(name, "BYTES", [_OUTCOMES[min(i, 0) + 2] for i in index.tolist()], binary)
-                )
-        return tensors
+        return [ResponseTensor(name, *self.tensor(name, index, told), binary) for name, binary in chosen]
+
+    def tensor(self, name: str, index: NDArray[np.int64], told: Any) -> tuple[str, Values]:
+        """Return the datatype and the values of one tensor; -1 in `index` is no quorum, -2 refused."""
+        if name == "label":
+            return self.datatype, self._labels(index)
+        if name == "index":
+            return "INT64", index
+        return "BYTES", [_OUTCOMES[min(place, 0) + 2] for place in index.tolist()]
 
     def _labels(self, index: NDArray[np.int64]) -> Values:
         places = np.maximum(index, -1)
@@ -230,30 +234,36 @@ class Outputs:
 
 
 class ScoreOutputs(Outputs):
-    """The answers of a classifier with scores: labels made of noisy shares, and the shares."""
+    """The labels of a classifier, and a score for each class: probabilities, or shares of the vote."""
 
     names = (*OUTPUTS, "scores")
-
-    def __init__(self, classes: NDArray[Any], scoring: Scoring) -> None:
-        super().__init__(classes)
-        self._scoring = scoring
 
     def described(self) -> list[TensorInfo]:
         """Return the four tensors."""
         return [*super().described(), TensorInfo("scores", "FP64", [-1, len(self.classes)])]
 
+    def tensor(self, name: str, index: NDArray[np.int64], told: Any) -> tuple[str, Values]:
+        """Return the datatype and the values of one tensor."""
+        return ("FP64", told) if name == "scores" else super().tensor(name, index, told)
+
+
+class NoisyScoreOutputs(ScoreOutputs):
+    """The answers of a classifier with scores: labels made of noisy shares, and the shares."""
+
+    def __init__(self, classes: NDArray[Any], scoring: Scoring) -> None:
+        super().__init__(classes)
+        self._scoring = scoring
+
     def written(
-        self, labels: NDArray[np.int64], refused: NDArray[np.bool_], chosen: Sequence[tuple[str, bool]]
+        self,
+        labels: NDArray[np.int64],
+        refused: NDArray[np.bool_],
+        chosen: Sequence[tuple[str, bool]],
+        told: Any = None,
     ) -> list[ResponseTensor]:
         """Return the chosen tensors of what was released, in the order chosen."""
         shares = np.where(refused[:, np.newaxis], 0.0, self._scoring.probabilities(labels))
-        others = iter(
-            super().written(self._scoring.labels(labels), refused, [one for one in chosen if one[0] in OUTPUTS])
-        )
-        return [
-            ResponseTensor(name, "FP64", shares, binary) if name == "scores" else next(others)
-            for name, binary in chosen
-        ]
+        return super().written(self._scoring.labels(labels), refused, chosen, shares)
 
 
 def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:

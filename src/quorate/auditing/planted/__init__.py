@@ -12,6 +12,7 @@ from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.folders import FOLDERS
 from quorate.auditing.planted.guards import GUARDS
+from quorate.auditing.planted.held_out import HELD_OUT
 from quorate.auditing.planted.linear import LINEAR
 from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
@@ -25,7 +26,7 @@ from quorate.auditing.planted.thresholds import THRESHOLDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS)
+_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
 _AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 

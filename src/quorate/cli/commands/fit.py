@@ -16,6 +16,7 @@ from quorate.cli.commands.fit_options import (
     PhasesBudget,
     PlannedHypotheses,
     ReportedOutput,
+    Sets,
     Stability,
     StudentFirst,
     Tables,
@@ -116,6 +117,19 @@ def _student_first(tables: Tables, *, budget: Budget = Budget(), teachers: Stude
     from quorate.cli.fit import run_fit_student_first
 
     return run_fit_student_first(tables, budget, teachers, output)
+
+
+@fit.command(name="conformal")
+def _conformal(tables: Tables, *, budget: Epsilon = Epsilon(), sets: Sets, output: Output) -> int:
+    """Turn the answers of a published classifier into sets that hold the label as often as is asked for.
+
+    The table holds records that the model has not seen. The folder may be published.
+
+    Example: `quorate fit conformal later.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
+    """
+    from quorate.cli.held_out import run_fit_conformal
+
+    return run_fit_conformal(tables, budget, sets, output)
 
 
 @fit.command(name="agnostic")

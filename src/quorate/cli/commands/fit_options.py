@@ -19,6 +19,7 @@ __all__ = [
     "PhasesBudget",
     "PlannedHypotheses",
     "ReportedOutput",
+    "Sets",
     "Stability",
     "StudentFirst",
     "Tables",
@@ -296,6 +297,29 @@ class Candidates(Hypotheses):
 
     points: int | None = None
     ask: Annotated[Path | None, Parameter(group="Tables")] = None
+
+
+@Parameter(name="*", group=Group("Sets", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Sets:
+    """The published classifier whose answers become sets, and how often a set may miss.
+
+    Parameters
+    ----------
+    model
+        The folder of a published classifier. Its schema encodes the table, unless another is given.
+    alpha
+        The share of new units whose set may miss their label.
+    cells
+        The size of the public grid of thresholds; chosen from the number of units and epsilon unless given.
+    per_person
+        With --groups, whether the sets of all rows of a new person hold their labels together, or that of the first.
+    """
+
+    model: Path
+    alpha: float = 0.1
+    cells: int | Literal["auto"] = "auto"
+    per_person: Literal["all", "first"] = "all"
 
 
 @Parameter(name="*", group=Group("Output", sort_key=4))

@@ -10,6 +10,7 @@
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
     release        QueryRelease                                    published
     linear         PrivateLogisticRegression and its two sisters   published
+    conformal      ConformalClassifier, ConformalRegressor         published
 
 A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and `restore(folder, trusted=...,
 lease=...)`.
@@ -39,6 +40,7 @@ _BY_KIND = {
     "published hypothesis": "hypothesis",
     "query release": "release",
     "linear model": "linear",
+    "conformal": "conformal",
 }
 _BY_TYPE = {
     "PrivateClassifier": "private",
@@ -56,6 +58,8 @@ _BY_TYPE = {
     "PrivateLogisticRegression": "linear",
     "PrivateLinearRegression": "linear",
     "PrivatePoissonRegression": "linear",
+    "ConformalClassifier": "conformal",
+    "ConformalRegressor": "conformal",
 }
 
 

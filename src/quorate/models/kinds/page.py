@@ -12,6 +12,7 @@ _WHAT = {
     "student": "A classifier trained on public points that private teachers have labelled.",
     "published hypothesis": "A hypothesis that was chosen privately.",
     "linear model": "A linear model, fitted by noisy sums of private records.",
+    "conformal": "Sets or intervals around the answers of a published model, as wide as private records ask for.",
     "query release": "Answers to counting queries, released privately.",
 }
 

@@ -1,0 +1,58 @@
+"""`quorate check`: a private test of a published model."""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+from cyclopts import Group, Parameter
+
+from quorate.cli.commands.fit_options import Budget, Tables
+
+__all__ = ["Tested", "check"]
+
+
+@Parameter(name="*", group=Group("Test", sort_key=0))
+@dataclass(frozen=True)
+class Tested:
+    """The model that is tested, by which groups, and what it must pass.
+
+    Parameters
+    ----------
+    model
+        The folder of a published classifier. Its schema encodes the table, unless another is given.
+    by
+        A column by whose values figures are given too.
+    by_values
+        The values of that column, separated by commas; taken from the schema if it declares them.
+    confidence
+        The probability with which each interval covers, at least.
+    max_error
+        The test is passed if the whole interval of the error lies at or below this share.
+    min_auc
+        The test is passed if the whole interval of the area under the curve lies at or above this share.
+    report
+        An HTML page to write, with the figures and a plot of the calibration.
+    json
+        Print one JSON object instead of text.
+    """
+
+    model: Path
+    _: KW_ONLY
+    by: str | None = None
+    by_values: str | None = None
+    confidence: float = 0.95
+    max_error: float | None = None
+    min_auc: float | None = None
+    report: Path | None = None
+    json: bool = False
+
+
+def check(test: Tested, tables: Tables, *, budget: Budget = Budget()) -> int:
+    """Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
+
+    Everything that is printed is covered by the guarantee. Exit code 1 if a limit that was set is not shown to hold.
+
+    Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
+    """
+    from quorate.cli.held_out import run_check
+
+    return run_check(test, tables, budget)

@@ -1,0 +1,116 @@
+"""Prediction sets: the labels that a published classifier finds likely enough."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from quorate.held_out.conformal import ROUNDING, ConformalModel
+from quorate.held_out.rows import classes_of, first_rows, model_rows, probabilities_by_row
+from quorate.predictors.base import class_codes
+
+__all__ = ["ConformalClassifier"]
+
+_SUREST, _LEAST = 1 - 1e-4, 1e-5  # probabilities between which the grid has its cells, evenly on the log-odds
+
+
+@dataclass(eq=False, repr=False)
+class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
+    """Sets of labels over a published classifier; a set holds the right label with probability at least 1 - alpha.
+
+    A set holds every label to which the model gives at least `threshold_`, one number that held-out private rows have
+    chosen. It may be published. Sets are small where the model is sure, and may be empty where 1 - alpha is below
+    the model's accuracy: then no label is as likely as the right one usually is.
+
+    Parameters
+    ----------
+    model
+        Any fitted classifier that was published or is public. Without `predict_proba` a set is one label, or all.
+    epsilon
+        The privacy loss. There is no delta.
+    alpha
+        The share of new units whose set may miss their label.
+    cells
+        The size of the public grid of thresholds; chosen from the number of units and epsilon unless given.
+    per_person
+        With `groups`: whether the sets of all rows of a new person hold their labels together ("all": a person counts
+        by the row that the model does worst on), or the set of the person's first row ("first").
+
+    `threshold_` is what was released, `claim_` the guarantee of privacy, `covers_` that of coverage, `coverage_` the
+    proved probability. Nothing else of the private rows is kept.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> draw = np.random.default_rng(0)
+    >>> X = draw.normal(size=(6000, 1))
+    >>> y = np.where(X[:, 0] + draw.normal(size=6000) > 0, "yes", "no")
+    >>> published = LogisticRegression().fit(X[:1000], y[:1000])  # stands for a model that was published
+    >>> sets = ConformalClassifier(published, epsilon=1.0, alpha=0.1).fit(X[1000:], y[1000:])
+    >>> sets.predict_set([[-4.0], [0.0], [4.0]])  # a column for each of classes_
+    array([[ True, False],
+           [ True,  True],
+           [False,  True]])
+    """
+
+    model: Any = None
+    epsilon: float = 1.0
+    alpha: float = 0.1
+    cells: int | Literal["auto"] = "auto"
+    per_person: Literal["all", "first"] = "all"
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalClassifier":
+        """Release the threshold by held-out private rows, of which the model has seen none."""
+        self._check_settings(groups)
+        self._forget()
+        self.classes_ = classes_of(self.model)
+        rows = self._rows(X, reset=True)
+        units, first, count = first_rows(len(rows), groups, y)
+        grid = self._levels(count)
+        self._open(grid, count, groups)
+        codes = class_codes(self.classes_, column_or_1d(y, warn=True))
+        given = probabilities_by_row(self.model, rows)[np.arange(len(codes)), codes]
+        cells = np.searchsorted(-grid, -given)  # the first level that is not above: proof: step 1
+        self._release(cells, units, first)
+        return self
+
+    def _levels(self, units: int) -> NDArray[np.float64]:
+        """Return the public grid: probabilities from high to low, and 0, which every label reaches."""
+        if not hasattr(self.model, "predict_proba"):
+            return np.array([1.0, 0.0])
+        high, low = (math.log(share / (1 - share)) for share in (_SUREST, _LEAST))
+        return np.append(1 / (1 + np.exp(-np.linspace(high, low, self._grid_cells(units) - 1))), 0.0)
+
+    @property
+    def threshold_(self) -> float:
+        """What the model must give to a label at least for it to stand in a set."""
+        check_is_fitted(self, "cell_")
+        return float(self.grid_[self.cell_])
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the model takes them, or say what is wrong with them."""
+        check_is_fitted(self, "cell_")
+        return self._rows(X, reset=False)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the model's own labels. Nothing is spent."""
+        return np.asarray(self.model.predict(model_rows(self.model, self.checked(X))))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return what the model gives to each of `classes_`; 1 to its label if it says labels alone."""
+        rows = model_rows(self.model, self.checked(X))
+        if hasattr(self.model, "predict_proba"):
+            return np.asarray(self.model.predict_proba(rows))
+        return np.eye(self.classes_.size)[class_codes(self.classes_, np.asarray(self.model.predict(rows)))]
+
+    def predict_set(self, X: Any) -> NDArray[np.bool_]:
+        """Return the set of each row: whether each of `classes_` is in it. Nothing is spent."""
+        return self.predict_proba(X) >= self.threshold_ - ROUNDING
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.non_deterministic = True
+        return tags

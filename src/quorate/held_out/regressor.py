@@ -1,0 +1,116 @@
+"""Prediction intervals: a published regressor's value, and as much on either side as its errors ask for."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from quorate.checks import check_positive
+from quorate.errors import InvalidInput
+from quorate.held_out.conformal import ROUNDING, ConformalModel
+from quorate.held_out.rows import first_rows, model_rows, values_by_row
+
+__all__ = ["ConformalRegressor"]
+
+_SMALLEST = 1e-4  # of the largest error: errors below are not told apart
+
+
+@dataclass(eq=False, repr=False)
+class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
+    """Intervals around a published regressor's values that hold the true value with probability at least 1 - alpha.
+
+    An interval is the model's value plus and minus `width_`, one number that held-out private rows have chosen. It may
+    be published.
+
+    Parameters
+    ----------
+    model
+        Any fitted regressor that was published or is public.
+    epsilon
+        The privacy loss. There is no delta.
+    alpha
+        The share of new units whose interval may miss their value.
+    largest_error
+        A public number: errors above it are not told apart, and where the quantile lies among them an interval has no
+        ends. It may be a hundred times too large at no cost: widths are a geometric grid from a ten thousandth of it.
+    cells
+        The size of the grid of widths; chosen from the number of units and epsilon unless given.
+    per_person
+        With `groups`: whether the intervals of all rows of a new person hold their values together ("all"), or that of
+        the person's first row ("first").
+
+    `width_` is what was released, `claim_` the guarantee of privacy, `covers_` that of coverage, `coverage_` the
+    proved probability. Nothing else of the private rows is kept.
+
+    >>> from sklearn.linear_model import LinearRegression
+    >>> draw = np.random.default_rng(0)
+    >>> X = draw.normal(size=(6000, 1))
+    >>> y = 3 * X[:, 0] + draw.normal(size=6000)
+    >>> published = LinearRegression().fit(X[:1000], y[:1000])  # stands for a model that was published
+    >>> bands = ConformalRegressor(published, epsilon=1.0, alpha=0.1, largest_error=100.0).fit(X[1000:], y[1000:])
+    >>> low, high = bands.predict_interval([[1.0]])[0]
+    >>> bool(1.0 < low < 1.6 and 4.4 < high < 5.0)  # 3 plus and minus 1.645 would be exact
+    True
+    """
+
+    model: Any = None
+    epsilon: float = 1.0
+    alpha: float = 0.1
+    largest_error: float | None = None
+    cells: int | Literal["auto"] = "auto"
+    per_person: Literal["all", "first"] = "all"
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "ConformalRegressor":
+        """Release the width by held-out private rows, of which the model has seen none."""
+        self._check_settings(groups)
+        if self.largest_error is None:
+            raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
+        largest = check_positive("largest_error", self.largest_error)
+        self._forget()
+        rows = self._rows(X, reset=True)
+        units, first, count = first_rows(len(rows), groups, y)
+        grid = np.append(np.geomspace(_SMALLEST * largest, largest, self._grid_cells(count) - 1), np.inf)
+        self._open(grid, count, groups)
+        errors = np.abs(_numbers(y) - values_by_row(self.model, rows))
+        cells = np.searchsorted(grid, np.nan_to_num(errors, nan=np.inf))  # rounded up: proof: step 1
+        self._release(cells, units, first)
+        return self
+
+    @property
+    def width_(self) -> float:
+        """By how much an interval goes beyond the model's value on either side."""
+        check_is_fitted(self, "cell_")
+        return float(self.grid_[self.cell_])
+
+    def checked(self, X: Any) -> Any:
+        """Return queries as the model takes them, or say what is wrong with them."""
+        check_is_fitted(self, "cell_")
+        return self._rows(X, reset=False)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the model's own values. Nothing is spent."""
+        values = self.model.predict(model_rows(self.model, self.checked(X)))
+        return np.asarray(values, dtype=np.float64).reshape(-1)
+
+    def predict_interval(self, X: Any) -> NDArray[np.float64]:
+        """Return the lower and the upper end of each row's interval. Nothing is spent."""
+        values = self.predict(X)
+        beyond = self.width_ * (1 + ROUNDING) + ROUNDING * np.abs(values)
+        return np.column_stack([values - beyond, values + beyond])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.non_deterministic = True
+        return tags
+
+
+def _numbers(y: Any) -> NDArray[np.float64]:
+    """Return the values as a vector of floats; the text of a refusal does not repeat them."""
+    given = column_or_1d(y, warn=True)
+    if given.dtype.kind not in "iufb":
+        raise InvalidInput(f"y must be numbers, not {given.dtype}")
+    return np.asarray(given, dtype=np.float64)

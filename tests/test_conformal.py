@@ -1,0 +1,454 @@
+"""Prediction sets and intervals: their law and coverage by brute force, the bars, groups, failures, files, commands."""
+
+import csv
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from quorate import (
+    Budget,
+    BudgetSpent,
+    ConformalClassifier,
+    ConformalRegressor,
+    Infeasible,
+    InvalidInput,
+    PrivateClassifier,
+    SemiPrivateClassifier,
+    load,
+    save,
+)
+from quorate.auditing.quantiles import data_sets, least_coverage, quantile_law, worst_quantile_loss
+from quorate.cli import main
+from quorate.mechanisms import PrivateQuantile
+from quorate.service.model import Model
+
+SMALL = [(1.0, 10, 4, 9), (3.0, 12, 5, 12), (0.5, 14, 3, 10), (6.0, 9, 6, 8), (2.0, 20, 3, 18)]
+IDENTITY = LinearRegression().fit([[0.0], [1.0]], [0.0, 0.0])  # always says 0
+
+
+def normal_errors(random, units):
+    """Return rows and values whose errors are those of a standard normal law."""
+    return random.normal(size=(units, 1)), random.normal(size=units)
+
+
+def covered(width):
+    return 2 * stats.norm.cdf(width) - 1
+
+
+# ------------------------------------------------------------------------------------------------------- the quantile
+
+
+@pytest.mark.parametrize(("epsilon", "units", "cells", "rank"), SMALL)
+def test_privacy_and_coverage_hold_for_all_small_data_sets(epsilon, units, cells, rank):
+    quantile = PrivateQuantile(epsilon=epsilon, cells=cells, units=units, rank=rank)
+    assert 0.4 * epsilon < worst_quantile_loss(quantile) <= epsilon + 1e-9
+    assert quantile.coverage() <= least_coverage(quantile) + 1e-12
+
+
+def test_coverage_is_not_that_of_the_rank_itself():
+    """With noise the rank alone would be a false promise, by enumeration, and the proved one is close to the truth."""
+    quantile = PrivateQuantile(epsilon=6.0, cells=6, units=9, rank=9)
+    assert quantile.coverage() < least_coverage(quantile) < quantile.rank / (quantile.units + 1)
+    assert least_coverage(quantile) - quantile.coverage() < 0.02
+
+
+def test_the_exact_quantile_is_the_one_cell_at_distance_zero():
+    for counts in data_sets(7, 4):
+        values = np.repeat(np.arange(4), counts)
+        for rank in range(1, 8):
+            quantile = PrivateQuantile(epsilon=1.0, cells=4, units=7, rank=rank)
+            distances = quantile.distances(np.array(counts))
+            assert np.flatnonzero(distances == 0).tolist() == [values[rank - 1]]
+
+
+def test_distances_are_the_fewest_values_that_must_change():
+    quantile = PrivateQuantile(epsilon=1.0, cells=3, units=4, rank=3)
+    for counts in data_sets(4, 3):
+        fewest = [
+            min(
+                int(np.abs(np.subtract(counts, other)).sum()) // 2
+                for other in data_sets(4, 3)
+                if np.repeat(np.arange(3), other)[2] == cell
+            )
+            for cell in range(3)
+        ]
+        assert quantile.distances(np.array(counts)).tolist() == fewest
+
+
+def test_cells_are_drawn_by_their_law_and_not_by_another(false_alarm):
+    quantile, counts = PrivateQuantile(epsilon=1.0, cells=5, units=9, rank=6), [2, 1, 0, 4, 2]
+    drawn = np.bincount([quantile.release(counts) for _ in range(20_000)], minlength=5)
+    assert stats.chisquare(drawn, quantile_law(quantile, counts) * drawn.sum()).pvalue > false_alarm
+    doubled = PrivateQuantile(epsilon=2.0, cells=5, units=9, rank=6)
+    assert stats.chisquare(drawn, quantile_law(doubled, counts) * drawn.sum()).pvalue < false_alarm
+
+
+def test_the_rank_is_the_smallest_that_covers():
+    made = PrivateQuantile.calibrate(epsilon=0.5, cells=500, units=2000, share=0.9)
+    assert made.coverage() >= 0.9
+    assert PrivateQuantile(epsilon=0.5, cells=500, units=2000, rank=made.rank - 1).coverage() < 0.9
+    assert made.choice.rate == Fraction(1, 4)
+
+
+@pytest.mark.parametrize(("cells", "epsilon"), [(2, 0.1), (10, 8.0), (1000, 0.5), (10_000, 20.0), (5, 1e-6)])
+def test_the_loss_is_above_what_any_level_alone_takes(cells, epsilon):
+    """The worst data put all cells below at one depth; the mean loss there is known in closed form."""
+    rate = epsilon / 2
+    depths = np.arange(1.0, 10_001)
+    weights = (cells - 1) * np.exp(-rate * depths)
+    loss = PrivateQuantile(epsilon=epsilon, cells=cells, units=10_000, rank=1).rank_loss()
+    assert np.max(depths * weights / (1 + weights)) <= loss
+
+
+def test_a_quantile_is_paid_for_before_it_is_drawn():
+    quantile = PrivateQuantile(epsilon=0.5, cells=2, units=3, rank=2)
+    budget = Budget(epsilon=1.0, delta=0.0)
+    quantile.release([1, 2], budget=budget)
+    quantile.release([1, 2], budget=budget)
+    with pytest.raises(BudgetSpent):
+        quantile.release([1, 2], budget=budget)
+
+
+@pytest.mark.parametrize("counts", [[1, 2, 3], [3, 1], [-1, 4], [[1, 2]], [1.0, 2.0]])
+def test_wrong_counts_are_refused_without_saying_what_they_are(counts):
+    with pytest.raises(InvalidInput, match=r"counts must be (2 whole numbers|at least 0 and sum to units=3)"):
+        PrivateQuantile(epsilon=0.5, cells=2, units=3, rank=2).release(counts)
+
+
+def test_too_few_units_are_refused_and_the_number_that_is_named_will_do():
+    with pytest.raises(Infeasible, match="give at least 199 units") as refused:
+        PrivateQuantile.calibrate(epsilon=0.5, cells=500, units=100, share=0.9)
+    needed = int(str(refused.value).split("at least ")[1].split()[0])
+    assert PrivateQuantile.calibrate(epsilon=0.5, cells=500, units=needed, share=0.9).rank <= needed
+    with pytest.raises(InvalidInput, match="rank must be at most units=3"):
+        PrivateQuantile(epsilon=0.5, cells=2, units=3, rank=4)
+
+
+# ----------------------------------------------------------------------------------------------------------- the bars
+
+
+def coverages(simulations, *, seed=0, units=2000, epsilon=0.5):
+    random, found = np.random.default_rng(seed), []
+    for _ in range(simulations):
+        X, y = normal_errors(random, units)
+        found.append(ConformalRegressor(IDENTITY, epsilon, 0.1, largest_error=100.0).fit(X, y).width_)
+    return covered(np.array(found))
+
+
+def test_coverage_is_what_was_asked_for_and_hardly_more():
+    """One simulation's coverage has a deviation below 0.01: the mean of 150 is 10 of its deviations from either end."""
+    assert 0.90 <= coverages(150).mean() <= 0.92
+
+
+@pytest.mark.long
+def test_coverage_over_a_thousand_simulations():
+    assert 0.90 <= coverages(1000, seed=1).mean() <= 0.92
+
+
+def test_coverage_of_sets_holds_with_ties_and_with_a_poor_model():
+    """Scores of a constant model fall into few cells: coverage may be more than was asked for, and never less."""
+    random = np.random.default_rng(2)
+    for shares in ([0.95, 0.05], [0.5, 0.5], [0.6, 0.25, 0.1, 0.05]):
+        classes = np.arange(len(shares))
+        model = DummyClassifier(strategy="prior").fit(
+            np.zeros((1000, 1)), np.repeat(classes, np.multiply(shares, 1000).astype(int))
+        )
+        told = []
+        for _ in range(60):
+            y = random.choice(classes, size=2000, p=shares)
+            sets = ConformalClassifier(model, 0.5, 0.1).fit(np.zeros((2000, 1)), y).predict_set([[0.0]])[0]
+            told.append(np.dot(sets, shares))
+        assert np.mean(told) >= 0.9
+
+
+def test_sets_are_hardly_larger_than_without_privacy():
+    random = np.random.default_rng(3)
+    centres = random.normal(size=(6, 4)) * 1.2
+    labels = random.integers(6, size=23_000)
+    X = centres[labels] + random.normal(size=(labels.size, 4))
+    model = LogisticRegression(max_iter=1000).fit(X[:3000], labels[:3000])
+    held, new = slice(3000, 13_000), slice(13_000, None)
+    scores = np.sort(1 - model.predict_proba(X[held])[np.arange(10_000), labels[held]])
+    plain = 1 - model.predict_proba(X[new]) <= scores[math.ceil(10_001 * 0.9) - 1]
+    private = ConformalClassifier(model, 0.5, 0.1).fit(X[held], labels[held]).predict_set(X[new])
+    assert private.sum() <= 1.1 * plain.sum()
+    assert private[np.arange(10_000), labels[new]].mean() > 0.885  # four deviations below 0.9
+
+
+# ----------------------------------------------------------------------------------------------------- what is scored
+
+
+def test_a_person_counts_once_by_its_worst_or_its_first_row():
+    random = np.random.default_rng(4)
+    people = np.repeat(np.arange(1500), 4)
+    y = random.normal(size=people.size)
+    X = np.zeros((people.size, 1))
+    every = ConformalRegressor(IDENTITY, 2.0, 0.1, largest_error=100.0).fit(X, y, groups=people)
+    first = ConformalRegressor(IDENTITY, 2.0, 0.1, largest_error=100.0, per_person="first").fit(X, y, groups=people)
+    assert every.quantile_.units == first.quantile_.units == 1500
+    assert 0.87 < covered(every.width_) ** 4 < 0.95
+    assert 0.87 < covered(first.width_) < 0.95
+    assert "all rows of one person" in every.claim_
+    assert "every row" in every.covers_
+    assert "first row" in first.covers_
+
+
+def test_a_persons_row_cannot_add_up():
+    """A thousand rows of one person move the counts by one unit: the median stays where the others are."""
+    y = np.concatenate([np.zeros(1000), np.full(1000, 50.0)])
+    people = np.concatenate([np.arange(1000), np.full(1000, 1000)])
+    made = ConformalRegressor(IDENTITY, 4.0, 0.5, largest_error=100.0).fit(np.zeros((2000, 1)), y, groups=people)
+    assert made.quantile_.units == 1001
+    assert made.width_ < 1.0
+
+
+class Fussy(ClassifierMixin, BaseEstimator):
+    """Says nothing of rows above 3: it fails on a call with one of them, loudly."""
+
+    classes_, n_features_in_ = np.array([0, 1]), 1
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+    def predict_proba(self, X):
+        if np.max(X) > 3:
+            raise ValueError(f"there is a {np.max(X)}")
+        return np.column_stack([1 - 0.1 * (X[:, 0] > 0), 0.1 * (X[:, 0] > 0)])
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+def test_a_model_that_fails_on_a_row_says_nothing_of_that_row_alone():
+    X = np.concatenate([np.zeros((1000, 1)), np.full((100, 1), 5.0)])
+    made = ConformalClassifier(Fussy(), 4.0, 0.2).fit(X, np.zeros(1100, dtype=int))
+    assert made.threshold_ > 0.9  # nine tenths of the rows have a score of 1, and no error left
+    nobody = ConformalClassifier(Fussy(), 4.0, 0.2).fit(X + 5.0, np.zeros(1100, dtype=int))
+    assert nobody.threshold_ == 0.0
+    assert nobody.predict_set([[0.0]]).all()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_values_that_are_no_numbers_have_the_worst_score(wrong):
+    y = np.zeros(1000)
+    y[:10] = wrong
+    X = np.zeros((1000, 1))
+    assert ConformalRegressor(IDENTITY, 4.0, 0.2, largest_error=1.0).fit(X, y).width_ < 0.1
+    y[:900] = wrong
+    endless = ConformalRegressor(IDENTITY, 4.0, 0.2, largest_error=1.0).fit(X, y)
+    assert endless.predict_interval([[0.0]]).tolist() == [[-np.inf, np.inf]]
+
+
+def test_the_grid_is_made_of_public_numbers():
+    random = np.random.default_rng(5)
+    grids = [
+        ConformalRegressor(IDENTITY, 1.0, 0.2, largest_error=9.0).fit(*normal_errors(random, 500)).grid_
+        for _ in range(2)
+    ]
+    assert np.array_equal(*grids)
+
+
+def test_a_model_that_says_labels_alone_has_sets_of_one_label_or_all():
+    random = np.random.default_rng(6)
+    X = random.normal(size=(4000, 1))
+    y = np.where((X[:, 0] > 0) ^ (random.random(4000) < 0.15), "yes", "no")
+    rule = SemiPrivateClassifier(epsilon=8.0, classes=["no", "yes"]).fit(X[:1000], y[:1000], public=X[:50])
+    loose = ConformalClassifier(rule, 1.0, 0.3).fit(X[1000:], y[1000:])
+    strict = ConformalClassifier(rule, 1.0, 0.05).fit(X[1000:], y[1000:])
+    assert loose.predict_set([[-2.0], [2.0]]).tolist() == [[True, False], [False, True]]
+    assert strict.predict_set([[-2.0], [2.0]]).all()
+
+
+def test_a_model_of_named_columns_is_asked_by_name():
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(7)
+    X = random.normal(size=(1500, 2))
+    y = (X[:, 0] > 0).astype(int)
+    frame = pandas.DataFrame(X, columns=["a", "b"])
+    model = LogisticRegression().fit(frame[:200], y[:200])
+    by_name = ConformalClassifier(model, 2.0).fit(frame[200:], y[200:])
+    by_place = ConformalClassifier(model, 2.0).fit(X[200:], y[200:])
+    assert by_name.predict_set(frame[:50]).shape == by_place.predict_set(X[:50]).shape == (50, 2)
+    with pytest.raises(InvalidInput, match="ask with one too"):
+        by_name.predict_set(X[:50])
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"model": None}, "needs predict"),
+        ({"model": LogisticRegression}, "needs predict"),
+        ({"model": LinearRegression()}, "classes_ name two or more"),
+        ({"alpha": 0.0}, "alpha must be above 0"),
+        ({"alpha": 1.0}, "alpha must be below 1"),
+        ({"epsilon": -1.0}, "epsilon must be a positive"),
+        ({"cells": 1}, "cells must be a whole number of at least 2"),
+        ({"per_person": "last"}, "per_person must be one of"),
+        ({"per_person": "first"}, "per_person is for groups"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_row_is_read(change, text):
+    settings = {"model": DummyClassifier().fit([[0.0], [1.0]], [0, 1]), "epsilon": 1.0} | change
+    with pytest.raises(InvalidInput, match=text):
+        ConformalClassifier(**settings).fit(np.zeros((500, 1)), np.zeros(500, dtype=int))
+
+
+def test_other_refusals():
+    X, y = np.zeros((500, 1)), np.zeros(500)
+    with pytest.raises(InvalidInput, match="largest_error"):
+        ConformalRegressor(IDENTITY).fit(X, y)
+    with pytest.raises(InvalidInput, match="takes 1 features and the rows have 2"):
+        ConformalRegressor(IDENTITY, largest_error=1.0).fit(np.zeros((500, 2)), y)
+    with pytest.raises(InvalidInput, match="y must be numbers"):
+        ConformalRegressor(IDENTITY, largest_error=1.0).fit(X, ["a"] * 500)
+    private = PrivateClassifier(epsilon=2.0, teachers=20, queries=10, aggregator="noisy_max", classes=[0, 1])
+    private.fit(np.arange(200.0)[:, np.newaxis], np.arange(200) % 2)
+    with pytest.raises(InvalidInput, match="it is not published"):
+        ConformalClassifier(private).fit(X, np.zeros(500, dtype=int))
+    with pytest.raises(InvalidInput, match="labels that were not declared"):
+        ConformalClassifier(DummyClassifier().fit([[0.0], [1.0]], [0, 1])).fit(X, np.full(500, 7))
+
+
+# ------------------------------------------------------------------------------------------- saved, served, commanded
+
+
+def a_classifier():
+    random = np.random.default_rng(8)
+    X = random.normal(size=(2000, 1))
+    y = np.where(X[:, 0] + random.normal(size=2000) > 0, "yes", "no")
+    return ConformalClassifier(LogisticRegression().fit(X[:500], y[:500]), 2.0).fit(X[500:], y[500:])
+
+
+def a_regressor():
+    return ConformalRegressor(IDENTITY, 2.0, largest_error=100.0).fit(*normal_errors(np.random.default_rng(9), 1500))
+
+
+def test_they_are_what_scikit_learn_takes_them_for():
+    assert is_classifier(a_classifier())
+    assert is_regressor(a_regressor())
+    assert a_classifier().score([[5.0], [-5.0]], ["yes", "no"]) == 1.0
+
+
+def test_sets_come_back_with_their_model(tmp_path):
+    made = a_classifier()
+    loaded = load(save(made, tmp_path / "sets"))
+    rows = np.linspace(-3, 3, 200)[:, np.newaxis]
+    assert np.array_equal(loaded.predict_set(rows), made.predict_set(rows))
+    for name in ("claim_", "covers_", "coverage_", "threshold_", "spent_epsilon_", "unit_", "quantile_", "cell_"):
+        assert getattr(loaded, name) == getattr(made, name)
+
+
+def test_sets_over_a_published_kind_hold_its_whole_folder(tmp_path):
+    X = np.random.default_rng(10).normal(size=(3000, 1))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    rule = SemiPrivateClassifier(epsilon=8.0, classes=["no", "yes"]).fit(X[:1000], y[:1000], public=X[:50])
+    loaded = load(save(ConformalClassifier(rule, 1.0).fit(X[1000:], y[1000:]), tmp_path / "sets"))
+    assert loaded.model.hypothesis_ == rule.hypothesis_
+    assert loaded.model.claim_ == rule.claim_
+    assert "model-GUARANTEE.md" in {path.name for path in (tmp_path / "sets").iterdir()}
+
+
+def test_a_cell_that_is_none_of_the_grid_is_refused(tmp_path):
+    folder = save(a_regressor(), tmp_path / "bands")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"cell": manifest["quantile"]["cells"]}))
+    with pytest.raises(InvalidInput, match="none of the grid"):
+        load(folder)
+
+
+def test_served_outputs_have_sets_and_intervals():
+    sets, bands = a_classifier(), a_regressor()
+    queries = np.array([[3.0], [0.0], [-3.0]])
+    served = Model.of_published("sets", sets)
+    (reply,) = served.session.ask_all([_request(queries)])
+    chosen = served.outputs.chosen(None, binary=False)
+    told = {one.name: one.values for one in served.outputs.written(reply.labels, reply.refused, chosen, reply.told)}
+    assert told["label"] == sets.predict(queries).tolist()
+    assert [json.loads(text) for text in told["set"]] == [["yes"], ["no", "yes"], ["no"]]
+    assert [one.name for one in served.outputs.described()] == ["label", "index", "outcome", "set"]
+    served = Model.of_published("bands", bands)
+    (reply,) = served.session.ask_all([_request(queries)])
+    chosen = served.outputs.chosen(None, binary=True)
+    told = {one.name: one.values for one in served.outputs.written(reply.labels, reply.refused, chosen, reply.told)}
+    assert np.column_stack([told["low"], told["high"]]) == pytest.approx(bands.predict_interval(queries))
+    assert told["value"].tolist() == [0.0] * 3
+
+
+def test_an_interval_without_ends_is_served_as_finite_numbers():
+    y = np.full(1000, np.inf)
+    served = Model.of_published(
+        "bands", ConformalRegressor(IDENTITY, 4.0, 0.2, largest_error=1.0).fit(np.zeros((1000, 1)), y)
+    )
+    (reply,) = served.session.ask_all([_request(np.zeros((1, 1)))])
+    assert np.isfinite(reply.told).all()
+
+
+def _request(X):
+    from quorate.exchange import Request
+
+    return Request(X, "")
+
+
+def write_table(path, rows, seed):
+    random = np.random.default_rng(seed)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["x", "z", "y"])
+        for x, z, noise in random.normal(size=(rows, 3)):
+            writer.writerow([x, z, "ill" if x + z + noise / 2 > 0 else "well"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def rule(tmp_path_factory):
+    home = tmp_path_factory.mktemp("rule")
+    told = [
+        "fit",
+        "semi-private",
+        write_table(home / "a.csv", 2000, 1),
+        "--public",
+        write_table(home / "p.csv", 100, 2),
+    ]
+    assert main([*map(str, told), "--label", "y", "--epsilon", "4", "--out", str(home / "rule"), "--json"]) == 0
+    return home / "rule"
+
+
+def test_the_command_line_makes_sets_and_asks_them(rule, tmp_path, capsys):
+    held = write_table(tmp_path / "b.csv", 2000, 3)
+    capsys.readouterr()
+    told = ["fit", "conformal", held, "--model", rule, "--label", "y", "--alpha", "0.4", "--out", tmp_path / "sets"]
+    assert main([*map(str, told), "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["epsilon"], bill["delta"], bill["units"], bill["classes"]) == (1.0, 0.0, 2000, ["ill", "well"])
+    queries = tmp_path / "q.csv"
+    queries.write_text("x,z\n9,9\n-9,-9\n")
+    assert main(["predict", str(tmp_path / "sets"), str(queries)]) == 0
+    lines = list(csv.reader(capsys.readouterr().out.splitlines()))
+    assert lines == [["answer", "outcome", "set"], ["ill", "answered", '["ill"]'], ["well", "answered", '["well"]']]
+    assert main(["predict", str(tmp_path / "sets"), str(queries), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sets"] == [["ill"], ["well"]]
+
+
+def test_intervals_are_asked_by_the_command_line(tmp_path, capsys):
+    save(a_regressor(), tmp_path / "bands")
+    (tmp_path / "q.csv").write_text("x\n1\n")
+    assert main(["predict", str(tmp_path / "bands"), str(tmp_path / "q.csv")]) == 0
+    lines = list(csv.reader(capsys.readouterr().out.splitlines()))
+    assert lines[0] == ["answer", "outcome", "low", "high"]
+    assert 1 < float(lines[1][3]) == -float(lines[1][2]) < 3
+
+
+def test_the_command_line_refuses_what_is_not_published(tmp_path, capsys):
+    classifier = PrivateClassifier(epsilon=2.0, teachers=20, queries=10, aggregator="noisy_max", classes=[0, 1])
+    save(classifier.fit(np.arange(200.0)[:, np.newaxis], np.arange(200) % 2), tmp_path / "private")
+    held = write_table(tmp_path / "b.csv", 100, 3)
+    told = ["fit", "conformal", held, "--model", tmp_path / "private", "--label", "y", "--out", tmp_path / "sets"]
+    assert main([str(part) for part in told]) == 1
+    assert "--model takes the folder of a published classifier" in " ".join(capsys.readouterr().err.split())
