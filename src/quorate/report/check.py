@@ -43,7 +43,7 @@ class CheckReport:
             f"Each interval covers with a probability of at least {percent(self.check.confidence, 0)}, by itself; it "
             "counts the noise and that the records are a sample. Intervals are wide rather than wrong.",
             "A probability is rounded to its bin before the area under the curve (auc) is computed.",
-            "Where the noise leaves nothing to say, an interval goes from 0 to 1.",
+            "Figures of which the noise leaves nothing to say are left out.",
         )
 
 
@@ -59,6 +59,7 @@ def render_check(data: CheckReport) -> str:
     rows = [
         {"name": one.said} | {end: f"{getattr(one.interval, end):.3f}" for end in ("estimate", "low", "high")}
         for one in check.measures
+        if one.interval.says
     ]
     cards = {"held-out units": f"{check.units:,}", "error": percent(error.estimate), "at most": percent(error.high)}
     plots = [_plot_calibration(check)] if check.calibration else []

@@ -54,7 +54,7 @@ def save(
     contents = {"grid.npz": arrays_of(grid=made.grid_), **_model_files(made.model)}
     facts = [
         f"Coverage: {made.covers_}.",
-        f"Model: {type(made.model).__name__}. What it claims of itself is said by who published it.",
+        f"Model: {type(made.model).__name__}. {_claimed(made.model)}",
         f"Threshold: {made.threshold_:.6g}."
         if isinstance(made, ConformalClassifier)
         else f"Half width: {made.width_:.6g}.",
@@ -82,6 +82,13 @@ def restore(
     made.claim_, made.spent_epsilon_ = manifest["claim"], manifest["spent_epsilon"]
     checked: ConformalClassifier | ConformalRegressor = made
     return checked
+
+
+def _claimed(model: Any) -> str:
+    claim = getattr(model, "claim_", None)
+    if claim is None:
+        return "What it claims is said by who published it."
+    return f"Its own claim: {claim}. For people whose rows served for both, the epsilons add up."
 
 
 def _model_files(model: Any) -> dict[str, bytes]:
