@@ -31,7 +31,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
 
 
 def make_learner(name: LearnerName) -> Any:
-    """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array."""
+    """Return the scikit-learn estimator that each teacher is a copy of. Those up to "tree" are fitted as one array."""
     from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.naive_bayes import GaussianNB

@@ -140,7 +140,7 @@ class _Grown:
         for node in range(nodes):
             best = np.where(place == node, largest, -1.0)
             reached = best.max(axis=1)
-            chosen = np.where(best == reached[:, np.newaxis], key, key.max() + 1).min(axis=1)
+            chosen = np.where(best == reached[:, np.newaxis], key, purity[0].size).min(axis=1)
             feature, after = chosen // cuts, chosen % cuts
             middle = ordered[chunk, after, feature] / 2.0 + ordered[chunk, after + 1, feature] / 2.0
             splits = reached >= 0

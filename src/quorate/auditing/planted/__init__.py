@@ -18,11 +18,12 @@ from quorate.auditing.planted.plans import PLANS
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
+from quorate.auditing.planted.trees import TREES
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *CHOICES, *THRESHOLDS, *PLANS)
-_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
+_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES)
 _AROUND = (*STATES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)
