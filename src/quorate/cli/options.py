@@ -16,8 +16,8 @@ ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces"
 
 PLAN_OPTIONS = {
     "with --concept": "concept features alpha public records epsilon delta queries json",
-    "without --concept": "records teachers classes disagreement votes aggregator no_quorums answer_rate on_no_quorum "
-    "epsilon delta queries json",
+    "without --concept": "records columns teachers classes disagreement votes aggregator no_quorums answer_rate "
+    "on_no_quorum epsilon delta queries json",
 }
 RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",

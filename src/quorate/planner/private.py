@@ -9,10 +9,11 @@ from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.planner.literature import PublishedBound, published_bounds
-from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
+from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast
 from quorate.planner.mechanisms.nearest import nearest_changes
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, least_agreement
+from quorate.planner.mechanisms.teachers import Purpose, best_teachers, smallest_teachers
 from quorate.planner.result import Change
 from quorate.privacy import Budget
 
@@ -166,14 +167,18 @@ def plan(
     no_quorums: int | None = None,
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
+    columns: int | None = None,
+    teach: bool = False,
 ) -> PrivatePlan:
     """Return which aggregator to use with how many teachers, and what to expect of it. Reads nothing private.
 
     `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes` are counts
     of votes on public points (one row a point, one column a class), by any number of teachers, and say more.
     `aggregator="auto"` takes the one with the largest share of queries expected to be answered with the plurality's
-    label; a name takes that one. Without `teachers` their number is chosen: from `records` at least 20 for each, else
-    the fewest that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
+    label; a name takes that one. Without `teachers` their number is chosen. From `records` each gets at least 20; where
+    the number of `columns` is given too, the number of teachers that loses least to noise and to small chunks together
+    is taken, with `teach` for a student that learns from the answers. Without `records` it is the fewest that answer 95
+    in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
     a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share
     stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
     says what would be.
@@ -205,7 +210,10 @@ def plan(
     answer_rate = check_rate("answer_rate", answer_rate)
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
-    count = _teachers(aggregator, task, forecast, teachers=teachers, records=records, assumptions=assumptions)
+    purpose = Purpose(
+        columns=None if columns is None else check_count("columns", columns), teach=teach, rate=answer_rate
+    )
+    count = _teachers(aggregator, task, forecast, purpose, teachers=teachers, records=records, assumptions=assumptions)
     drafted, calibrated, expected = _chosen(aggregator, task, forecast, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
     assumptions += [
@@ -295,6 +303,7 @@ def _teachers(
     aggregator: str,
     task: Task,
     forecast: VoteForecast,
+    purpose: Purpose,
     *,
     teachers: int | None,
     records: int | None,
@@ -317,6 +326,12 @@ def _teachers(
             f"at {LEAST_ROWS} each"
         )
         return count
+    best = best_teachers(aggregator, task, forecast, purpose, records=records)
+    if best is not None:
+        assumptions.append(
+            f"with {purpose.columns} columns, teachers lose accuracy to small chunks as simulated ones do"
+        )
+        return best
     assumptions.append(f"a teacher learns well enough from {LEAST_ROWS} records or more")
     return smallest_teachers(aggregator, task, forecast, most=max(1, records // LEAST_ROWS))
 

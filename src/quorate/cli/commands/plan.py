@@ -14,6 +14,7 @@ def plan(
     delta: float = 1e-6,
     queries: int = 1000,
     records: int | None = None,
+    columns: int | None = None,
     teachers: int | None = None,
     classes: int | None = None,
     disagreement: float | None = None,
@@ -50,6 +51,9 @@ def plan(
         How many queries will be asked.
     records
         How many private records (or people) there are; the number of teachers is chosen, at least 20 of them each.
+    columns
+        How many columns of numbers a record has once encoded: the number of teachers is then the one that loses the
+        least accuracy to noise and to small chunks together.
     teachers
         How many teachers vote, if that is decided.
     classes
