@@ -21,12 +21,13 @@ from quorate.bench.peers import peer_figures
 from quorate.bench.release import adult_figures, front_figures
 from quorate.bench.service import service_figures
 from quorate.bench.students import student_figures
+from quorate.bench.teachers import teacher_figures
 
 __all__ = ["BENCHES", "judge", "machine", "measure"]
 
 BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     "mechanisms": (mechanism_figures,),
-    "classifier": (learner_figures, overhead_figures, auto_figures, student_figures),
+    "classifier": (learner_figures, overhead_figures, auto_figures, teacher_figures, student_figures),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "service": (service_figures,),
     "everlasting": (everlasting_figures,),

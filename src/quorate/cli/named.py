@@ -44,7 +44,7 @@ def make_learner(name: LearnerName) -> Any:
         "centroid": NearestCentroid,
         "naive-bayes": GaussianNB,
         "stump": lambda: DecisionTreeClassifier(max_depth=1),
-        "tree": lambda: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2),
+        "tree": lambda: DecisionTreeClassifier(max_depth=4, min_samples_leaf=5),
         "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
         # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
         "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),
