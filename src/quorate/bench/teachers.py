@@ -20,7 +20,7 @@ from quorate.learners import Deal, batched_equivalent
 from quorate.planner import plan
 from quorate.simulation import simulate
 
-__all__ = ["Split", "crossed", "rings", "teacher_figures", "worth"]
+__all__ = ["teacher_figures"]
 
 _TARGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "queries": 1000}
 _GRID = (100, 300, 1000, 3000)
@@ -29,7 +29,7 @@ Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Split:
+class _Split:
     """Private records, public points without labels, and judges."""
 
     X: Any
@@ -44,7 +44,7 @@ class Split:
         return plan(**_TARGET, records=rows, columns=columns, teach=teach).teachers
 
 
-def worth(split: Split, learner: Any, student: Any, *, teachers: int, seed: int) -> tuple[float, float, float]:
+def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: int) -> tuple[float, float, float]:
     """Return the accuracy of noisy answers, and the accuracy and the area under the curve of a student of others."""
     from sklearn.base import clone
     from sklearn.metrics import roc_auc_score
@@ -67,27 +67,27 @@ def worth(split: Split, learner: Any, student: Any, *, teachers: int, seed: int)
     return accuracy, float(made.score(split.judges, split.labels)), float(area)
 
 
-def rings(seed: int, rows: int = 40_000) -> Split:
+def _rings(seed: int, rows: int = 40_000) -> _Split:
     """Return a table whose label depends on the distance from a centre in two of eight columns."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(rows, 8))
     return _drawn(random, X, 4 * (np.hypot(X[:, 0], X[:, 1]) - 1.2) + 0.5 * X[:, 2])
 
 
-def crossed(seed: int, rows: int = 40_000) -> Split:
+def _crossed(seed: int, rows: int = 40_000) -> _Split:
     """Return a table in which the effect of one column has another sign in each half of another."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(rows, 8))
     return _drawn(random, X, np.where(X[:, 1] > 0.3, 4 * X[:, 0], -2 * X[:, 0] - 2) + 0.5 * X[:, 2])
 
 
-def _drawn(random: np.random.Generator, X: NDArray[np.float64], score: NDArray[np.float64]) -> Split:
+def _drawn(random: np.random.Generator, X: NDArray[np.float64], score: NDArray[np.float64]) -> _Split:
     y = (random.random(len(X)) < 1 / (1 + np.exp(-score))).astype(np.int64)
     private, public = 3 * len(X) // 4, 7 * len(X) // 8
-    return Split(X[:private], y[:private], X[private:public], X[public:], y[public:])
+    return _Split(X[:private], y[:private], X[private:public], X[public:], y[public:])
 
 
-def _read(folder: Path, name: str, seed: int) -> Split:
+def _read(folder: Path, name: str, seed: int) -> _Split:
     """Return Adult as it is split, the test file in halves; Bank in halves, the second in halves again."""
     from quorate.tables import Schema, read_table
 
@@ -103,7 +103,7 @@ def _read(folder: Path, name: str, seed: int) -> Split:
     private, public, judges = (table.drop_columns([label]) for table in (private, public, judges))
     schema = Schema.from_public(public, leave_out=["fnlwgt"] if name == "adult" else [])
     known, judged = (schema.encode(part, role="public") for part in (public, judges))
-    return Split(schema.encode(private), y, known, judged, labels)
+    return _Split(schema.encode(private), y, known, judged, labels)
 
 
 def _codes(values: list[Any]) -> Codes:
@@ -117,11 +117,11 @@ def teacher_figures(quick: bool) -> Iterator[Figure]:
     from sklearn.tree import DecisionTreeClassifier
 
     line, tree = LogisticRegression(), DecisionTreeClassifier(max_depth=4, min_samples_leaf=5)
-    for make in (rings, crossed):
+    for make in (_rings, _crossed):
         forest = RandomForestClassifier(50, min_samples_leaf=5, random_state=0)
         gains = [_gains(make(seed), (line, tree), forest, seed) for seed in range(1 if quick else 5)]
-        yield f"trees.vote_gain_points.{make.__name__}", 100 * median(gain[0] for gain in gains), "points"
-        yield f"trees.student_auc_gain.{make.__name__}", median(gain[1] for gain in gains), "auc"
+        yield f"trees.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[0] for gain in gains), "points"
+        yield f"trees.student_auc_gain.{make.__name__[1:]}", median(gain[1] for gain in gains), "auc"
     for name in _TABLES:
         found = (data_folder() / name).exists()
         splits = [_read(data_folder(), name, seed) for seed in range((1 if quick else 5) * found)]
@@ -130,21 +130,21 @@ def teacher_figures(quick: bool) -> Iterator[Figure]:
             yield f"teachers.gap_points.{purpose}.{name}", gap, "points"
 
 
-def _gains(split: Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float]:
+def _gains(split: _Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float]:
     """Return by how much trees beat lines, each with its best number of the grid: answers, and the student's area."""
     line, tree = (
-        np.max([worth(split, learner, student, teachers=count, seed=seed) for count in _GRID], axis=0)
+        np.max([_worth(split, learner, student, teachers=count, seed=seed) for count in _GRID], axis=0)
         for learner in learners
     )
     return float(tree[0] - line[0]), float(tree[2] - line[2])
 
 
-def _gaps(splits: list[Split], learners: tuple[Any, ...]) -> tuple[float, float]:
+def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, float]:
     """Return by how many points the default is worse than the best of the grid: answers, and a student's."""
 
     def typical(learner: Any, counts: list[int]) -> NDArray[np.float64]:
         dealt = enumerate(zip(splits, counts, strict=True))
-        found = [worth(split, learner, learner, teachers=count, seed=seed) for seed, (split, count) in dealt]
+        found = [_worth(split, learner, learner, teachers=count, seed=seed) for seed, (split, count) in dealt]
         return 100 * np.median(found, axis=0)
 
     best = np.max([typical(learner, [count] * len(splits)) for learner in learners for count in _GRID], axis=0)
