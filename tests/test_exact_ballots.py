@@ -21,6 +21,7 @@ from quorate.learners import (
     BatchedNaiveBayes,
     BatchedRidge,
     BatchedStump,
+    BatchedTree,
     Deal,
     LinearTeachers,
     teachers_from_arrays,
@@ -33,6 +34,7 @@ LEARNERS = {
     "centroid": BatchedCentroid(),
     "naive_bayes": BatchedNaiveBayes(),
     "stump": BatchedStump(),
+    "tree": BatchedTree(max_depth=4),
 }
 CASES = [(name, classes) for name in sorted(LEARNERS) for classes in (2, 5)]
 needs_torch = pytest.mark.skipif(
@@ -114,7 +116,7 @@ def test_whatever_the_shape_and_the_values(case, features, teachers, seed, stran
     assert moved(made, queries, seed=seed) == 0
 
 
-@pytest.mark.parametrize(("name", "classes"), [case for case in CASES if case[0] != "stump"])
+@pytest.mark.parametrize(("name", "classes"), [case for case in CASES if case[0] not in ("stump", "tree")])
 def test_a_ballot_does_not_depend_on_threads(name, classes):
     teachers = fitted(name, classes, teachers=300)
     queries = np.tile(hard_queries(teachers), (4, 1))

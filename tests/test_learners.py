@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from quorate.learners import (
     BatchedNaiveBayes,
     BatchedRidge,
     BatchedStump,
+    BatchedTree,
     Deal,
     LinearTeachers,
     StumpTeachers,
@@ -46,6 +48,8 @@ LEARNERS = {
     "centroid": BatchedCentroid(),
     "naive_bayes": BatchedNaiveBayes(),
     "stump": BatchedStump(),
+    "tree": BatchedTree(max_depth=3),
+    "tree_balanced": BatchedTree(max_depth=4, min_samples_leaf=3, class_weight="balanced"),
 }
 NAMES = sorted(LEARNERS)
 needs_torch = pytest.mark.skipif(
@@ -170,6 +174,74 @@ def test_stumps_are_as_pure_as_scikit_learns(classes, backend):
         assert parts["above"][place] == np.bincount(y[rows][~below]).argmax()
         same += tree.feature[0] == parts["feature"][place] and tree.threshold[0] == parts["threshold"][place]
     assert same > 30
+
+
+def tree_errors(X, y, weights, teachers, place, *, least):
+    """Replay one tree on its rows: what is wrong with it, by an exhaustive search in exact fractions at every cut."""
+    parts = teachers.arrays()
+    features, thresholds, labels = (parts[name][place] for name in ("feature", "threshold", "label"))
+
+    def purity(rows):
+        sums = [sum((weights[label] for label in y[rows] if label == each), Fraction(0)) for each in weights]
+        return sum(value**2 for value in sums) / sum(sums)
+
+    def walk(cut, rows):
+        if cut >= len(features):
+            sums = [
+                (sum((weights[each] for label in y[rows] if label == each), Fraction(0)), -each) for each in weights
+            ]
+            return [] if not rows.size or -max(sums)[1] == labels[cut - len(features)] else [f"leaf {cut}"]
+        below = X[rows, features[cut]] <= thresholds[cut]
+        found = []
+        for column in range(X.shape[1]):
+            for value in np.unique(X[rows, column])[:-1]:
+                left = X[rows, column] <= value
+                if least <= left.sum() <= rows.size - least:
+                    found.append(purity(rows[left]) + purity(rows[~left]))
+        wrong = []
+        if bool(found) != bool(0 < below.sum() < rows.size):
+            wrong = [f"cut {cut} is missing or made up"]
+        elif found and float(max(found)) > float(purity(rows[below]) + purity(rows[~below])) + 1e-9 * rows.size:
+            wrong = [f"cut {cut} is not the best"]
+        return wrong + walk(2 * cut + 1, rows[below]) + walk(2 * cut + 2, rows[~below])
+
+    return walk(0, np.arange(len(y)))
+
+
+@pytest.mark.parametrize("weight", [None, "balanced"])
+@pytest.mark.parametrize("least", [1, 3])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_every_cut_of_a_tree_is_the_best_by_exact_fractions(classes, least, weight):
+    X, y, deal = made(13, [*range(2, 40, 3)], 3, classes)
+    X = np.round(X * 2) / 2  # many values alike, and single precision holds them
+    teachers = BatchedTree(max_depth=3, min_samples_leaf=least, class_weight=weight).fit(X, y, deal, classes=classes)
+    for place, rows in enumerate(chunks_of(deal)):
+        sizes = np.bincount(y[rows], minlength=classes)
+        weights = {label: Fraction(1, int(sizes[label]) if weight else 1) for label in np.flatnonzero(sizes)}
+        if len(weights) < 2:
+            continue
+        assert not tree_errors(X[rows], y[rows], weights, teachers, place, least=least)
+
+
+@pytest.mark.parametrize("weight", [None, "balanced"])
+@pytest.mark.parametrize(("classes", "depth"), [(2, 2), (2, 4), (3, 3), (5, 6)])
+def test_trees_vote_as_scikit_learns_do(classes, depth, weight):
+    """Several splits are often equally good, and scikit-learn draws among them: so not every ballot is equal."""
+    X, y, deal = made(14, [200] * 12, 5, classes)
+    estimator = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=8, class_weight=weight, random_state=0)
+    queries = np.random.default_rng(0).normal(size=(300, 5))
+    ballots = batched_equivalent(estimator).fit(X, y, deal, classes=classes).ballots(queries)
+    assert (ballots == loop_ballots(estimator, X, y, deal, queries)).mean() > 0.95
+
+
+def test_a_missing_value_is_above_every_threshold():
+    X = np.array([[1.0], [2.0], [3.0], [np.nan], [np.nan], [np.inf]])
+    teachers = BatchedTree(max_depth=1, class_weight="balanced").fit(
+        X, [0, 0, 0, 1, 1, 0], Deal.of([range(6)]), classes=2
+    )
+    assert teachers.ballots([[3.0], [1e37], [np.nan]]).ravel().tolist() == [0, 0, 1]
+    with pytest.raises(InvalidInput, match="finite numbers"):
+        teachers.ballots([[np.inf]])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -322,7 +394,8 @@ def test_every_teacher_casts_one_valid_ballot_without_a_word(table, name):
     assert ballots.max(initial=0) < classes
     assert (votes == np.stack([(ballots == label).sum(axis=1) for label in range(classes)], axis=1)).all()
     assert (votes.sum(axis=1) == deal.teachers).all()
-    usable = (np.abs(X) <= 1e38).all(axis=1) & (y >= 0) & (y < classes)
+    missing = np.isnan(X) & LEARNERS[name].takes_missing
+    usable = ((np.abs(X) <= 1e38) | missing).all(axis=1) & (y >= 0) & (y < classes)
     for place, rows in enumerate(chunks_of(deal)):
         shown = np.unique(y[rows[usable[rows]]])
         if shown.size < 2:
@@ -356,7 +429,7 @@ def test_no_rows_at_all(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_alike_rows_with_different_labels(name):
     teachers = LEARNERS[name].fit(np.ones((6, 2)), [0, 1, 1, 1, 0, 1], Deal.of([range(6)]), classes=2)
-    winner = 0 if name == "centroid" else 1  # both centroids are equally near
+    winner = 0 if name in ("centroid", "tree_balanced") else 1  # both centroids are equally near, both classes weigh 1
     assert teachers.ballots([[1.0, 1.0]]).tolist() == [[winner]]
 
 
@@ -492,7 +565,7 @@ def test_nothing_private_is_printed(name):
         X, y, deal = made(seed, [30, 0, 5], 2, 3)
         teachers = LEARNERS[name].fit(X * 10**seed, y, deal, classes=3)
         shown |= {repr(teachers), repr(deal), str(teachers)}
-    kind = "StumpTeachers" if name == "stump" else "LinearTeachers"
+    kind = {"stump": "StumpTeachers", "tree": "TreeTeachers"}.get(name.partition("_")[0], "LinearTeachers")
     assert shown == {f"{kind}(teachers=3, classes=3, features=2)", "Deal(teachers=3)"}
 
 
@@ -591,7 +664,16 @@ def test_filling_adds_at_most_a_sixteenth(size):
         (GaussianNB(priors=[0.5, 0.5]), None),
         (GaussianNB(var_smoothing=0.0), None),
         (DecisionTreeClassifier(max_depth=1, random_state=3), BatchedStump()),
-        (DecisionTreeClassifier(max_depth=2), None),
+        (DecisionTreeClassifier(max_depth=2), BatchedTree(max_depth=2)),
+        (
+            DecisionTreeClassifier(max_depth=6, min_samples_leaf=5, class_weight="balanced"),
+            BatchedTree(max_depth=6, min_samples_leaf=5, class_weight="balanced"),
+        ),
+        (DecisionTreeClassifier(max_depth=1, min_samples_leaf=5), BatchedTree(max_depth=1, min_samples_leaf=5)),
+        (DecisionTreeClassifier(max_depth=7), None),
+        (DecisionTreeClassifier(max_depth=2, min_samples_leaf=0.1), None),
+        (DecisionTreeClassifier(max_depth=2, class_weight={0: 2}), None),
+        (DecisionTreeClassifier(max_depth=2, max_features=1), None),
         (DecisionTreeClassifier(max_depth=1, criterion="entropy"), None),
         (DecisionTreeClassifier(), None),
         (RandomForestClassifier(), None),

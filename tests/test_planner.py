@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate import PrivateClassifier
+from quorate import PrivateClassifier, StudentClassifier
 from quorate.bench.auto import compare
 from quorate.cli.plan import read_votes, run_plan
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.mechanisms.base import ThresholdMechanism
+from quorate.mechanisms.sharp_majority.table import ONE
 from quorate.planner import LEAST_ROWS, plan
 from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.mechanisms.choose import AGGREGATORS, drafts, exact
@@ -402,3 +403,67 @@ def test_a_classifier_plans_for_what_it_does_without_a_quorum(choice):
     made = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="quorum", on_no_quorum=choice).fit(X, y)
     assert made.plan_.on_no_quorum == choice
     assert (made.plan_.answered > 0.99) == (choice == "random")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How many teachers, by the number of columns
+
+ADULT = {"epsilon": 1.0, "delta": 1e-5, "queries": 1000, "records": 32_561}
+
+
+def test_more_columns_make_fewer_teachers_who_learn_from_more_records():
+    plans = [plan(**ADULT, features=columns) for columns in (2, 20, 200, 10_000)]
+    counts = [made.teachers for made in plans]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] < counts[0] <= ADULT["records"] // LEAST_ROWS
+    assert all(made.feasible for made in plans)
+
+
+def test_a_student_gets_fewer_teachers_than_answers_do():
+    answers, labels = (plan(**ADULT, features=100, teach=teach) for teach in (False, True))
+    assert labels.teachers < answers.teachers
+    assert labels.feasible
+
+
+@pytest.mark.parametrize(("records", "epsilon"), [(19, 0.5), (300, 2.0), (3000, 0.5)])
+def test_columns_never_make_a_plan_infeasible(records, epsilon):
+    target = {"epsilon": epsilon, "delta": 1e-6, "queries": 50, "records": records}
+    without, within = plan(**target), plan(**target, features=50)
+    assert within.feasible >= without.feasible
+    assert within.teachers <= max(1, records // LEAST_ROWS)
+
+
+def test_columns_are_a_count_and_are_said_to_be_assumed():
+    made = plan(**ADULT, features=100)
+    assert any("100 columns" in sentence for sentence in made.assumptions)
+    with pytest.raises(InvalidInput, match="columns"):
+        plan(**ADULT, features=0)
+    assert plan(**ADULT, features=100, teachers=77).teachers == 77
+
+
+def test_what_is_lost_is_least_near_the_number_that_is_taken():
+    """The same sum by the tables of certified mechanisms, without the planner's drafts."""
+    target = {name: value for name, value in ADULT.items() if name != "records"}
+    forecast = VoteForecast.from_disagreement(0.1, classes=2)
+
+    def lost(teachers, columns):
+        table = plan(**target, teachers=teachers, aggregator="sharp_majority").mechanism.table
+        wrong = np.interp(forecast.gap * teachers / 2, np.arange(len(table)), np.array([each / ONE for each in table]))
+        return float(forecast.weights @ (forecast.gap * wrong)) + 0.02 * columns * teachers / ADULT["records"]
+
+    for columns in (10, 120):
+        taken = plan(**ADULT, features=columns).teachers
+        others = [min(round(taken * factor), 1628) for factor in (0.3, 0.6, 0.8, 1.25, 1.6, 3.0)]
+        assert lost(taken, columns) < min(lost(teachers, columns) for teachers in others) + 0.001
+
+
+def test_a_classifier_and_a_student_are_planned_by_their_columns():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(6000, 12))
+    y = (X[:, 0] > 0).astype(int)
+    settings = {"epsilon": 4.0, "delta": 1e-5, "queries": 100, "classes": [0, 1]}
+    asked = {"epsilon": 4.0, "delta": 1e-5, "queries": 100, "records": 6000, "columns": 12}
+    classifier = PrivateClassifier(**settings).fit(X, y)
+    student = StudentClassifier(**settings).fit(X, y, public=random.normal(size=(200, 12)))
+    assert classifier.teachers_ == plan(**asked).teachers
+    assert student.plan_.teachers == plan(**asked, teach=True).teachers != classifier.teachers_

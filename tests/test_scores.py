@@ -26,7 +26,7 @@ from quorate.models import open_folder
 from quorate.planner.classes import by_class, check_prior, rare_class_warning
 from quorate.predictors.estimate import estimate_rates
 from quorate.predictors.scores import Scoring, takes_class_weight, weigh_classes
-from quorate.service.tensors import ScoreOutputs
+from quorate.service.tensors import NoisyScoreOutputs
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(6000, 2))
@@ -241,7 +241,7 @@ def test_a_saved_model_shows_the_same_numbers(tmp_path):
 
 def test_a_served_model_has_a_tensor_of_scores():
     scoring = Scoring(NoisyShares(teachers=10, classes=2, scale=1.0), 0.3)
-    outputs = ScoreOutputs(np.array(["no", "yes"]), scoring)
+    outputs = NoisyScoreOutputs(np.array(["no", "yes"]), scoring)
     assert outputs.described()[-1] == ("scores", "FP64", [-1, 2])
     answers, refused = np.array([12, 13, NO_QUORUM]), np.array([False, False, True])
     chosen = outputs.chosen(None, binary=False)

@@ -24,6 +24,7 @@ from quorate.bench.release import adult_figures, front_figures
 from quorate.bench.scores import score_figures
 from quorate.bench.service import service_figures
 from quorate.bench.students import student_figures
+from quorate.bench.teachers import teacher_figures
 
 __all__ = ["BENCHES", "judge", "machine", "measure"]
 
@@ -33,6 +34,7 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
         learner_figures,
         overhead_figures,
         auto_figures,
+        teacher_figures,
         student_figures,
         score_figures,
         held_out_figures,

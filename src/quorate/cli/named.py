@@ -31,7 +31,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
 
 
 def make_learner(name: LearnerName) -> Any:
-    """Return the scikit-learn estimator that each teacher is a copy of. Those before "tree" are fitted as one array."""
+    """Return the scikit-learn estimator that each teacher is a copy of. Those up to "tree" are fitted as one array."""
     from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.naive_bayes import GaussianNB
@@ -44,7 +44,7 @@ def make_learner(name: LearnerName) -> Any:
         "centroid": NearestCentroid,
         "naive-bayes": GaussianNB,
         "stump": lambda: DecisionTreeClassifier(max_depth=1),
-        "tree": lambda: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2),
+        "tree": lambda: DecisionTreeClassifier(max_depth=4, min_samples_leaf=5),
         "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
         # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
         "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),

@@ -30,12 +30,19 @@ def read_votes(path: Path) -> NDArray[np.int64]:
         raise InvalidInput(f"votes could not be read from {path.name!r}: {error}") from None
 
 
-def run_plan(*, votes: Path | None = None, prior: str | None = None, as_json: bool = False, **options: Any) -> int:
+def run_plan(
+    *,
+    votes: Path | None = None,
+    prior: str | None = None,
+    public: int | None = None,
+    as_json: bool = False,
+    **options: Any,
+) -> int:
     """Plan, print, and return 1 where the plan is not feasible. The other `options` are those of `quorate.plan`."""
     shares = None if prior is None else prior.split(",")
     if shares is not None and options.get("classes") is None and votes is None:
         options["classes"] = len(shares)
-    planned = plan(votes=None if votes is None else read_votes(votes), prior=shares, **options)
+    planned = plan(votes=None if votes is None else read_votes(votes), prior=shares, public=public or 0, **options)
     if as_json:
         print(json.dumps(planned.as_dict()))
     else:
@@ -99,13 +106,19 @@ def _compared_roads(made: PrivatePlan) -> Table:
 
 
 def run_plan_concept(
-    concept: ConceptName, *, features: int | None, records: int | None, as_json: bool = False, **options: Any
+    concept: ConceptName,
+    *,
+    features: int | None,
+    records: int | None,
+    public: int | None,
+    as_json: bool = False,
+    **options: Any,
 ) -> int:
     """Plan, print, and return 1 where no method is sure to keep alpha. Other `options` are `plan_concept`'s."""
     if records is None:
         raise InvalidInput("a plan for a class of hypotheses needs the number of records: --records")
-    columns = 1 if features is None else features
-    planned = plan_concept(concept=make_concept(concept, columns), records=records, **options)
+    kind = make_concept(concept, 1 if features is None else features)
+    planned = plan_concept(concept=kind, records=records, public=public or 0, **options)
     if as_json:
         print(json.dumps(planned.as_dict()))
     else:

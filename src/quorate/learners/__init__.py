@@ -23,6 +23,8 @@ from quorate.learners.linear import LinearTeachers
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
 from quorate.learners.teachers import MEMORY, Learner, Teachers
+from quorate.learners.tree import BatchedTree
+from quorate.learners.tree_teachers import TreeTeachers
 
 __all__ = [
     "MEMORY",
@@ -31,11 +33,13 @@ __all__ = [
     "BatchedNaiveBayes",
     "BatchedRidge",
     "BatchedStump",
+    "BatchedTree",
     "Deal",
     "Learner",
     "LinearTeachers",
     "StumpTeachers",
     "Teachers",
+    "TreeTeachers",
     "batched_equivalent",
     "teachers_from_arrays",
 ]

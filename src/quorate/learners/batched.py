@@ -18,6 +18,8 @@ from quorate.learners.newton import Loss, minimise
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
 from quorate.learners.teachers import Block, Learner, Teachers
+from quorate.learners.tree import BatchedTree
+from quorate.learners.tree_teachers import DEEPEST, TreeTeachers
 
 __all__ = [
     "BatchedCentroid",
@@ -223,9 +225,9 @@ def batched_equivalent(estimator: Any) -> Learner | None:
     """Return the batched learner that fits what this scikit-learn estimator would fit on each chunk, or None.
 
     Recognised are `LogisticRegression` with an L2 penalty and a solver of that objective, `RidgeClassifier`,
-    `NearestCentroid`, `GaussianNB` and `DecisionTreeClassifier(max_depth=1)`, as long as every other setting has its
-    default; a logistic regression may weigh classes, by their numbers. A subclass is not recognised: it may do
-    something else.
+    `NearestCentroid`, `GaussianNB` and `DecisionTreeClassifier` of up to 6 levels, which may have a whole number as
+    `min_samples_leaf` and `class_weight="balanced"`, as long as every other setting has its default; a logistic
+    regression may weigh classes, by their numbers. A subclass is not recognised: it may do something else.
 
     >>> batched_equivalent(object()) is None
     True
@@ -259,7 +261,7 @@ def _translators() -> dict[type, _Translator]:
         RidgeClassifier: _ridge,
         NearestCentroid: lambda settings, changed: None if changed else BatchedCentroid(),
         GaussianNB: _naive_bayes,
-        DecisionTreeClassifier: lambda settings, changed: BatchedStump() if changed == {"max_depth": 1} else None,
+        DecisionTreeClassifier: _tree,
     }
 
 
@@ -294,6 +296,19 @@ def _naive_bayes(settings: dict[str, Any], changed: dict[str, Any]) -> Learner |
     return BatchedNaiveBayes(var_smoothing=float(settings["var_smoothing"]))
 
 
+def _tree(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | None:
+    depth, least, weight = settings["max_depth"], settings["min_samples_leaf"], settings["class_weight"]
+    known = set(changed) <= {"max_depth", "min_samples_leaf", "class_weight"} and (
+        weight is None or weight == "balanced"
+    )
+    whole = all(type(number) is int and number >= 1 for number in (depth, least))
+    if not known or not whole or depth > DEEPEST:
+        return None
+    if depth == 1 and least == 1 and weight is None:
+        return BatchedStump()
+    return BatchedTree(max_depth=depth, min_samples_leaf=least, class_weight=weight)
+
+
 def _positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
@@ -309,4 +324,6 @@ def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
         return LinearTeachers.from_arrays(arrays)
     if kind == "stump":
         return StumpTeachers.from_arrays(arrays)
-    raise InvalidInput(f"arrays must be of the kind 'linear' or 'stump', not {kind!r}")
+    if kind == "tree":
+        return TreeTeachers.from_arrays(arrays)
+    raise InvalidInput(f"arrays must be of the kind 'linear', 'stump' or 'tree', not {kind!r}")

@@ -9,7 +9,7 @@ the weight 0.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from quorate.learners.deal import Deal
 __all__ = [
     "LARGEST",
     "MEMORY",
+    "MISSING",
     "BackendName",
     "Block",
     "Chunks",
@@ -39,6 +40,7 @@ __all__ = [
 
 MEMORY = 256 * 2**20  # bytes that a call may use for its blocks unless told otherwise
 LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
+MISSING = 3e38  # what a missing value counts as for learners that take them: above every other
 
 _SLICE = 2**16  # rows looked at together
 
@@ -64,18 +66,19 @@ def check_labels(y: Any, *, rows: int) -> NDArray[np.int64]:
     return given.astype(np.int64, copy=False)
 
 
-def check_queries(X: Any, *, features: int) -> Matrix:
+def check_queries(X: Any, *, features: int, missing: bool = False) -> Matrix:
     """Return queries as a matrix of finite 64-bit floats with the number of columns that the teachers were fitted on.
 
     A query belongs to its caller, so its values may cause an error. Magnitudes beyond `LARGEST` are
-    counted as `LARGEST`.
+    counted as `LARGEST`. With `missing`, a nan is a value like others.
     """
     queries = check_features(X, name="queries")
     if queries.shape[1] != features:
         raise InvalidInput(
             f"queries must have {features} columns, as the teachers were fitted on, not {queries.shape[1]}"
         )
-    if not all(np.isfinite(queries[start : start + _SLICE]).all() for start in range(0, len(queries), _SLICE)):
+    refused = np.isinf if missing else lambda part: ~np.isfinite(part)
+    if any(refused(queries[start : start + _SLICE]).any() for start in range(0, len(queries), _SLICE)):
         raise InvalidInput("queries must be finite numbers: fill in or leave out missing and infinite values first")
     return queries
 
@@ -85,16 +88,17 @@ def check_memory(memory: object) -> int:
     return check_count("memory", memory, least=1024)
 
 
-def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int) -> NDArray[np.bool_]:
+def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int, missing: bool = False) -> NDArray[np.bool_]:
     """Return which rows a teacher can use: features of magnitude at most `LARGEST`, a label among the declared ones.
 
-    The others are left out by their own teacher, without a word: an error or a warning would speak of private values.
+    With `missing`, a feature may be missing too. Other rows are left out by their own teacher, without a word: an error
+    or a warning would speak of private values.
     """
     usable = (y >= 0) & (y < classes)
     with np.errstate(invalid="ignore"):
         for start in range(0, len(X), _SLICE):
             part = slice(start, start + _SLICE)
-            usable[part] &= (np.abs(X[part]) <= LARGEST).all(axis=1)
+            usable[part] &= ((np.abs(X[part]) <= LARGEST) | (missing & np.isnan(X[part]))).all(axis=1)
     return usable
 
 
@@ -121,13 +125,13 @@ class Block:
 class Chunks:
     """The usable rows of every teacher, and how many they show of each class: `counts`, one row a teacher."""
 
-    def __init__(self, X: Any, y: Any, deal: Deal, *, classes: int) -> None:
+    def __init__(self, X: Any, y: Any, deal: Deal, *, classes: int, missing: bool = False) -> None:
         classes = check_count("classes", classes, least=2)
         self._X = check_features(X)
         self._y = check_labels(y, rows=len(self._X))
         if deal.rows.size and deal.rows.max() >= len(self._X):
             raise InvalidInput(f"the deal must name rows below {len(self._X)}, the number of rows of X")
-        usable = usable_rows(self._X, self._y, classes=classes)[deal.rows]
+        usable = usable_rows(self._X, self._y, classes=classes, missing=missing)[deal.rows]
         owners = np.repeat(np.arange(deal.teachers), deal.sizes)[usable]
         self._rows = deal.rows[usable]
         self._sizes = np.bincount(owners, minlength=deal.teachers)
@@ -162,6 +166,7 @@ class Chunks:
         taken = seats < self._sizes[teachers, np.newaxis]
         places = self._rows[np.where(taken, self._starts[teachers, np.newaxis] + seats, 0)]
         features, codes = self._X[places], self._y[places]
+        features[np.isnan(features)] = MISSING  # only where the learner takes them: other rows with a nan are left out
         present = self.counts[teachers] > 0
         codes = np.take_along_axis(present.cumsum(axis=1) - 1, codes, axis=1)
         if not taken.all():
@@ -214,6 +219,8 @@ class Teachers(ABC):
 class Learner(ABC):
     """A description of how each teacher is fitted, on its own rows alone."""
 
+    takes_missing: ClassVar[bool] = False  # whether a missing value is one to learn from, in records and in queries
+
     def fit(
         self,
         X: Any,
@@ -227,12 +234,13 @@ class Learner(ABC):
     ) -> Teachers:
         """Return one fitted teacher for each chunk of the deal; `y` holds codes from 0 to `classes` - 1.
 
-        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing or
-        beyond `LARGEST`, or with a label that was not declared, are left out. A teacher whose rows show one class
-        always votes for it, and one without rows for class 0. No private value causes an error. Where it is public
-        that columns are of about `one_scale`, linear ballots are counted with one product instead of three.
+        A teacher depends on its own rows and on nothing else, to the last bit. Rows with a feature that is missing
+        (unless the learner takes those) or beyond `LARGEST`, or with a label that was not declared, are left out. A
+        teacher whose rows show one class always votes for it, and one without rows for class 0. No private value causes
+        an error. Where it is public that columns are of about `one_scale`, linear ballots are counted with one product
+        instead of three.
         """
-        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes)
+        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes, missing=self.takes_missing)
         with np.errstate(all="ignore"):
             return self._fit_chunks(arrays, chunks, memory=check_memory(memory), one_scale=one_scale)
 

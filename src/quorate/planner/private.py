@@ -10,10 +10,11 @@ from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.planner.classes import check_prior, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
-from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact, smallest_teachers
+from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast
 from quorate.planner.mechanisms.nearest import nearest_changes
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, least_agreement
+from quorate.planner.mechanisms.teachers import Purpose, best_teachers, smallest_teachers
 from quorate.planner.result import Change
 from quorate.planner.roads import Road, weigh_roads
 from quorate.privacy import Budget
@@ -57,7 +58,7 @@ class PrivatePlan:
     of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
     query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
     lift `right` to the rate asked for, where it is below (`feasible` is False). `roads` compares votes with the other
-    estimators of this package, the best first, where `records` and `features` were given.
+    estimators of this package, the best first, where `records`, `features` and `public` were given.
     """
 
     aggregator: str
@@ -182,7 +183,8 @@ def plan(
     answer_rate: float = 0.5,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     features: int | None = None,
-    public: int = 0,
+    public: int | None = None,
+    teach: bool = False,
     scores: bool = False,
     prior: Any = None,
     class_weight: Any = None,
@@ -192,12 +194,14 @@ def plan(
     `disagreement` is the mean share of teachers expected to vote against the plurality on a query; `votes` are counts
     of votes on public points (one row a point, one column a class), by any number of teachers, and say more.
     `aggregator="auto"` takes the one with the largest share of queries expected to be answered with the plurality's
-    label; a name takes that one. Without `teachers` their number is chosen: from `records` at least 20 for each, else
+    label; a name takes that one. Without `teachers` their number is chosen. From `records` each gets at least 20; where
+    `features`, the number of columns after encoding, is given too, the number of teachers that loses least to noise and
+    to small chunks together is taken, with `teach` for a student that learns from the answers. Without `records` it is
     the fewest that answer 95 in 100. `no_quorums` is chosen unless given. With `on_no_quorum="random"` a query without
     a quorum gets a label at random, which costs no more than the no-quorum, and counts as answered. A plan whose share
     stays below `answer_rate`, or whose answers are nearer to guesses than to the plurality's label, is not feasible and
-    says what would be. Given `records` and `features`, the number of columns after encoding, `roads` compares votes
-    with a student and a linear model, and with `public`, how many public points there are.
+    says what would be. Given `records`, `features` and `public`, how many public points there are (0 for none), `roads`
+    compares votes with a student, a linear model and one hypothesis.
 
     `scores` plans for noisy shares of the vote in place of labels; a plan with labels warns where the `prior`, the
     declared shares of the classes, has a class so rare that it will hardly win a majority (`class_weight` says whether
@@ -235,8 +239,10 @@ def plan(
     aggregator = _aggregator(aggregator, scores)
     if aggregator != "auto" and aggregator not in AGGREGATORS:
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
+    features = None if features is None else check_count("features", features)
     roads = _roads(task, records=records, features=features, public=public)
-    count = _teachers(aggregator, task, forecast, teachers=teachers, records=records, assumptions=assumptions)
+    purpose = Purpose(columns=features, teach=teach, rate=answer_rate)
+    count = _teachers(aggregator, task, forecast, purpose, teachers=teachers, records=records, assumptions=assumptions)
     drafted, calibrated, expected = _chosen(aggregator, task, forecast, count)
     feasible = expected.right >= answer_rate and expected.agreement >= least_agreement(task.classes)
     assumptions += [
@@ -300,11 +306,10 @@ def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows
     return () if text is None else (text,)
 
 
-def _roads(task: Task, *, records: int | None, features: int | None, public: int) -> tuple[Road, ...]:
+def _roads(task: Task, *, records: int | None, features: int | None, public: int | None) -> tuple[Road, ...]:
     """Return the roads beside votes, where enough is known: the reference table has two classes."""
-    public = check_count("public", public, least=0)
-    features = None if features is None else check_count("features", features)
-    if features is None or records is None or task.classes != 2:
+    public = None if public is None else check_count("public", public, least=0)
+    if public is None or features is None or records is None or task.classes != 2:
         return ()
     return weigh_roads(task, records=check_count("records", records), features=features, public=public)
 
@@ -353,6 +358,7 @@ def _teachers(
     aggregator: str,
     task: Task,
     forecast: VoteForecast,
+    purpose: Purpose,
     *,
     teachers: int | None,
     records: int | None,
@@ -375,6 +381,12 @@ def _teachers(
             f"at {LEAST_ROWS} each"
         )
         return count
+    best = best_teachers(aggregator, task, forecast, purpose, records=records)
+    if best is not None:
+        assumptions.append(
+            f"with {purpose.columns} columns, teachers lose accuracy to small chunks as simulated ones do"
+        )
+        return best
     assumptions.append(f"a teacher learns well enough from {LEAST_ROWS} records or more")
     return smallest_teachers(aggregator, task, forecast, most=max(1, records // LEAST_ROWS))
 

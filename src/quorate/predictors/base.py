@@ -49,8 +49,9 @@ _REMEDY = (
 
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values."""
-    if isinstance(estimator, Concept) or batched_equivalent(estimator) is not None:
-        return False
+    batched = batched_equivalent(estimator)
+    if isinstance(estimator, Concept) or batched is not None:
+        return batched is not None and batched.takes_missing
     if isinstance(estimator, Pipeline):  # its first step is the one that sees them
         return allows_missing(estimator.steps[0][1])
     return bool(get_tags(estimator).input_tags.allow_nan)

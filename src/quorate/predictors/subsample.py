@@ -133,6 +133,7 @@ class PrivateClassifier(SessionClassifier):
         public_votes: Any = None,
         *,
         one_scale: bool = False,
+        teach: bool = False,
     ) -> "PrivateClassifier":
         """Deal the units, fit the teachers, plan the mechanism, open the budget.
 
@@ -140,7 +141,8 @@ class PrivateClassifier(SessionClassifier):
         private, serve to try an estimator that takes data frames before it sees a private row. `public_votes`, counts
         of votes on public points by teachers that saw no private row, guide the plan better than `disagreement` does.
         `one_scale` says that all columns are of about one size, as those of a schema are, so that linear teachers can
-        be counted three times as fast; it must be known without a look at the records.
+        be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
+        are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
         """
         self.check_settings()
         self._forget("session_", "estimate_")
@@ -155,7 +157,9 @@ class PrivateClassifier(SessionClassifier):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         held_out = int(count * self.holdout)
-        known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        known: dict[str, Any] = {"features": X.shape[1], "teach": teach}
+        if public_votes is not None:
+            known |= {"votes": public_votes, "disagreement": None}
         planned = self._plan(held_out, records=count - held_out, **known)
         deal, held = deal_units(units, count, teachers=planned.teachers, held_out=held_out)
         ensemble = Ensemble.fit(

@@ -124,7 +124,7 @@ class StudentClassifier(QuorateClassifier):
         # A query asked twice is answered twice and paid for once: the plan is for distinct ones.
         paid = query_digests(queries if self.points == "margin" else take_rows(queries, first))
         teachers = self._teachers(min(self.queries, len(set(paid)))).fit(
-            X, labels, groups=groups, public=public if places is None else None
+            X, labels, groups=groups, public=public if places is None else None, teach=True
         )
         self.plan_, self.unit_, self.declared_ = teachers.plan_, teachers.unit_, self.classes is not None
         unit, open_ = "", "the public points are not protected"

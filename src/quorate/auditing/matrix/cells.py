@@ -136,7 +136,8 @@ def _rows(cell: Cell, case: Case) -> Outcome:
     subject = case.subject
     table = base_table(subject.rows, columns=subject.columns)
     first, differing = run_records(case, table), []
-    missing = cell.learner == "tree" and cell.subject.startswith(("classifier", "everlasting"))  # who takes them
+    trees = cell.learner in ("tree", "shallow-tree")
+    missing = trees and cell.subject.startswith(("classifier", "everlasting"))  # who takes them
     for other in replaced_rows(table, case.container, rows=6 if subject.holdout else 2, missing=missing):
         differing += [f"{other.what}: {text}" for text in differences(first, run_records(case, other.table))]
     return _outcome(cell, differing, first)

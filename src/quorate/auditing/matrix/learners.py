@@ -43,6 +43,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "naive-bayes": GaussianNB,
     "centroid": NearestCentroid,
     "stump": lambda: DecisionTreeClassifier(max_depth=1),
+    "shallow-tree": lambda: DecisionTreeClassifier(max_depth=3, min_samples_leaf=2, class_weight="balanced"),
     "tree": lambda: Witness(DecisionTreeClassifier(max_depth=3)),
     "polynomial": lambda: Witness(_polynomial()),
     "by-type": lambda: Witness(_by_type()),

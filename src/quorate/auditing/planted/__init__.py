@@ -23,11 +23,12 @@ from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
+from quorate.auditing.planted.trees import TREES
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT)
-_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS)
+_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES)
 _AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)

@@ -125,7 +125,7 @@ class Teachers:
     Parameters
     ----------
     learner
-        What each teacher is. The first five are fitted all at once and fast.
+        What each teacher is. The first six are fitted all at once and fast.
     teachers
         How many teachers the records are dealt to.
     aggregator
@@ -179,7 +179,7 @@ class StudentFirst:
     student
         The folder of a published student or hypothesis. Its schema encodes the table, unless another is given.
     learner
-        What each teacher is. The first five are fitted all at once and fast.
+        What each teacher is. The first six are fitted all at once and fast.
     teachers
         How many teachers the records are dealt to.
     dissents
@@ -209,7 +209,7 @@ class Phases:
     Parameters
     ----------
     learner
-        What each teacher is. The first five are fitted all at once and fast.
+        What each teacher is. The first six are fitted all at once and fast.
     concept
         A class of hypotheses, in place of a learner.
     chunk

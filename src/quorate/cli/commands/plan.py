@@ -37,7 +37,7 @@ def plan(
     concept: ConceptName | None = None,
     features: int | None = None,
     alpha: float = 0.1,
-    public: int = 0,
+    public: int | None = None,
     json: bool = False,
 ) -> int:
     """Say what is achievable before any private record is read. Exit code 1 if it is less than asked for.
@@ -79,12 +79,14 @@ def plan(
     concept
         A class of hypotheses: compare the methods of `quorate fit` on it instead, by bounds that always hold.
     features
-        How many columns there are after encoding. With --records, votes are compared with a student and a linear
-        model; with --concept, it is how many columns the class reads, 1 unless given.
+        How many columns of numbers a record has once encoded. With --records, the number of teachers is the one that
+        loses the least to noise and to small chunks together, and votes are compared with a student and a linear
+        model. With --concept, it is how many columns the class reads, 1 unless given.
     alpha
         The excess error over the best hypothesis to keep, with --concept.
     public
-        How many public points there are: for a student, a linear model, or a hypothesis chosen with their help.
+        How many public points there are: for a student, a linear model, or a hypothesis chosen with their help. None
+        unless given.
     json
         Print one JSON object instead of tables.
     """

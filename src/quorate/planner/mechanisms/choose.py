@@ -1,4 +1,4 @@
-"""Choosing the aggregator, and the number of teachers."""
+"""Choosing the aggregator."""
 
 from collections.abc import Callable
 
@@ -34,12 +34,9 @@ from quorate.planner.mechanisms.thresholds import (
     expect_stability,
 )
 
-__all__ = ["AGGREGATORS", "LEAST_ROWS", "NEAR", "SLOW", "best_draft", "drafts", "exact", "smallest_teachers"]
+__all__ = ["AGGREGATORS", "LEAST_ROWS", "SLOW", "best_draft", "drafts", "exact"]
 
 LEAST_ROWS = 20  # records a teacher learns from, at least
-_AIM = 0.95  # share answered and right, where the number of teachers is free
-NEAR = 0.005  # of what the most teachers would reach
-_MOST_TEACHERS = 10**7
 
 Drafting = Callable[[Task, VoteForecast, int], Draft | None]
 AGGREGATORS: dict[str, Drafting] = {
@@ -102,25 +99,3 @@ def exact(calibrated: Calibrated, task: Task, forecast: VoteForecast) -> Expecte
     return expect_confident_max(
         mechanism, task, forecast, allowed=max(0.0, min(task.queries, allowed)), teachers=mechanism.teachers
     )
-
-
-def smallest_teachers(aggregator: str, task: Task, forecast: VoteForecast, *, most: int | None) -> int:
-    """Return the fewest teachers that do nearly as well as `most` would, or that reach 95% where there is no limit.
-
-    Fewer teachers learn from more records each, so that they are better teachers.
-    """
-
-    def right(teachers: int) -> float:
-        return best_draft(aggregator, task, forecast, teachers).expected.worth
-
-    limit = most or _MOST_TEACHERS
-    target = right(limit) - NEAR
-    if most is None:
-        target = min(_AIM, target)
-    low, high = 0, min(limit, 64)
-    while high < limit and right(high) < target:
-        low, high = high, min(limit, 2 * high)
-    while high - low > max(1, high // 50):
-        middle = (low + high) // 2
-        low, high = (low, middle) if right(middle) >= target else (middle, high)
-    return high

@@ -1,6 +1,6 @@
 """What is expected of the ballots before any is cast: shares of the vote, from a guess or from public points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,11 @@ class VoteForecast:
     def gap(self) -> Floats:
         """The share by which the first label leads the second, query by query."""
         return self.top - self.rivals[:, 0]
+
+    def by_gap(self) -> "VoteForecast":
+        """Return the forecast with every query as heavy as its gap: where the vote is even, the answer matters less."""
+        weights = self.weights * self.gap
+        return replace(self, weights=weights / max(float(weights.sum()), 1e-300))
 
     def distances(self, teachers: int) -> NDArray[np.int64]:
         """Return how many of this many ballots can change, query by query, without changing the label."""

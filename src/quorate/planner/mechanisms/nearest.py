@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from quorate.errors import Infeasible
-from quorate.planner.mechanisms.choose import LEAST_ROWS, NEAR, SLOW, best_draft
+from quorate.planner.mechanisms.choose import LEAST_ROWS, SLOW, best_draft
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Expected, Task, least_agreement
+from quorate.planner.mechanisms.teachers import NEAR
 from quorate.planner.result import Change
 
 __all__ = ["nearest_changes"]

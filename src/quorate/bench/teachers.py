@@ -1,0 +1,152 @@
+"""How many teachers, and of which kind: the default against a grid, and trees against lines where no line will do.
+
+The default number of teachers knows the number of records, columns and queries, and epsilon. On UCI Adult and UCI Bank
+Marketing it is held against the best of a grid of teachers and learners. Two generated tables have labels that no
+linear score tells apart. Columns are one-hot and scaled by the public part, whose labels are never read. Noise is that
+of the planned mechanism, simulated on all judges, so that gaps of half a point can be seen. Medians over splits.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.bench.figures import Figure, data_folder
+from quorate.learners import Deal, batched_equivalent
+from quorate.planner import plan
+from quorate.simulation import simulate
+
+__all__ = ["teacher_figures"]
+
+_TARGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "queries": 1000}
+_GRID = (100, 300, 1000, 3000)
+_TABLES = {"adult": "income>50K", "bank": "y"}
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Private records, public points without labels, and judges."""
+
+    X: Any
+    y: Codes
+    public: Any
+    judges: Any
+    labels: Codes
+
+    def planned(self, *, teach: bool) -> int:
+        """Return the default number of teachers, for answers or for a student."""
+        rows, columns = self.X.shape
+        return plan(**_TARGET, records=rows, features=columns, teach=teach).teachers
+
+
+def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: int) -> tuple[float, float, float]:
+    """Return the accuracy of noisy answers, and the accuracy and the area under the curve of a student of others."""
+    from sklearn.base import clone
+    from sklearn.metrics import roc_auc_score
+
+    batched = batched_equivalent(learner)
+    assert batched is not None
+    random = np.random.default_rng(seed)
+    owner = random.permutation(len(split.X)) % teachers
+    fitted = batched.fit(split.X, split.y, Deal.by_assignment(owner, teachers=teachers), classes=2, one_scale=True)
+    mechanism = plan(**_TARGET, teachers=teachers).mechanism
+    answers = simulate(mechanism, fitted.votes(split.judges), seed=seed).labels
+    asked = split.public[random.permutation(len(split.public))[: _TARGET["queries"]]]
+    taught = simulate(mechanism, fitted.votes(asked), seed=seed + 1).labels
+    accuracy = float((answers == split.labels).mean())
+    known = taught >= 0
+    if np.unique(taught[known]).size < 2:
+        return accuracy, float((split.labels == taught.max()).mean()), 0.5
+    made = clone(student).fit(asked[known], taught[known])
+    area = roc_auc_score(split.labels, made.predict_proba(split.judges)[:, 1])
+    return accuracy, float(made.score(split.judges, split.labels)), float(area)
+
+
+def _rings(seed: int, rows: int = 40_000) -> _Split:
+    """Return a table whose label depends on the distance from a centre in two of eight columns."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, 8))
+    return _drawn(random, X, 4 * (np.hypot(X[:, 0], X[:, 1]) - 1.2) + 0.5 * X[:, 2])
+
+
+def _crossed(seed: int, rows: int = 40_000) -> _Split:
+    """Return a table in which the effect of one column has another sign in each half of another."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, 8))
+    return _drawn(random, X, np.where(X[:, 1] > 0.3, 4 * X[:, 0], -2 * X[:, 0] - 2) + 0.5 * X[:, 2])
+
+
+def _drawn(random: np.random.Generator, X: NDArray[np.float64], score: NDArray[np.float64]) -> _Split:
+    y = (random.random(len(X)) < 1 / (1 + np.exp(-score))).astype(np.int64)
+    private, public = 3 * len(X) // 4, 7 * len(X) // 8
+    return _Split(X[:private], y[:private], X[private:public], X[public:], y[public:])
+
+
+def _read(folder: Path, name: str, seed: int) -> _Split:
+    """Return Adult as it is split, the test file in halves; Bank in halves, the second in halves again."""
+    from quorate.tables import Schema, read_table
+
+    label, random = _TABLES[name], np.random.default_rng(seed)
+    if name == "adult":
+        private, rest = (read_table(folder / name / f"{part}.csv.gz", role="public") for part in ("train", "test"))
+    else:
+        table = read_table(folder / name / "bank-full.csv.gz", role="public")
+        order = random.permutation(table.num_rows)
+        private, rest = (table.take(part) for part in np.array_split(order, 2))
+    public, judges = (rest.take(part) for part in np.array_split(random.permutation(rest.num_rows), 2))
+    y, labels = (_codes(table[label].to_pylist()) for table in (private, judges))
+    private, public, judges = (table.drop_columns([label]) for table in (private, public, judges))
+    schema = Schema.from_public(public, leave_out=["fnlwgt"] if name == "adult" else [])
+    known, judged = (schema.encode(part, role="public") for part in (public, judges))
+    return _Split(schema.encode(private), y, known, judged, labels)
+
+
+def _codes(values: list[Any]) -> Codes:
+    return np.array([">" in value or value == "yes" for value in values], dtype=np.int64)
+
+
+def teacher_figures(quick: bool) -> Iterator[Figure]:
+    """Yield what trees gain on generated tables, then what the default loses on real ones: None without the data."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.tree import DecisionTreeClassifier
+
+    line, tree = LogisticRegression(), DecisionTreeClassifier(max_depth=4, min_samples_leaf=5)
+    for make in (_rings, _crossed):
+        forest = RandomForestClassifier(50, min_samples_leaf=5, random_state=0)
+        gains = [_gains(make(seed), (line, tree), forest, seed) for seed in range(1 if quick else 5)]
+        yield f"trees.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[0] for gain in gains), "points"
+        yield f"trees.student_auc_gain.{make.__name__[1:]}", median(gain[1] for gain in gains), "auc"
+    for name in _TABLES:
+        found = (data_folder() / name).exists()
+        splits = [_read(data_folder(), name, seed) for seed in range((1 if quick else 5) * found)]
+        gaps = _gaps(splits, (line, tree)) if found else (None, None)
+        for purpose, gap in zip(("vote", "student"), gaps, strict=True):
+            yield f"teachers.gap_points.{purpose}.{name}", gap, "points"
+
+
+def _gains(split: _Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float]:
+    """Return by how much trees beat lines, each with its best number of the grid: answers, and the student's area."""
+    line, tree = (
+        np.max([_worth(split, learner, student, teachers=count, seed=seed) for count in _GRID], axis=0)
+        for learner in learners
+    )
+    return float(tree[0] - line[0]), float(tree[2] - line[2])
+
+
+def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, float]:
+    """Return by how many points the default is worse than the best of the grid: answers, and a student's."""
+
+    def typical(learner: Any, counts: list[int]) -> NDArray[np.float64]:
+        dealt = enumerate(zip(splits, counts, strict=True))
+        found = [_worth(split, learner, learner, teachers=count, seed=seed) for seed, (split, count) in dealt]
+        return 100 * np.median(found, axis=0)
+
+    best = np.max([typical(learner, [count] * len(splits)) for learner in learners for count in _GRID], axis=0)
+    vote, student = (typical(learners[0], [split.planned(teach=teach) for split in splits]) for teach in (False, True))
+    return float(best[0] - vote[0]), float(best[1] - student[1])
