@@ -34,9 +34,10 @@ PICKLED = "a fitted classifier holds a budget and is not copied or pickled: the 
 NOT_APPLICABLE = {
     "check_estimators_pickle": PICKLED,
 }
+SCORED = PrivateClassifier(epsilon=1e6, teachers=1, queries=2000, scores=True)  # noise moves a count once in 10**100
 
 
-@parametrize_with_checks([PLAIN], expected_failed_checks=lambda estimator: NOT_APPLICABLE)
+@parametrize_with_checks([PLAIN, SCORED], expected_failed_checks=lambda estimator: NOT_APPLICABLE)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

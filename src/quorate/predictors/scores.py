@@ -23,8 +23,6 @@ Threshold = float | Literal["balanced"] | None
 
 def check_threshold(threshold: Any, *, scores: bool, prior: Any) -> None:
     """Refuse a threshold that is none, or that nothing would read, or that lacks a prior to compare with."""
-    if threshold is None:
-        return
     if not scores:
         raise InvalidInput("threshold is for scores, the noisy shares of votes: set scores=True")
     if threshold != "balanced":

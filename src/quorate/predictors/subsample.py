@@ -197,7 +197,8 @@ class PrivateClassifier(SessionClassifier):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
         check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
-        check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
+        if self.threshold is not None:
+            check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
         if self._prior_is("holdout") and not self.holdout:
             raise InvalidInput("prior='holdout' is estimated on units held out: set holdout, a share of the units")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
