@@ -436,7 +436,7 @@ def test_columns_never_make_a_plan_infeasible(records, epsilon):
 def test_columns_are_a_count_and_are_said_to_be_assumed():
     made = plan(**ADULT, features=100)
     assert any("100 columns" in sentence for sentence in made.assumptions)
-    with pytest.raises(InvalidInput, match="columns"):
+    with pytest.raises(InvalidInput, match="features"):
         plan(**ADULT, features=0)
     assert plan(**ADULT, features=100, teachers=77).teachers == 77
 
@@ -462,7 +462,7 @@ def test_a_classifier_and_a_student_are_planned_by_their_columns():
     X = random.normal(size=(6000, 12))
     y = (X[:, 0] > 0).astype(int)
     settings = {"epsilon": 4.0, "delta": 1e-5, "queries": 100, "classes": [0, 1]}
-    asked = {"epsilon": 4.0, "delta": 1e-5, "queries": 100, "records": 6000, "columns": 12}
+    asked = {"epsilon": 4.0, "delta": 1e-5, "queries": 100, "records": 6000, "features": 12}
     classifier = PrivateClassifier(**settings).fit(X, y)
     student = StudentClassifier(**settings).fit(X, y, public=random.normal(size=(200, 12)))
     assert classifier.teachers_ == plan(**asked).teachers
