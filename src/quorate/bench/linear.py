@@ -2,9 +2,8 @@
 
 Adult: the training records are private; a random half of the test file is public and unlabelled, the other half judges.
 Bank: a random two thirds are private, and the rest is halved in the same way. Columns are automatic and include all of
-the table. The public rows of one sex, or of people over 45, are those of the public half; where
-nothing is public, bounds and categories are declared. Labels of public rows are
-never read. A quick run takes one split and fewer figures.
+the table. The public rows of one sex, or of people over 45, are those of the public half; where nothing is public,
+bounds and categories are declared. Labels of public rows are never read. A quick run takes one split and fewer figures.
 """
 
 import time

@@ -55,7 +55,7 @@ class Measurement:
     at: Array
     directions: Array
     radius: float
-    noise: Array  # covariance of what is measured, per unit: of the noise, of sampling, of a wrong geometry and of clipping
+    noise: Array  # covariance of what is measured: of the noise, of sampling, of a wrong geometry, of clipping
 
     def __post_init__(self) -> None:
         set_validated(self, at=exact_weights(self.at), directions=exact_weights(self.directions))
