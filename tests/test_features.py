@@ -126,6 +126,21 @@ def test_one_complex_value_does_not_change_how_the_others_are_read():
     assert as_texts(values) == ["1", "2.5", "1j"]
 
 
+@pytest.mark.parametrize("values", [
+    pandas.Series([True, 1, 1.0, "1", " 1", "True", None, [1], "x"], dtype=object),
+    pandas.Series([True, 1, 1.0, "1", " 1", "True", None, np.nan, "x"] * 2, dtype=object),
+    pandas.Series([1.0, 0.0, -0.0, np.nan, 2.5, np.inf, 1e300]),
+    pandas.Series(["1", "x", None, " x "]),
+    pandas.Series(["1", "x", None], dtype="category"),
+    np.array([True, False]),
+    np.array([0.1, 3], dtype=np.float32),
+])  # fmt: skip
+def test_a_category_is_found_by_its_text_whatever_came_before_it(values):
+    known = ("1", "True", "x", "0", "2.5", "0.1")
+    texts = as_texts(values)
+    assert Categories("a", known).read(values).tolist() == [known.index(t) if t in known else 6 for t in texts]
+
+
 def test_a_value_that_cannot_be_written_is_missing():
     assert as_texts(pandas.Series([1, 10**5000], dtype=object)) == ["1", "nan"]
 

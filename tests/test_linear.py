@@ -548,6 +548,29 @@ def test_without_public_rows_bounds_are_declared():
     assert roc_auc_score(labels, model.decision_function(rest)) > 0.85
 
 
+def nested_table(rows, seed):
+    """Columns that tell the same story (seen before or not), a rare class, and long tails."""
+    generator = np.random.default_rng(seed)
+    z = generator.normal(size=(rows, 2))
+    seen = generator.random(rows) < 0.2
+    days, times = np.where(seen, np.round(np.exp(4 + z[:, 0])), -1.0), np.where(seen, generator.poisson(2, rows) + 1, 0)
+    good, money = seen & (generator.random(rows) < 0.3), np.exp(6 + z[:, 1] + generator.normal(size=rows))
+    eta = -4 + 1.5 * good + 0.8 * z[:, 1] + 0.2 * np.log(money) + 0.15 * times
+    X = np.stack([days, times, good, ~seen, np.exp(5 + z[:, 1]), money], axis=1)
+    return X, (generator.random(rows) < 1 / (1 + np.exp(-eta))).astype(int)
+
+
+@pytest.mark.usefixtures("taped")
+def test_columns_that_go_together_are_no_harm_where_no_public_row_says_so():
+    X, y = nested_table(30_000, 0)
+    rest, labels = nested_table(10_000, 1)
+    with_public = PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=rest[:5000])
+    columns = AdditiveColumns(declared=with_public.columns_.blocks_)
+    without = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y)
+    auc = [roc_auc_score(labels, model.decision_function(rest)) for model in (with_public, without)]
+    assert auc[1] > auc[0] - 0.02
+
+
 @pytest.mark.usefixtures("taped")
 def test_many_classes():
     generator = np.random.default_rng(0)

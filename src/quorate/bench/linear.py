@@ -2,8 +2,8 @@
 
 Adult: the training records are private; a random half of the test file is public and unlabelled, the other half judges.
 Bank: a random two thirds are private, and the rest is halved in the same way. Columns are automatic and include all of
-the table. The public rows of one sex, or of people over 45, are those of the public half. Labels of public rows are
-never read. A quick run takes one split and fewer figures.
+the table. The public rows of one sex, or of people over 45, are those of the public half; where nothing is public,
+bounds and categories are declared. Labels of public rows are never read. A quick run takes one split and fewer figures.
 """
 
 import time
@@ -21,10 +21,30 @@ __all__ = ["linear_figures"]
 _DELTA = 1e-5
 _SPLITS = 5
 _EPSILONS = {"adult": (1.0, 0.25, 0.05), "bank": (1.0, 0.25)}
+_NOTHING = "nothing"  # public
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "women": lambda table: table["sex"] == "Female",
     "men": lambda table: table["sex"] == "Male",
     "over_45": lambda table: table["age"] > 45,
+}
+_BOUNDS = {  # what an owner may declare of numbers without looking at a row; categories are those of the documentation
+    "adult": {
+        "age": (17, 90),
+        "fnlwgt": (0, 1_500_000),
+        "education-num": (1, 16),
+        "capital-gain": (0, 100_000),
+        "capital-loss": (0, 5000),
+        "hours-per-week": (1, 99),
+    },
+    "bank": {
+        "age": (18, 95),
+        "balance": (-10_000, 100_000),
+        "day": (1, 31),
+        "duration": (0, 5000),
+        "campaign": (1, 60),
+        "pdays": (-1, 900),
+        "previous": (0, 300),
+    },
 }
 _TARGETS = {"adult": ("income>50K", ">"), "bank": ("y", "yes")}
 _FILES = {"adult": ("train.csv.gz", "test.csv.gz"), "bank": ("bank-full.csv.gz",)}
@@ -37,6 +57,8 @@ def linear_figures(quick: bool) -> Iterator[Figure]:
             yield from _figures(f"linear.{table}.epsilon{epsilon:g}", table, epsilon, None, quick)
     for part, chosen in _PARTS.items():
         yield from _figures(f"linear.adult.public_{part}.epsilon1", "adult", 1.0, chosen, quick)
+    for table in _BOUNDS:
+        yield from _figures(f"linear.{table}.nothing_public.epsilon1", table, 1.0, _NOTHING, quick)
     yield from _size_figures(quick)
 
 
@@ -58,10 +80,12 @@ def _run(folder: Path, table: str, epsilon: float, chosen: Any, seed: int) -> tu
     private, y, rest, labels = _tables(folder, table, np.random.default_rng(seed))
     half = len(rest) // 2
     public, judges = rest[:half], rest[half:]
-    if chosen is not None:
-        public = public[chosen(public)]
-    model = PrivateLogisticRegression(epsilon=epsilon, delta=_DELTA, classes=[False, True])
-    model.fit(private, y, public=public)
+    columns = _declared(table, private, rest) if chosen == _NOTHING else None
+    model = PrivateLogisticRegression(epsilon=epsilon, delta=_DELTA, classes=[False, True], columns=columns)
+    if chosen == _NOTHING:
+        model.fit(private, y)
+    else:
+        model.fit(private, y, public=public if chosen is None else public[chosen(public)])
     score, truth = model.decision_function(judges), labels[half:]
     prior = model.predict_proba(public)[:, 1].mean()  # released, so that the threshold is free
     balanced = balanced_accuracy_score(truth, score > np.log(prior / (1 - prior)))
@@ -83,6 +107,17 @@ def _tables(folder: Path, table: str, generator: np.random.Generator) -> tuple[A
     labels = [frame[column].str.startswith(positive).to_numpy() for frame in (private, rest)]
     drop = [frame.drop(columns=column).reset_index(drop=True) for frame in (private, rest)]
     return drop[0], labels[0], drop[1], labels[1]
+
+
+def _declared(table: str, private: Any, rest: Any) -> Any:
+    """Return columns of which only the bounds of numbers and the names of categories are known."""
+    from quorate.features import AdditiveColumns
+
+    known = {
+        name: _BOUNDS[table].get(name) or sorted({*private[name].astype(str), *rest[name].astype(str)})
+        for name in private.columns
+    }
+    return AdditiveColumns(declared=known)
 
 
 def _size_figures(quick: bool) -> Iterator[Figure]:

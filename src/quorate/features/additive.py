@@ -1,6 +1,6 @@
 """The columns of additive models: a curve for every number, a level for every category."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -82,6 +82,10 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Matrix:
         """Return one row of numbers in [0, 1] for each row."""
+        return self.spread(self.read(X))
+
+    def read(self, X: Any) -> list[NDArray[Any]]:
+        """Return the values of each column as its block reads them: numbers, or places among the categories."""
         check_is_fitted(self, "blocks_")
         X = as_frame(X)
         if not is_frame(X):
@@ -89,7 +93,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             if X.ndim != 2 or X.shape[1] != len(self.names_):
                 raise InvalidInput(f"rows of {len(self.names_)} columns are expected, not an array of shape {X.shape}")
         pairs = zip(self.blocks_, self.names_, strict=True)
-        return np.hstack([block.encode(column_of(X, name)) for block, name in pairs])
+        return [block.read(column_of(X, name)) for block, name in pairs]
+
+    def spread(self, read: Sequence[NDArray[Any]]) -> Matrix:
+        """Return the rows of numbers for values that were read, all of them or some."""
+        return np.hstack([block.spread(values) for block, values in zip(self.blocks_, read, strict=True)])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes."""

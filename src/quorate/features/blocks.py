@@ -48,9 +48,18 @@ class Ramps:
         rising = [f"{self.name} from {cut:.6g}" for cut in self.cuts[:-1]]
         return [*([self.name] if self.line else []), *rising, *([f"{self.name} is missing"] if self.missing else [])]
 
+    def read(self, values: Any) -> NDArray[Any]:
+        """Return values as numbers, of whatever type they come in."""
+        given = np.asarray(values) if hasattr(values, "dtype") else None
+        return given if given is not None and given.dtype.kind in "fiub" else as_numbers(values)
+
     def encode(self, values: Any) -> Matrix:
         """Return one row a value. A missing value has 0 in every ramp."""
-        given = as_numbers(values)
+        return self.spread(self.read(values))
+
+    def spread(self, read: NDArray[Any]) -> Matrix:
+        """Return one row for each value that was read."""
+        given = as_numbers(read)
         low, high = np.array(self.cuts[:-1]), np.array(self.cuts[1:])
         if self.line:
             low, high = np.append(self.line[0], low), np.append(self.line[1], high)
@@ -79,17 +88,50 @@ class Categories:
         """The names of the numbers it becomes."""
         return [*(f"{self.name}={value}" for value in self.values), f"{self.name} is another"]
 
+    def read(self, values: Any) -> NDArray[Any]:
+        """Return the place of each value among the categories; every other text has the last one."""
+        places = _Places({value: place for place, value in enumerate(self.values)}, other=len(self.values))
+        kind = getattr(values, "dtype", None)
+        if isinstance(kind, np.dtype) and (kind == np.float64 or kind.kind in "iub"):
+            distinct, inverse = np.unique(np.asarray(values), return_inverse=True)  # equal numbers are equal texts
+            return np.array([places.of(value) for value in distinct.tolist()], dtype=np.int32)[inverse]
+        listed = values.to_list() if hasattr(values, "to_list") else _objects(values)
+        try:
+            return np.fromiter(map(places.__getitem__, listed), dtype=np.int32, count=len(listed))
+        except Exception:  # a value that has no hash: each is then written out
+            return np.array([places.of(value) for value in listed], dtype=np.int32)
+
     def encode(self, values: Any) -> Matrix:
         """Return one row a value."""
-        places, other = {value: place for place, value in enumerate(self.values)}, len(self.values)
-        codes = [places.get(text, other) for text in as_texts(values)]
-        encoded = np.zeros((len(codes), other + 1))
-        encoded[np.arange(len(codes)), codes] = 1.0
+        return self.spread(self.read(values))
+
+    def spread(self, read: NDArray[Any]) -> Matrix:
+        """Return one row for each value that was read."""
+        encoded = np.zeros((len(read), len(self.values) + 1))
+        encoded[np.arange(len(read)), read] = 1.0
         return encoded
 
     def atoms(self) -> Matrix:
         """Return what each category becomes."""
         return np.eye(len(self.values) + 1)
+
+
+class _Places(dict[Any, int]):
+    """The places of texts, each looked up as written out once. Only texts are kept: True, 1 and 1.0 are one key."""
+
+    def __init__(self, places: dict[str, int], *, other: int) -> None:
+        super().__init__(places)
+        self._known, self._other = places, other
+
+    def of(self, value: Any) -> int:
+        """Return the place of a value."""
+        return self._known.get(_text(value), self._other)
+
+    def __missing__(self, value: Any) -> int:
+        place = self.of(value)
+        if isinstance(value, str):
+            self[value] = place
+        return place
 
 
 Block = Ramps | Categories
@@ -133,10 +175,13 @@ def as_texts(values: Any) -> list[str]:
     """
     if hasattr(values, "to_list"):  # a column of a frame: an array of it may be of a type that one missing value sets
         return [_text(value) for value in values.to_list()]
+    return [_text(value) for value in _objects(values)]
+
+
+def _objects(values: Any) -> Any:
+    """Return an array whose values are written as those of a frame's column are."""
     given = np.asarray(values)
-    return [
-        _text(value) for value in (given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given)
-    ]
+    return given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given
 
 
 def _text(value: Any) -> str:

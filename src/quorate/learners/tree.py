@@ -66,7 +66,7 @@ class _Grown:
     """The trees of one block. A node at place i of its level has children at the places 2i, below its cut, and 2i + 1.
 
     There is no product to speed up, so that every backend grows trees with NumPy. Over rows, only whole numbers are
-    summed; what is computed of the counts is computed for each cut by itself (proof: step 14).
+    summed; what is computed of the counts is computed for each cut by itself (proof: step 15).
     """
 
     def __init__(self, block: Block, learner: BatchedTree) -> None:
@@ -113,7 +113,7 @@ class _Grown:
         taken = np.take_along_axis(self._taken[:, :, np.newaxis], self._order[:, :-1], axis=1)
         squares, sums = [0.0, 0.0], [0.0, 0.0]
         for label in range(self._classes):
-            passed = ((labels == label) & taken).cumsum(axis=1)  # proof: step 14
+            passed = ((labels == label) & taken).cumsum(axis=1)  # proof: step 15
             left = passed - np.take_along_axis(before[:, :, label], place, axis=1)[:, :, np.newaxis]
             right = np.take_along_axis(totals[:, :, label], place, axis=1)[:, :, np.newaxis] - left
             for side, count in enumerate((left, right)):

@@ -91,7 +91,7 @@ class TreeTeachers(Teachers):
                 yield asked, part, self._walk(0, part, across)
 
     def _walk(self, cut: int, part: slice, across: Matrix) -> NDArray[Any]:
-        """Return the ballots of those who come to this cut, as if all did. Nothing but comparisons: proof, step 15."""
+        """Return the ballots of those who come to this cut, as if all did. Nothing but comparisons: proof, step 16."""
         leaf = cut - self._feature.shape[1]
         if leaf >= 0:
             return np.broadcast_to(self._votes[part, leaf, np.newaxis], (part.stop - part.start, across.shape[1]))

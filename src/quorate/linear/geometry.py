@@ -20,6 +20,7 @@ __all__ = ["Belief", "Measurement", "choose_measurement", "directions_for", "evi
 
 Array = NDArray[np.float64]
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
+_WRONG_MEANS = 0.02  # the squared error of a made column's mean, in variances, for all of the error of its geometry
 _ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton
 
 
@@ -54,7 +55,7 @@ class Measurement:
     at: Array
     directions: Array
     radius: float
-    noise: Array  # covariance of what is measured, per unit: of the noise, of sampling and of a wrong geometry
+    noise: Array  # covariance of what is measured: of the noise, of sampling, of a wrong geometry, of clipping
 
     def __post_init__(self) -> None:
         set_validated(self, at=exact_weights(self.at), directions=exact_weights(self.directions))
@@ -106,11 +107,11 @@ def choose_measurement(
     for radius in np.unique(np.quantile(typical, family.parts)):
         if radius <= 0:
             continue
-        _, slope = family.clipped(eta, eta, radius / length)
+        value, slope = family.clipped(eta, eta, radius / length)
         seen = (along * slope[:, None]).T @ sample / len(sample) @ belief.root
         spread = (along * family.square(eta, radius / length)[:, None]).T @ along / len(sample)
         known = seen @ seen.T
-        noise = spread / units + error**2 * known
+        noise = spread / units + error**2 * known + _taken_off(along, value, error)
         noise[np.diag_indices_from(noise)] += (scale * radius / units) ** 2
         half = solve_triangular(cholesky(known + noise, lower=True), seen, lower=True)
         loss = float(np.trace(loss_of) - np.einsum("ij,jk,ik->", half, loss_of, half))
@@ -118,6 +119,16 @@ def choose_measurement(
             best = loss, Measurement(belief.weights, directions, float(radius), noise)
     assert best is not None
     return best[1]
+
+
+def _taken_off(along: Array, value: Array, error: float) -> Array:
+    """Return how unsure it is what clipping takes off the gradient on average: the sample says it, as it says a mean.
+
+    Where few are clipped that is little. A geometry that is wrong by `error` has means that are wrong too.
+    """
+    off = along * value[:, None]
+    off -= off.mean(axis=0)
+    return np.asarray(off.T @ off / len(off) * (1 / len(off) + error**2 * _WRONG_MEANS))
 
 
 def update(belief: Belief, measured: Array, measurement: Measurement, sample: Array, family: Family) -> Belief:

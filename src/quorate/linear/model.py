@@ -1,5 +1,6 @@
 """What the linear models share: columns, units, the budget, the claim, and predictions that cost nothing."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from quorate.mechanisms import NoisyVectors
 from quorate.predictors.base import check_matrix, check_records
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
-from quorate.rows import FrameForm, as_frame, is_frame, take_rows
+from quorate.rows import FrameForm, as_frame, is_frame
 
 __all__ = ["LinearModel", "refuse_weights"]
 
@@ -58,14 +59,23 @@ class LinearModel(BaseEstimator):
         self.columns_ = columns.fit(known)
         self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
-        encode = self.columns_.transform
-        private = PrivateSums(lambda rows: encode(take_rows(X, rows)), targets, units, number, one_each=groups is None)
+        private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
         described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3
-        fitted = fit(described, private, None if known is None else encode(known), noisy)  # proof: step 4
+        fitted = fit(
+            described, private, None if known is None else self.columns_.transform(known), noisy
+        )  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
+
+    def _encoder(self, X: Any) -> Callable[[NDArray[np.int64]], Array]:
+        """Return what encodes some of the private rows. The texts of a frame are looked up once for all releases."""
+        columns = self.columns_
+        if not is_frame(X):
+            return lambda rows: columns.transform(X[rows])
+        read = columns.read(X)
+        return lambda rows: columns.spread([values[rows] for values in read])
 
     def _public_rows(self, public: Any) -> Any:
         """Return public rows, and learn their columns."""
