@@ -14,10 +14,11 @@ from quorate.cli.commands.fit import new_spelling
 TABLES = "table label classes public schema groups leave-out missing-texts"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
+SCORES = "scores no-scores threshold prior class-weight"
 STUDENT = "student learner teachers dissents no-quorums queries jobs"
 PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel jobs"
 TAKEN = {
-    "subsample": f"{TABLES} epsilon delta {TEACHERS} out report json no-json",
+    "subsample": f"{TABLES} epsilon delta {TEACHERS} {SCORES} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
     "student-first": f"{TABLES} epsilon delta {STUDENT} out json no-json",
     "agnostic": f"{CONCEPT} epsilon delta queries report",
@@ -25,6 +26,8 @@ TAKEN = {
     "stable": f"{CONCEPT} gamma",
     "pure": f"{CONCEPT} epsilon queries report",
     "semi-private": f"{CONCEPT} epsilon points report",
+    "linear": f"{TABLES} epsilon delta out json no-json",
+    "conformal": f"{TABLES} epsilon model alpha cells per-person out json no-json",
 }
 
 
@@ -38,7 +41,10 @@ def test_help_shows_what_a_method_takes_and_an_example(method, capsys):
     assert main(["fit", method, "--help"]) == 0
     shown = capsys.readouterr().out
     boxes = shown[shown.index("╭") :]
-    assert set(re.findall(r"^│ [ *]*(?:TABLE )?--([a-z-]+)", boxes, re.M)) == set(TAKEN[method].split()) - {"no-json"}
+    assert set(re.findall(r"^│ [ *]*(?:TABLE )?--([a-z-]+)", boxes, re.M)) == set(TAKEN[method].split()) - {
+        "no-json",
+        "no-scores",
+    }
     assert f"Example: quorate fit {method} visits.csv" in flat(shown)
     assert [name for name in ("Tables", "Output") if f"─ {name} ─" in boxes] == ["Tables", "Output"]
 
@@ -62,7 +68,7 @@ def test_a_command_starts_without_what_it_does_not_need():
 def test_an_option_of_another_method_is_wrong_usage(method, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     others = {name for names in TAKEN.values() for name in names.split()} - set(TAKEN[method].split())
-    asked = ["--student", "rule"] if method == "student-first" else []
+    asked = {"student-first": ["--student", "rule"], "conformal": ["--model", "rule"]}.get(method, [])
     assert others
     for name in sorted(others):
         assert main(["fit", method, "x.csv", "--out", "m", *asked, f"--{name}", "1"]) == 2

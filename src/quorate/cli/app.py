@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import audit, bench, check, demo, plan, predict, release, serve
+from quorate.cli.commands import audit, bench, demo, plan, predict, release, serve
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
@@ -30,9 +30,17 @@ How columns become numbers is never learned from private records. It comes from 
 
 Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
 """
-for command in (demo, plan, check, predict, serve, release, audit, bench, ledger, keys):
+_CHECK = """\
+Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
+
+Everything that is printed is covered by the guarantee. Exit code 1 if a limit that was set is not shown to hold.
+
+Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
+"""
+for command in (demo, plan, predict, serve, release, audit, bench, ledger, keys):
     app.command(command)
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
+app.command("quorate.cli.commands.check:check", help=_CHECK)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,8 +3,7 @@
 from quorate.cli.commands.ask import predict, serve
 from quorate.cli.commands.audit import audit
 from quorate.cli.commands.bench import bench, demo
-from quorate.cli.commands.check import check
 from quorate.cli.commands.plan import plan
 from quorate.cli.commands.release import release
 
-__all__ = ["audit", "bench", "check", "demo", "plan", "predict", "release", "serve"]
+__all__ = ["audit", "bench", "demo", "plan", "predict", "release", "serve"]

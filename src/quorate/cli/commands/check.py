@@ -47,12 +47,7 @@ class Tested:
 
 
 def check(test: Tested, tables: Tables, *, budget: Budget = Budget()) -> int:
-    """Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
-
-    Everything that is printed is covered by the guarantee. Exit code 1 if a limit that was set is not shown to hold.
-
-    Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
-    """
+    """Test a published classifier on held-out private records."""
     from quorate.cli.held_out import run_check
 
     return run_check(test, tables, budget)

@@ -125,7 +125,7 @@ def _conformal(tables: Tables, *, budget: Epsilon = Epsilon(), sets: Sets, outpu
 
     The table holds records that the model has not seen. The folder may be published.
 
-    Example: `quorate fit conformal later.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
+    Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
     """
     from quorate.cli.held_out import run_fit_conformal
 
