@@ -27,6 +27,8 @@ from quorate.linear.sample import made_rows, shift
 from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
+from quorate.service.model import Model
+from quorate.session import Request
 
 FAMILIES = [Bernoulli(), Gaussian(0.3), Poisson(5.0)]
 
@@ -714,3 +716,22 @@ def test_a_linear_model_answers_first_and_is_saved_with_the_ensemble_that_guards
     clear = np.array([[3.0, 0.0], [-3.0, 0.0]])
     assert loaded.predict(clear).tolist() == ["yes", "no"]
     np.testing.assert_array_equal(loaded.student_.predict_proba(points), student.predict_proba(points))
+
+
+def test_a_regression_and_probabilities_are_served(tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    X, points = generator.normal(size=(3000, 2)), generator.normal(size=(200, 2))
+    number = PrivateLinearRegression(epsilon=2.0, bounds=(-5.0, 5.0)).fit(X, X[:, 0], public=points)
+    told = Model.of_published("number", number)
+    assert [tensor.name for tensor in told.outputs.described()] == ["value"]
+    [reply] = told.session.ask_all([Request(points)])
+    [tensor] = told.outputs.written(reply.labels, reply.refused, [("value", False)], reply.told)
+    np.testing.assert_array_equal(tensor.values, number.predict(points))
+    label = PrivateLogisticRegression(epsilon=2.0, classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int), public=points)
+    told = Model.of_published("label", label)
+    [reply] = told.session.ask_all([Request(points)])
+    label_tensor, scores = told.outputs.written(
+        reply.labels, reply.refused, [("label", False), ("scores", False)], reply.told
+    )
+    np.testing.assert_array_equal(label_tensor.values, label.predict(points))
+    np.testing.assert_array_equal(scores.values, label.predict_proba(points))

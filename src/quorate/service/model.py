@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher
 from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
-from quorate.service.sets import IntervalOutputs, SetOutputs
+from quorate.service.sets import IntervalOutputs, SetOutputs, ValueOutputs, told_intervals
 from quorate.service.tensors import Inputs, NoisyScoreOutputs, Outputs, ScoreOutputs, inputs_of
 from quorate.tables import Schema
 
@@ -94,10 +95,13 @@ class Model:
             outputs: Outputs = ShareOutputs(model)
             session = PublishedAnswers(lambda X: X[:, 0])
         elif isinstance(model, ConformalRegressor):
-            inputs, outputs = inputs_of(model, schema), IntervalOutputs(model)
-            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), outputs.told)
-        elif not hasattr(model, "classes_") or getattr(model, "multilabel_", False):
-            raise InvalidInput(f"a {type(model).__name__} of this kind is not served yet: load it and call predict")
+            inputs, outputs = inputs_of(model, schema), IntervalOutputs()
+            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), partial(told_intervals, model))
+        elif not hasattr(model, "classes_"):
+            inputs, outputs = inputs_of(model, schema), ValueOutputs()
+            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict)
+        elif getattr(model, "multilabel_", False):
+            raise InvalidInput("a model of several labels at once is not served yet: load it and call predict")
         else:
             inputs, (outputs, told) = inputs_of(model, schema), _published_outputs(model)
             session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)), told)

@@ -19,9 +19,9 @@ from quorate.release import OnlineRelease, QueryRelease
 from quorate.release.domain import NOTHING
 from quorate.release.proposals import rows_of_numbers
 from quorate.release.query_texts import parse_queries
-from quorate.service.codec import ResponseTensor, Tensor
+from quorate.service.codec import Tensor
 from quorate.service.errors import Refused
-from quorate.service.tensors import Outputs, TensorInfo
+from quorate.service.tensors import ColumnOutputs, Flags, Numbers, TensorInfo
 
 __all__ = ["OnlineOutputs", "QueryInput", "ShareOutputs"]
 
@@ -52,61 +52,31 @@ class QueryInput:
         return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer
 
 
-class ShareOutputs(Outputs):
+class ShareOutputs(ColumnOutputs):
     """The answers of a release, by the numbers of queries."""
 
     names = ("answer", "error")
 
     def __init__(self, release: QueryRelease) -> None:
-        super().__init__(np.zeros(0))
+        super().__init__()
         self._release = release
 
-    def described(self) -> list[TensorInfo]:
-        """Return both tensors."""
-        return [TensorInfo(name, "FP64", [-1]) for name in self.names]
-
-    def written(
-        self,
-        labels: NDArray[np.int64],
-        refused: NDArray[np.bool_],
-        chosen: Sequence[tuple[str, bool]],
-        told: Any = None,
-    ) -> list[ResponseTensor]:
-        """Return the chosen tensors."""
-        if not chosen:
-            return []
+    def read(self, labels: Numbers, refused: Flags, told: Any) -> tuple[Numbers, Any]:
+        """Return the shares and their errors."""
         shares, errors = self._release.read(labels + NOTHING)
-        known = {"answer": shares, "error": np.where(np.isnan(errors), -1.0, errors)}
-        return [ResponseTensor(name, "FP64", known[name], binary) for name, binary in chosen]
+        return labels, {"answer": shares, "error": np.where(np.isnan(errors), -1.0, errors)}
 
 
-class OnlineOutputs(Outputs):
+class OnlineOutputs(ColumnOutputs):
     """The answers of an online release, as its session has them; -1 stands where a query was refused."""
 
     names = ("answer", "error", "outcome")
 
     def __init__(self, release: OnlineRelease) -> None:
-        super().__init__(np.zeros(0))
+        super().__init__()
         self._release = release
 
-    def described(self) -> list[TensorInfo]:
-        """Return the three tensors."""
-        return [TensorInfo(name, "BYTES" if name == "outcome" else "FP64", [-1]) for name in self.names]
-
-    def written(
-        self,
-        labels: NDArray[np.int64],
-        refused: NDArray[np.bool_],
-        chosen: Sequence[tuple[str, bool]],
-        told: Any = None,
-    ) -> list[ResponseTensor]:
-        """Return the chosen tensors."""
+    def read(self, labels: Numbers, refused: Flags, told: Any) -> tuple[Numbers, Any]:
+        """Return the shares and their errors, for what was not refused."""
         shares, errors = self._release.read(np.maximum(labels, 0))
-        known = {"answer": np.where(refused, -1.0, shares), "error": np.where(refused, -1.0, errors)}
-        outcomes = np.where(refused, "refused", "answered").tolist()
-        return [
-            ResponseTensor(name, "BYTES", outcomes, binary)
-            if name == "outcome"
-            else ResponseTensor(name, "FP64", known[name], binary)
-            for name, binary in chosen
-        ]
+        return labels, {"answer": np.where(refused, -1.0, shares), "error": np.where(refused, -1.0, errors)}

@@ -40,17 +40,23 @@ from quorate.tables import Number, QueryEncoder, Schema
 
 __all__ = [
     "OUTPUTS",
+    "ColumnOutputs",
+    "Flags",
     "FrameInputs",
     "Inputs",
     "MatrixInput",
     "NamedInputs",
     "NoisyScoreOutputs",
+    "Numbers",
     "Outputs",
     "SchemaInputs",
     "ScoreOutputs",
     "TensorInfo",
     "inputs_of",
 ]
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 OUTPUTS = ("label", "index", "outcome")
 
@@ -208,16 +214,21 @@ class Outputs:
 
     def written(
         self,
-        labels: NDArray[np.int64],
-        refused: NDArray[np.bool_],
+        labels: Numbers,
+        refused: Flags,
         chosen: Sequence[tuple[str, bool]],
         told: Any = None,
     ) -> list[ResponseTensor]:
         """Return the chosen tensors, in the order chosen; `told` is what a model said beyond class numbers."""
-        index = np.where(refused, -2, labels)
-        return [ResponseTensor(name, *self.tensor(name, index, told), binary) for name, binary in chosen]
+        numbers, more = self.read(labels, refused, told)
+        index = np.where(refused, -2, numbers)
+        return [ResponseTensor(name, *self.tensor(name, index, more), binary) for name, binary in chosen]
 
-    def tensor(self, name: str, index: NDArray[np.int64], told: Any) -> tuple[str, Values]:
+    def read(self, labels: Numbers, refused: Flags, told: Any) -> tuple[Numbers, Any]:
+        """Return the class numbers of answers, and what else they say. A subclass reads numbers that are no classes."""
+        return labels, told
+
+    def tensor(self, name: str, index: Numbers, told: Any) -> tuple[str, Values]:
         """Return the datatype and the values of one tensor; -1 in `index` is no quorum, -2 refused."""
         if name == "label":
             return self.datatype, self._labels(index)
@@ -225,12 +236,27 @@ class Outputs:
             return "INT64", index
         return "BYTES", [_OUTCOMES[min(place, 0) + 2] for place in index.tolist()]
 
-    def _labels(self, index: NDArray[np.int64]) -> Values:
+    def _labels(self, index: Numbers) -> Values:
         places = np.maximum(index, -1)
         if self._texts is not None:
             return [self._texts[place] for place in places.tolist()]
         numbers: NDArray[Any] = self._numbers[places]
         return numbers
+
+
+class ColumnOutputs(Outputs):
+    """Columns of numbers by name, which `read` finds, of a model that has no classes; and perhaps the outcome."""
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros(0))
+
+    def described(self) -> list[TensorInfo]:
+        """Return the tensors."""
+        return [TensorInfo(name, "BYTES" if name == "outcome" else "FP64", [-1]) for name in self.names]
+
+    def tensor(self, name: str, index: Numbers, told: Any) -> tuple[str, Values]:
+        """Return the datatype and the values of one tensor."""
+        return super().tensor(name, index, told) if name == "outcome" else ("FP64", told[name])
 
 
 class ScoreOutputs(Outputs):
@@ -242,7 +268,7 @@ class ScoreOutputs(Outputs):
         """Return the four tensors."""
         return [*super().described(), TensorInfo("scores", "FP64", [-1, len(self.classes)])]
 
-    def tensor(self, name: str, index: NDArray[np.int64], told: Any) -> tuple[str, Values]:
+    def tensor(self, name: str, index: Numbers, told: Any) -> tuple[str, Values]:
         """Return the datatype and the values of one tensor."""
         return ("FP64", told) if name == "scores" else super().tensor(name, index, told)
 
@@ -254,16 +280,10 @@ class NoisyScoreOutputs(ScoreOutputs):
         super().__init__(classes)
         self._scoring = scoring
 
-    def written(
-        self,
-        labels: NDArray[np.int64],
-        refused: NDArray[np.bool_],
-        chosen: Sequence[tuple[str, bool]],
-        told: Any = None,
-    ) -> list[ResponseTensor]:
-        """Return the chosen tensors of what was released, in the order chosen."""
+    def read(self, labels: Numbers, refused: Flags, told: Any) -> tuple[Numbers, Any]:
+        """Return the labels that noisy shares make, and the shares."""
         shares = np.where(refused[:, np.newaxis], 0.0, self._scoring.probabilities(labels))
-        return super().written(self._scoring.labels(labels), refused, chosen, shares)
+        return self._scoring.labels(labels), shares
 
 
 def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
