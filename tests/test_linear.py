@@ -52,8 +52,8 @@ def sums(X, units=None, number=None):
     return PrivateSums(lambda rows: X[rows], np.zeros((len(X), 1)), units, number or len(np.unique(units)))
 
 
-def noise():
-    return NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=1000)
+def noise(epsilon=1.0):
+    return NoisyVectors(Budget(epsilon=epsilon, delta=1e-6, slack=0.0), entries=1000)
 
 
 def released(private, seed, radius=1.0, entries=3):
@@ -63,7 +63,7 @@ def released(private, seed, radius=1.0, entries=3):
             lambda features, _: features,
             entries=entries,
             radius=radius,
-            noisy=noise(),
+            noisy=noise(200.0),  # whose law is short enough for a tape
             fraction=0.5,
         )
     return mean * private.units * grid_length(entries) / radius
