@@ -67,7 +67,7 @@ def test_a_plan_says_when_another_road_is_better() -> None:
 
 
 def test_three_classes_have_no_reference_table() -> None:
-    assert qr.plan(records=20_000, teachers=200, features=30, public=0, classes=3).roads == ()
+    assert qr.plan(records=20_000, teachers=20, queries=10, features=30, public=0, classes=3).roads == ()
 
 
 def test_roads_survive_json() -> None:

@@ -8,6 +8,7 @@ of the planned mechanism, simulated on all judges, so that gaps of half a point 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +45,12 @@ class _Split:
         return plan(**_TARGET, records=rows, features=columns, teach=teach).teachers
 
 
+@cache
+def _mechanism(teachers: int) -> Any:
+    """Return the mechanism that a plan takes for so many teachers."""
+    return plan(**_TARGET, teachers=teachers).mechanism
+
+
 def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: int) -> tuple[float, float, float]:
     """Return the accuracy of noisy answers, and the accuracy and the area under the curve of a student of others."""
     from sklearn.base import clone
@@ -54,7 +61,7 @@ def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: in
     random = np.random.default_rng(seed)
     owner = random.permutation(len(split.X)) % teachers
     fitted = batched.fit(split.X, split.y, Deal.by_assignment(owner, teachers=teachers), classes=2, one_scale=True)
-    mechanism = plan(**_TARGET, teachers=teachers).mechanism
+    mechanism = _mechanism(teachers)
     answers = simulate(mechanism, fitted.votes(split.judges), seed=seed).labels
     asked = split.public[random.permutation(len(split.public))[: _TARGET["queries"]]]
     taught = simulate(mechanism, fitted.votes(asked), seed=seed + 1).labels
