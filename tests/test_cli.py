@@ -86,6 +86,7 @@ def test_the_command_offers_every_bench_that_has_figures_and_bars():
     assert set(offered) == set(BENCHES) == set(BARS)
 
 
+@pytest.mark.long
 def test_quick_bench_names_every_bar(tmp_path):
     """Speeds may miss their bars on a busy machine, so only the figures that do not depend on it must hold."""
     shown = quorate("bench", "mechanisms", "--quick", "--json", QUORATE_DATA=str(tmp_path))
