@@ -270,14 +270,19 @@ def test_fit_says_nothing_about_values_that_break_arithmetic(grouped):
     X, y = table(600)
     X[:5, 0], X[5:10, 1] = WILD, WILD
     people = np.arange(600) // 2 if grouped else None
-    PrivateLogisticRegression(classes=[0, 1]).fit(X, y, groups=people, public=table(200, seed=1)[0])
-    PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()).fit(X, y, groups=people)
+    public = table(200, seed=1)[0]
+    fitted = [
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, y, groups=people, public=public),
+        PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()).fit(X, y, groups=people),
+    ]
     targets = np.concatenate([WILD, np.zeros(595)])
     for model in (PrivateLinearRegression(bounds=(-1e300, 1e300)), PrivatePoissonRegression(largest=1e300)):
-        model.fit(X, targets, groups=people, public=table(200, seed=1)[0])
+        fitted.append(model.fit(X, targets, groups=people, public=public))
     frame = mixed_frame(600)
     frame.loc[:4, "age"] = WILD
-    PrivateLogisticRegression(classes=[0, 1]).fit(frame, y, groups=people, public=mixed_frame(200, seed=1))
+    model = PrivateLogisticRegression(classes=[0, 1])
+    fitted.append(model.fit(frame, y, groups=people, public=mixed_frame(200, seed=1)))
+    assert all(np.isfinite(one.coef_).all() for one in fitted)
 
 
 @pytest.mark.filterwarnings("error")

@@ -69,9 +69,9 @@ def _worth(split: _Split, learner: Any, student: Any, *, teachers: int, seed: in
     known = taught >= 0
     if np.unique(taught[known]).size < 2:
         return accuracy, float((split.labels == taught.max()).mean()), 0.5
-    made = clone(student).fit(asked[known], taught[known])
-    area = roc_auc_score(split.labels, made.predict_proba(split.judges)[:, 1])
-    return accuracy, float(made.score(split.judges, split.labels)), float(area)
+    taught_student = clone(student).fit(asked[known], taught[known])
+    area = roc_auc_score(split.labels, taught_student.predict_proba(split.judges)[:, 1])
+    return accuracy, float(taught_student.score(split.judges, split.labels)), float(area)
 
 
 def _rings(seed: int, rows: int = 40_000) -> _Split:

@@ -32,25 +32,25 @@ def run_fit_conformal(tables: Tables, budget: Epsilon, sets: Sets, output: Outpu
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         step()
         settings = vars(sets) | vars(budget) | {"model": load(folder)}
-        made = ConformalClassifier(**settings).fit(encoded, labels, groups=units)
+        fitted = ConformalClassifier(**settings).fit(encoded, labels, groups=units)
         step()
-        save(made, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+        save(fitted, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     assert columns.label is not None
     bill = {
         "folder": str(output.out),
         "model": str(folder.path),
-        "claim": made.claim_,
-        "covers": made.covers_,
-        "epsilon": float(made.epsilon),
+        "claim": fitted.claim_,
+        "covers": fitted.covers_,
+        "epsilon": float(fitted.epsilon),
         "delta": 0.0,
-        "alpha": float(made.alpha),
-        "privacy_unit": made.unit_,
+        "alpha": float(fitted.alpha),
+        "privacy_unit": fitted.unit_,
         "label": columns.label.column,
-        "classes": made.classes_.tolist(),
-        "units": made.quantile_.units,
-        "rank": made.quantile_.rank,
-        "threshold": made.threshold_,
-        "epsilon_spent": made.spent_epsilon_,
+        "classes": fitted.classes_.tolist(),
+        "units": fitted.quantile_.units,
+        "rank": fitted.quantile_.rank,
+        "threshold": fitted.threshold_,
+        "epsilon_spent": fitted.spent_epsilon_,
     }
     show_bill(f"Sets in {output.out}", bill, as_json=output.json)
     return 0

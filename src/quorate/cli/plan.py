@@ -94,12 +94,12 @@ def _comparison(planned: PrivatePlan) -> Table:
     return table
 
 
-def _compared_roads(made: PrivatePlan) -> Table:
+def _compared_roads(planned: PrivatePlan) -> Table:
     caption = (
         "on a reference table: normal columns, a linear truth. Where the truth is not linear, votes of trees can win"
     )
     table = Table(Column("road", no_wrap=True), "with", "expected loss", "why", title="Other roads", caption=caption)
-    for road in made.roads:
+    for road in planned.roads:
         loss = f"at most {road.loss:.1%}" if road.bound else f"{road.loss:.1%}"
         table.add_row(road.name, road.estimator, loss, road.why)
     return table

@@ -93,19 +93,13 @@ def check_model(
     if by is not None:
         check_consistent_length(X, by)
     where = np.zeros(units, dtype=np.int64) if by is None else place[first]
-    rows = take_rows(rows, first)
-    right = (labels_by_row(model, rows) == labels).astype(np.int64)
-    parts = [_counted((where, labels, right), (len(names), classes.size, 2))]
     edges = 1 / (1 + np.exp(-np.linspace(-_FARTHEST, _FARTHEST, bins - 1)))
-    if hasattr(model, "predict_proba"):
-        given, two = probabilities_by_row(model, rows), classes.size == 2
-        bin_of = np.searchsorted(edges, given[:, 1] if two else given.max(axis=1), side="right")
-        parts.append(_counted((where, labels if two else right, bin_of), (len(names), 2, bins)))
+    parts = _grids(model, take_rows(rows, first), labels, where, groups=len(names), edges=edges)
     noisy = NoisyVector.calibrate(
         epsilon=epsilon, delta=delta, squared_sensitivities=(2,) * len(parts), shares=_SHARES[: len(parts)]
     )
     tables = _released(noisy, parts)
-    found = ReleasedCounts(
+    released = ReleasedCounts(
         groups=names,
         classes=[str(label) for label in classes.tolist()],
         labels=tables[0],
@@ -124,10 +118,24 @@ def check_model(
         units=units,
         confidence=float(confidence),
         scales=noisy.scales,
-        measures=tuple(found.measures()),
-        calibration=tuple(found.calibration(edges)) if len(tables) == 2 else (),
+        measures=tuple(released.measures()),
+        calibration=tuple(released.calibration(edges)) if len(tables) == 2 else (),
         counts=tuple(tables),
     )
+
+
+def _grids(
+    model: Any, rows: Any, labels: Whole, where: Whole, *, groups: int, edges: NDArray[np.float64]
+) -> list[Whole]:
+    """Return the counts by group, label and whether the model is right, and by group, label and bin if it has any."""
+    classes = classes_of(model)
+    right = (labels_by_row(model, rows) == labels).astype(np.int64)
+    parts = [_counted((where, labels, right), (groups, classes.size, 2))]
+    if hasattr(model, "predict_proba"):
+        given, two = probabilities_by_row(model, rows), classes.size == 2
+        bin_of = np.searchsorted(edges, given[:, 1] if two else given.max(axis=1), side="right")
+        parts.append(_counted((where, labels if two else right, bin_of), (groups, 2, len(edges) + 1)))
+    return parts
 
 
 class _Columns(BaseEstimator):

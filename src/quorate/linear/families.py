@@ -3,6 +3,7 @@
 Everything here is a formula about public numbers. `t` is the largest residual that clipping leaves as it is.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -78,7 +79,7 @@ class Bernoulli:
         return np.asarray(np.where(even < p, 1 - p, p))
 
 
-class _Normal:
+class _Normal(ABC):
     """Residuals that are about normal around the mean, with the standard deviation that `_spread` says."""
 
     parts = (0.97, 0.99, 1.0)
@@ -91,8 +92,9 @@ class _Normal:
         """Return ones."""
         return np.ones_like(eta)
 
+    @abstractmethod
     def _spread(self, at: Array) -> Array:
-        raise NotImplementedError
+        """Return the standard deviation of a residual."""
 
     def clipped(self, eta: Array, at: Array, t: Array) -> tuple[Array, Array]:
         """Return the mean clipped residual and its slope."""

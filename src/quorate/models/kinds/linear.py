@@ -20,7 +20,7 @@ from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_doc
 from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
 
-__all__ = ["FOLDER", "KIND", "described", "model_of", "restore", "save"]
+__all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "linear model", PublishedFolder
 _TYPES = linear.__all__
@@ -28,20 +28,11 @@ _TYPES = linear.__all__
 
 def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
     """Write a fitted linear model into a new folder."""
-    manifest, weights = described(model)
-    facts = [f"{manifest['type']}: {model.coef_.size} coefficients of {model.n_features_in_} columns."]
-    if hasattr(model, "classes_"):
-        facts.append(f"Classes: {', '.join(map(str, model.classes_.tolist()))}.")
-    return publish_folder(folder, KIND, manifest, {"weights.npz": weights}, extra=extra, facts=facts)
-
-
-def described(model: LinearModel) -> tuple[dict[str, Any], bytes]:
-    """Return a fitted model as a document and its weights."""
     check_is_fitted(model, "coef_")
     name = type(model).__name__
     if name not in _TYPES:
         raise InvalidInput(f"a {name} cannot be saved; {', '.join(_TYPES)} can")
-    document = {
+    manifest = {
         "type": name,
         "claim": model.claim_,
         **rows_document(model),
@@ -49,17 +40,16 @@ def described(model: LinearModel) -> tuple[dict[str, Any], bytes]:
         "shift": model.shift_,
         "multilabel": getattr(model, "multilabel_", False),
     }
-    return document, arrays_of(coef=model.coef_, intercept=model.intercept_, deviations=model.coef_deviations_)
+    weights = arrays_of(coef=model.coef_, intercept=model.intercept_, deviations=model.coef_deviations_)
+    facts = [f"{name}: {model.coef_.size} coefficients of {model.n_features_in_} columns."]
+    if hasattr(model, "classes_"):
+        facts.append(f"Classes: {', '.join(map(str, model.classes_.tolist()))}.")
+    return publish_folder(folder, KIND, manifest, {"weights.npz": weights}, extra=extra, facts=facts)
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> LinearModel:
     """Return the model of a folder, as it was after `fit`. There is nothing to lease and no type to trust."""
-    return model_of(folder.manifest, folder.contents["weights.npz"])
-
-
-def model_of(manifest: dict[str, Any], weights: bytes) -> LinearModel:
-    """Return the model that `described` described."""
-    arrays = arrays_from(weights, limited=True)
+    manifest, arrays = folder.manifest, arrays_from(folder.contents["weights.npz"], limited=True)
     if manifest["type"] not in _TYPES:
         raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
     model: Any = getattr(linear, manifest["type"])(**manifest["settings"])

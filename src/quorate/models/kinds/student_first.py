@@ -1,7 +1,8 @@
 """A StudentFirstClassifier in a folder: that of a PrivateClassifier, with the student beside the teachers.
 
     student.skops       the student that answers first, of types that skops trusts; or
-    student.json        a published hypothesis; with student.npz, a linear model
+    student.json        a published hypothesis; or
+    student-*           the files of a linear model's own folder
     corrections.jsonl   the queries on which the student was corrected, and the classes released for them
 
 The other files are those of `quorate.models.kinds.private`. The ledger has the secret noises of both runs.
@@ -18,7 +19,8 @@ from quorate.journal import Journal
 from quorate.linear.model import LinearModel
 from quorate.models import codecs
 from quorate.models.folder import PrivateFolder
-from quorate.models.kinds import hypothesis, linear
+from quorate.models.kinds import hypothesis
+from quorate.models.kinds.inside import files_inside, model_inside
 from quorate.models.kinds.private import check_movable, move_into
 from quorate.predictors import StudentFirstClassifier
 from quorate.session import Session
@@ -28,7 +30,7 @@ from quorate.students.cover import CoverClassifier
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "student first", PrivateFolder
-_CORRECTIONS = "corrections.jsonl"
+_CORRECTIONS, _OWN = "corrections.jsonl", "student-"
 
 
 def save(classifier: StudentFirstClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
@@ -67,14 +69,13 @@ def _student_files(student: Any) -> dict[str, bytes]:
     if isinstance(student, CoverClassifier):
         return {"student.json": json.dumps(hypothesis.described(student)).encode()}
     if isinstance(student, LinearModel):
-        document, weights = linear.described(student)
-        return {"student.json": json.dumps(document).encode(), "student.npz": weights}
+        return files_inside(student, _OWN)
     return {"student.skops": codecs.to_skops(student.student_ if isinstance(student, StudentClassifier) else student)}
 
 
 def _student(contents: dict[str, bytes], trusted: list[str] | None) -> Any:
-    if "student.npz" in contents:
-        return linear.model_of(json.loads(contents["student.json"]), contents["student.npz"])
+    if any(name.startswith(_OWN) for name in contents):
+        return model_inside(contents, _OWN, trusted)
     if "student.json" in contents:
         return hypothesis.classifier_of(json.loads(contents["student.json"]))
     return codecs.from_skops(contents["student.skops"], trusted)
