@@ -125,6 +125,10 @@ class BatchedNaiveBayes(LinearLearner):
     def __post_init__(self) -> None:
         check_positive("var_smoothing", self.var_smoothing)
 
+    def coefficients(self, features: int) -> int:
+        """Return how many columns a score has: the features and their squares."""
+        return 2 * features
+
     def _fit_block(self, backend: Backend, block: Block) -> Array:
         weights = backend.put(block.weights)
         features, means = centred(backend.put(block.features), weights)
@@ -234,7 +238,7 @@ class BatchedQuadratic(BatchedLogistic):
     """
 
     def coefficients(self, features: int) -> int:
-        """Return how many columns a score has."""
+        """Return how many columns a score has: the features and their products."""
         return product_count(features)
 
     def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:

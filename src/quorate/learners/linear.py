@@ -271,13 +271,9 @@ class LinearTeachers(Teachers):
 
 
 class LinearLearner(Learner):
-    """A learner whose teachers have linear scores; each kind says how the scores of a block are found."""
+    """A learner whose teachers have linear scores of `coefficients` columns; each kind says how a block is fitted."""
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
-
-    def coefficients(self, features: int) -> int:
-        """Return how many columns a score has."""
-        return features * (1 + self.quadratic)
 
     def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
         return self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)

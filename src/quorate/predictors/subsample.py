@@ -34,10 +34,11 @@ from quorate.predictors.base import (
     check_records,
     class_codes,
     declared_classes,
+    is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
-from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner, coefficients, is_auto
+from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner, coefficients
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
@@ -226,9 +227,8 @@ class PrivateClassifier(SessionClassifier):
         if labels is not None and public is None:
             raise InvalidInput("public_labels are those of public rows: give public=, too")
         rows = None if public is None else check_records(self, public, estimator=self.estimator_, reset=False)
-        if labels is not None:
-            check_consistent_length(rows, labels)
-            labels = class_codes(self.classes_, np.asarray(labels))
+        check_consistent_length(rows, labels)
+        codes = None if labels is None else class_codes(self.classes_, np.asarray(labels))
         free = self.estimator is None or is_auto(self.estimator)
         estimators = candidates(self._class_weight()) if free else {type(self.estimator_).__name__: self.estimator_}
         epsilon, delta = self._left(held_out)
@@ -240,7 +240,7 @@ class PrivateClassifier(SessionClassifier):
             teach=teach,
             balanced=isinstance(self.class_weight, str) and self.class_weight == "balanced",
         )
-        self.chosen_ = choose_learner(estimators, rows, labels, goal)  # proof: step 4
+        self.chosen_ = choose_learner(estimators, rows, codes, goal)  # proof: step 4
         self.estimator_ = estimators[self.chosen_.learner]
 
     def _prior_is(self, word: str) -> bool:

@@ -27,7 +27,7 @@ from quorate.planner.mechanisms.task import Draft, Task
 from quorate.planner.mechanisms.teachers import Purpose, best_teachers, label_loss
 from quorate.predictors.scores import weigh_classes
 
-__all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients", "is_auto"]
+__all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients"]
 
 CANDIDATES: dict[str, Callable[[], Any]] = {  # the first is the default
     "logistic": LogisticRegression,
@@ -97,11 +97,6 @@ class LearnerChoice:
         shown = ", ".join(f"{one.learner} {one.worth:.3f} ({one.teachers:,} teachers)" for one in self.tried)
         rows = "public rows and their labels" if self.labels == "public" else "public rows with simulated labels"
         return f"{self.learner}, tried on {rows}; expected {self.measure}: {shown}"
-
-
-def is_auto(estimator: Any) -> bool:
-    """Return whether the estimator is to be chosen on public rows."""
-    return isinstance(estimator, str) and estimator == "auto"
 
 
 def coefficients(estimator: Any, features: int) -> int:

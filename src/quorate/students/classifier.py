@@ -26,8 +26,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.checks import check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.base import QuorateClassifier, allows_missing, check_choice, check_records, declared_classes
-from quorate.predictors.trial import is_auto
+from quorate.predictors.base import (
+    QuorateClassifier,
+    allows_missing,
+    check_choice,
+    check_records,
+    declared_classes,
+    is_auto,
+)
 from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
