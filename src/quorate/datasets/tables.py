@@ -135,9 +135,9 @@ def _draw_customers(rows: int, chance: np.random.Generator) -> pa.Table:
     loan = chance.random(rows) < 0.5
     calls = 1 + chance.poisson(1.5, rows)
     earlier = chance.choice(["none", "no", "yes"], rows, p=[0.8, 0.14, 0.06])
-    score = -2.7 + 0.5 * np.log1p(np.maximum(balance, 0)) / 3 - 0.9 * loan - 0.25 * (calls - 1)
-    score += 0.03 * np.abs(age - 42) + 2.4 * (earlier == "yes") - 0.3 * (earlier == "no")
-    score += np.where(job == "student", 0.7, np.where(job == "retired", 0.5, np.where(job == "manual", -0.4, 0.0)))
+    score = -3.5 + 0.28 * np.log1p(np.maximum(balance, 0)) - 1.4 * loan - 0.45 * (calls - 1)
+    score += 0.06 * np.abs(age - 42) + 3.5 * (earlier == "yes") - 0.5 * (earlier == "no")
+    score += np.where(job == "student", 1.1, np.where(job == "retired", 0.8, np.where(job == "manual", -0.7, 0.0)))
     columns = {"age": age, "job": job, "balance": balance, "loan": np.where(loan, "yes", "no"), "calls": calls}
     return pa.table({**columns, "earlier_offer": earlier, "answer": np.where(_happens(score, chance), "yes", "no")})
 
@@ -163,7 +163,7 @@ def _draw_people(rows: int, chance: np.random.Generator) -> pa.Table:
 
 
 def _draw_patients(rows: int, chance: np.random.Generator) -> pa.Table:
-    severity = (100 * chance.beta(2, 2, rows)).round(2)
+    severity = (100 * chance.random(rows)).round(2)
     return pa.table({"severity": severity, "outcome": np.where(severity > 61.5, "urgent", "wait")})
 
 
