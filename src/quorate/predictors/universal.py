@@ -158,6 +158,9 @@ class UniversalClassifier(ConceptClassifier):
         chosen = self.session_.answerer.epsilon if self.switched_ else 0.0
         return min(self.epsilon_, ballots + chosen)
 
+    def _check_payable(self, queries: Any) -> None:
+        """Refuse nothing: where the ballots end, the hypothesis answers at no cost."""
+
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
         """Answer by the hypothesis, once it is there, what the ballots found no quorum on: it is published."""
         missed = (codes == NO_QUORUM) & ~known["refused"]
