@@ -103,6 +103,7 @@ def test_quick_bench_names_every_bar(tmp_path):
             assert figure["holds"] is True, figure
 
 
+@pytest.mark.long
 def test_quick_bench_of_the_classifier(tmp_path):
     result = json.loads(quorate("bench", "classifier", "--quick", "--json", QUORATE_DATA=str(tmp_path)).stdout)
     figures = {figure["name"]: figure for figure in result["figures"]}
