@@ -8,7 +8,7 @@ said of rules priced at another order, nor of those that do not pay for every qu
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -45,7 +45,7 @@ class SharpMajority(QueryMechanism):
     teachers: int
     order: float
     price: float
-    table: tuple[int, ...]
+    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
         validate_fields(self)
