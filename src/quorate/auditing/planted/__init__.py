@@ -20,6 +20,7 @@ from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.plans import PLANS
 from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
+from quorate.auditing.planted.selections import SELECTIONS
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
@@ -27,7 +28,7 @@ from quorate.auditing.planted.trees import TREES
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT)
+_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT, *SELECTIONS)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES)
 _AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
