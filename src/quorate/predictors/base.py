@@ -37,6 +37,7 @@ __all__ = [
     "check_records",
     "class_codes",
     "declared_classes",
+    "is_auto",
     "named_columns",
     "takes_frames",
     "two_classes",
@@ -47,6 +48,11 @@ _REMEDY = (
     "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
     "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
 )
+
+
+def is_auto(estimator: Any) -> bool:
+    """Return whether the estimator is to be chosen on public rows."""
+    return isinstance(estimator, str) and estimator == "auto"
 
 
 def allows_missing(estimator: Any) -> bool:
