@@ -20,6 +20,7 @@ from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.plans import PLANS
 from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
+from quorate.auditing.planted.shares import SHARES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
@@ -29,6 +30,6 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES)
-_AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_AROUND = (*STATES, *RESTARTS, *SHARES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)
