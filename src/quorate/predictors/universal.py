@@ -177,6 +177,8 @@ class BallotsFirst:
     is in the ledger before anything that was computed from it leaves.
     """
 
+    stops_at_last_no_quorum = False  # a caller whose share ends must not end the ballots of the others
+
     def __init__(
         self,
         votes: Votes,
@@ -206,6 +208,10 @@ class BallotsFirst:
         self._ledger, self.votes = ledger, copy.copy(self.votes)
         if not self._has_chosen():
             self.votes.open(budget, ledger)
+
+    def row_cost(self) -> Cost:
+        """Return what a ballot costs; the hypothesis answers for nothing."""
+        return Cost(0.0) if self._has_chosen() else self.votes.row_cost()
 
     def affordable(self, most: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
