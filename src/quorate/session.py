@@ -28,6 +28,7 @@ from quorate.exchange import (
     KeptAnswers,
     Memory,
     Query,
+    Quote,
     Replies,
     Request,
     firsts_of,
@@ -114,6 +115,16 @@ class Session:
             return reply
         raise reply
 
+    def quote(self, X: Any, *, caller: str = "") -> Quote:
+        """Return what a batch of checked queries would cost now. Nothing is asked."""
+        queries = set(query_digests(X))
+        new = len(queries) - len(self._memory.recall(caller, queries))
+        payable, cost = self.answerer.quote(new)
+        if self.budget is None:
+            return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
+        whole = self.budget.capacity().renyi
+        return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
+
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
         asked = [self._asked(request) for request in requests]
@@ -180,8 +191,10 @@ class Session:
                 first.setdefault((asked[place].caller, query), (place, row))
         new = [query for query in first if query not in known]
         X = rows_of(requests, [first[query] for query in new])
+        recalled = len(known)
         fresh, spent, ended = self._drawn(X, new, known)
-        outcomes = self._memory.keep(fresh, known, [asked[place] for place in waiting])
+        drawn = len(known) - recalled  # and kept, block by block
+        outcomes = self._memory.keep(fresh, known, [asked[place] for place in waiting], drawn)
         for place, outcome in zip(waiting, outcomes, strict=True):
             results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
         return spent, ended

@@ -62,8 +62,9 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         settings = vars(budget) | vars(teachers) | _declared_of_classes(teachers, columns, known)
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
+        known_labels = None if known is None else _public_labels(columns, known)
         with _told_at_once():
-            classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
+            classifier.fit(encoded, labels, units, points, public_labels=known_labels, one_scale=columns.one_scale)
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -71,7 +72,10 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         _write_report(classifier, bill, output.report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
-        Console(stderr=True).print(classifier.plan_.summary())
+        console = Console(stderr=True)
+        console.print(classifier.plan_.summary())
+        for sentence in classifier.plan_.assumptions:
+            console.print(f"Assumed: {sentence}.")
     return 0
 
 
@@ -88,11 +92,17 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))
     }
-    if prior is None and public is not None and columns.label.column in public.column_names:
-        known = columns.labels(public, role="public").tolist()
-        counts = {label: max(known.count(label), 0.5) for label in labels.values()}
+    if prior is None and public is not None and (known := _public_labels(columns, public)) is not None:
+        given_labels = known.tolist()
+        counts = {label: max(given_labels.count(label), 0.5) for label in labels.values()}
         given["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
     return given
+
+
+def _public_labels(columns: Schema, public: Any) -> Any:
+    """Return the labels of a public table, or None where it has none."""
+    assert columns.label is not None
+    return columns.labels(public, role="public") if columns.label.column in public.column_names else None
 
 
 def _numbers_by_class(option: str, text: str | None) -> Any:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +66,10 @@ class PhaseFolder:
 
     # --- As a memory -------------------------------------------------------------------------------------------------
 
+    def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
+        """Return nothing: a repeated query is a query like any other."""
+        return {}
+
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of these requests, by their ids alone."""
         try:
@@ -75,7 +79,7 @@ class PhaseFolder:
         return self.ledger.admit([self._sealed(one) for one in asked])
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
     ) -> list[Outcome | QuorateError]:
         """Put points on the disk, then one entry into the ledger: after it, and not before, answers may leave."""
         known.update(fresh)

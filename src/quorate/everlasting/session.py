@@ -37,7 +37,7 @@ class _NoAnswers(KeptAnswers):
     """A memory in this process that knows ids and no queries (PROOF.md, step 13)."""
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
     ) -> list[Outcome | QuorateError]:
         known.update(fresh)
         return super().keep({}, known, asked)

@@ -10,7 +10,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
-from quorate.ledger.requests import admit, keep, take_over
+from quorate.ledger.requests import admit, keep, recall, take_over
 from quorate.ledger.rules import FORMAT, Key, State
 from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -303,6 +303,11 @@ class Ledger(Notes, Phases):
             statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ?"
             return int(change.statements.run(statement, (self._id,))[0][0])
 
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
+        """Return the answers that this caller was given to these queries. Nothing is counted."""
+        with self.change() as change:
+            return recall(change, {caller: queries})
+
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them."""
         with self.change() as change:
@@ -311,11 +316,12 @@ class Ledger(Notes, Phases):
             )
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, before they leave."""
         with self.change() as change:
-            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM)
+            names = {"owner": self._owner(), "lease": self.lease_name}
+            return keep(change, fresh, known, asked, drawn, no_quorum=NO_QUORUM, **names)
 
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"
