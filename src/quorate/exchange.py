@@ -28,6 +28,7 @@ __all__ = [
     "Quote",
     "Replies",
     "Request",
+    "SetAside",
     "firsts_of",
     "outcome_of",
     "replies_of",
@@ -56,11 +57,27 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """What is set aside of a caller's share: no-quorums, and cost in quanta of divergence; None where it has no limit.
+
+    `spent` says that the share itself is used up, and not only what others have set aside of it.
+    """
+
+    no_quorums: int | None
+    cost: int | None
+    spent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome."""
+    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
+
+    `held` is set aside for its caller, where that has a share of its own.
+    """
 
     known: Mapping[bytes, int]
     outcome: Outcome | None = None
+    held: SetAside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +123,9 @@ class Memory(Protocol):
         """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here.
-
-        `drawn` says how many answers of these requests were drawn for them and kept before: they are no repetitions.
-        """
+        """Keep fresh answers, add to `known` those that stand, and return the outcomes of requests that end here."""
 
 
 def outcome_of(asked: Asked, known: Mapping[Query, int]) -> Outcome:
@@ -155,7 +169,7 @@ class KeptAnswers:
         return Admitted(known, None if before is None else before[1])
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, and drop the oldest where there are too many."""
         self._answers.update(fresh)

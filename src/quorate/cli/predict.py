@@ -21,7 +21,8 @@ from quorate.exchange import Quote
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.tables import Number, Schema, read_table
+from quorate.rows import FrameForm, take_rows
+from quorate.tables import Number, Schema, frame_of, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
@@ -41,6 +42,7 @@ def run_predict(
     on_no_quorum: Literal["abstain", "random", "raise"],
     caller: str,
     key: str | None = None,
+    trusted: list[str] | None = None,
     report: Path | None = None,
     as_json: bool,
 ) -> int:
@@ -58,13 +60,15 @@ def run_predict(
     if opened.kind in ("query release", "online release"):
         return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
-        return _ask_published(opened, queries, out=out, key=key, as_json=as_json)
+        return _ask_published(opened, queries, out=out, key=key, trusted=trusted, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
         encoded, keys = _encoded(opened, queries, key)
         if opened.kind == "everlasting":
-            return _ask_everlasting(opened, encoded, out=out, keys=keys, on_no_quorum=on_no_quorum, as_json=as_json)
-        classifier = load(opened)  # a file that was changed is refused here, and so is a manifest
+            return _ask_everlasting(
+                opened, encoded, out=out, keys=keys, on_no_quorum=on_no_quorum, trusted=trusted, as_json=as_json
+            )
+        classifier = load(opened, trusted=trusted)  # a file that was changed is refused here, and so is a manifest
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
     text = _written(answers, keys, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
@@ -84,7 +88,9 @@ def run_predict(
     return _verdict(bill, on_no_quorum)
 
 
-def run_dry(folder: Path, queries: Path, *, caller: str, key: str | None = None, as_json: bool) -> int:
+def run_dry(
+    folder: Path, queries: Path, *, caller: str, key: str | None, trusted: list[str] | None, as_json: bool
+) -> int:
     """Say what the queries would cost, and ask nothing. Exit code 1 if some may be refused."""
     opened = open_folder(folder)
     if opened.kind in ("query release", "online release", "everlasting"):
@@ -92,7 +98,7 @@ def run_dry(folder: Path, queries: Path, *, caller: str, key: str | None = None,
     encoded, _ = _encoded(opened, queries, key)
     quote = Quote(len(encoded), 0, len(encoded), takes=0.0, left=1.0)
     if not isinstance(opened, PublishedFolder):
-        classifier = load(opened)
+        classifier = load(opened, trusted=trusted)
         quote = classifier.cost(encoded, caller=caller)
         classifier.session_.close()
     bill = {
@@ -124,9 +130,11 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 
-def _ask_published(folder: Folder, queries: Path, *, out: Path | None, key: str | None, as_json: bool) -> int:
+def _ask_published(
+    folder: Folder, queries: Path, *, out: Path | None, key: str | None, trusted: list[str] | None, as_json: bool
+) -> int:
     """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
-    model, (encoded, keys) = load(folder), _encoded(folder, queries, key)
+    model, (encoded, keys) = load(folder, trusted=trusted), _encoded(folder, queries, key)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
     columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
@@ -142,7 +150,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, key: str 
     return 0
 
 
-def _told(model: Any, encoded: NDArray[np.float64]) -> dict[str, list[Any]]:
+def _told(model: Any, encoded: Any) -> dict[str, list[Any]]:
     """Return what a published model says beside its answers: sets, the ends of intervals, or probabilities."""
     if hasattr(model, "predict_set"):
         return {"set": [model.classes_[row].tolist() for row in model.predict_set(encoded)]}
@@ -163,10 +171,17 @@ def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> 
 
 
 def _ask_everlasting(
-    folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, keys: "_Keys", on_no_quorum: str, as_json: bool
+    folder: Folder,
+    encoded: Any,
+    *,
+    out: Path | None,
+    keys: "_Keys",
+    on_no_quorum: str,
+    trusted: list[str] | None,
+    as_json: bool,
 ) -> int:
     """Ask an everlasting model: what is refused is refused until the next phase."""
-    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum)
+    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum, trusted=trusted)
     if out is not None:
         _write(out, _written(answers, keys))
     elif as_json:
@@ -181,12 +196,12 @@ def _ask_everlasting(
 
 
 def _everlasting_answers(
-    folder: Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
+    folder: Folder, encoded: Any, *, on_no_quorum: str, trusted: list[str] | None
 ) -> tuple[list[Answer], dict[str, Any]]:
     """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free."""
     if on_no_quorum == "random":
         raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
-    classifier = load(folder)
+    classifier = load(folder, trusted=trusted)
     try:
         predictions = classifier.predict(encoded)
         progress = classifier.progress_
@@ -226,28 +241,32 @@ class _Keys:
     values: Sequence[Any]
 
 
-def _encoded(folder: Folder, queries: Path, key: str | None) -> tuple[NDArray[np.float64], _Keys]:
-    """Return the queries as numbers, and what names their rows."""
+def _encoded(folder: Folder, queries: Path, key: str | None) -> tuple[Any, _Keys]:
+    """Return the queries as the model takes them, and what names their rows."""
     table = read_table(queries, role="query")
     if key is None:
-        return _numbers(folder, table), _Keys("row", range(1, len(table) + 1))
+        return _taken(folder, table), _Keys("row", range(1, len(table) + 1))
     if key not in table.column_names:
         raise InvalidInput(f"--key names {key!r}, and the queries have no such column")
     named = _Keys(key, table[key].to_pylist())
     schema = folder.schema()
     known = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
-    return _numbers(folder, table if key in known else table.drop_columns([key])), named
+    return _taken(folder, table if key in known else table.drop_columns([key])), named
 
 
-def _numbers(folder: Folder, table: Any) -> NDArray[np.float64]:
-    """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
+def _taken(folder: Folder, table: Any) -> Any:
+    """Return the queries as the model takes them: encoded by the schema in its folder, as a frame, or as numbers."""
     manifest, schema = folder.manifest, folder.schema()
     if schema is not None:
         return schema.encode(table, role="query")
+    if manifest.get("form") is not None:
+        return frame_of(table, FrameForm.from_described(manifest["form"]))
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
     if len(names) != features:
         raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")
-    return Schema({name: Number() for name in names}).encode(table, role="query")
+    kind = Number(missing="indicator") if manifest.get("missing") else Number()
+    encoded = Schema(dict.fromkeys(names, kind)).encode(table, role="query")
+    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
 
 
 @dataclass
@@ -265,7 +284,7 @@ class _Asked:
 
 def _asked(
     classifier: "PrivateClassifier",
-    encoded: NDArray[np.float64],
+    encoded: Any,
     *,
     on_no_quorum: str,
     caller: str,
@@ -279,7 +298,7 @@ def _asked(
     size, told = -(-len(encoded) // _BATCHES), False
     for start in range(0, len(encoded), size):
         step()
-        batch = encoded[start : start + size]
+        batch = take_rows(encoded, slice(start, start + size))
         try:
             predictions = classifier.predict(batch, caller=caller)
         except BudgetSpent as error:  # a later batch may still repeat what was answered before

@@ -79,7 +79,7 @@ class PhaseFolder:
         return self.ledger.admit([self._sealed(one) for one in asked])
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
         """Put points on the disk, then one entry into the ledger: after it, and not before, answers may leave."""
         known.update(fresh)
@@ -191,7 +191,7 @@ class PhaseFolder:
         if kept.lost:
             raise LedgerRefused(
                 f"the ledger came from a backup, and what phase {kept.number} has answered since is not known: it "
-                "cannot go on (docs/OPERATIONS.md says what can be done)"
+                "cannot go on (docs/howto/operations.md says what can be done)"
             )
         arrivals, terms = self._arrivals, self._arrivals.terms
         self._clean(kept)

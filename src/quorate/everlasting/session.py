@@ -37,7 +37,7 @@ class _NoAnswers(KeptAnswers):
     """A memory in this process that knows ids and no queries (PROOF.md, step 13)."""
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], drawn: int = 0
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
         known.update(fresh)
         return super().keep({}, known, asked)
@@ -116,7 +116,7 @@ class EverlastingSession(Session):
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
-    ) -> tuple[Cost, BudgetSpent | None]:
+    ) -> tuple[Cost, dict[int, BudgetSpent | None]]:
         waiting = [place for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None]
         self.answerer.arriving = [(len(requests[place].X), isinstance(requests[place], Feed)) for place in waiting]
         with nullcontext() if self.folder is None else self.folder.undone():

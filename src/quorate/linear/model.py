@@ -46,7 +46,7 @@ class LinearModel(CountedCopies, BaseEstimator):
     def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
         self._count_fit()
-        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_"):
+        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "entries_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         columns = self._columns()
         if public is None and columns.declared is None:
@@ -58,13 +58,14 @@ class LinearModel(CountedCopies, BaseEstimator):
         X = self._private_rows(X, known)
         check_consistent_length(X, targets)
         units, number = unit_numbers(len(X), groups)
-        self.columns_ = columns.fit(known)
+        self.columns_ = columns.fit(known, units=number)
         self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
         described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
-        noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3
+        self.entries_ = entries_of(described)
+        noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
         fitted = fit(
             described, private, None if known is None else self.columns_.transform(known), noisy
         )  # proof: step 4

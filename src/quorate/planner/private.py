@@ -414,7 +414,7 @@ def _teachers(
     best = best_teachers(aggregator, task, forecast, purpose, records=records)
     if best is not None:
         assumptions.append(
-            f"with {purpose.columns} columns, teachers lose accuracy to small chunks as simulated ones do"
+            f"teachers that learn from {purpose.columns} columns lose accuracy to small chunks as simulated ones do"
         )
         return best
     assumptions.append(f"a teacher learns well enough from {LEAST_ROWS} records or more")

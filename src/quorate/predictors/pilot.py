@@ -91,7 +91,8 @@ def run_pilot(
 ) -> Pilot:
     """Fit teachers of the planned size on half of the *public* units; let them vote on the rows of the other half.
 
-    Every row is a unit of its own, unless told. Raises `Infeasible` where there are too few of them.
+    Every row is a unit of its own, unless told. Raises `Infeasible` where there are too few of them. The same rows give
+    the same votes.
     """
     known = np.arange(len(codes)) if units is None else units
     people = np.unique(known)
@@ -102,7 +103,7 @@ def run_pilot(
             f"{people.size:,} public units are too few to stand for teachers of {units_per_teacher:,} units each: it "
             f"takes {needed:,}, or more and smaller teachers"
         )
-    place = np.random.default_rng().permutation(people.size)[np.searchsorted(people, known)]
+    place = np.random.default_rng(0).permutation(people.size)[np.searchsorted(people, known)]
     owner = np.where(place < teachers * units_per_teacher, place % teachers, -1)
     deal = Deal.by_assignment(owner, teachers=teachers)
     fitted = Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
@@ -48,12 +48,7 @@ class SharpMajority(QueryMechanism):
     table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            order=check_order(self.order),
-            price=check_positive("price", self.price),
-        )
+        validate_fields(self)
         table = self.table
         whole = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
         if not whole or max(table) > HALF or min(table) < FLOOR:
