@@ -5,38 +5,22 @@ import math
 from itertools import product
 
 import numpy as np
-import pandas
 import pytest
 from scipy.special import ndtr
-from sklearn.base import clone, is_classifier
-from sklearn.tree import DecisionTreeClassifier
 
 from quorate import (
     Infeasible,
     InvalidInput,
-    NoQuorum,
-    PrivateClassifier,
-    PrivateLinearRegression,
-    PrivateLogisticRegression,
-    PrivateSearchCV,
-    SemiPrivateClassifier,
-    StudentClassifier,
-    load,
-    save,
 )
 from quorate.auditing import entropy_tape
 from quorate.auditing.planted.selections import NumberTold, small_stopping
 from quorate.auditing.selections import best_law, epsilon_trials, released_best, worst_log_ratio, worst_renyi
-from quorate.cli import main
-from quorate.concepts import Thresholds
-from quorate.features import AdditiveColumns
 from quorate.mechanisms import EveryCandidate, RandomStopping
 from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial
 from quorate.mechanisms.selection.mechanism import negative_binomial
 from quorate.noise import system_noise
 from quorate.privacy import Budget
 from quorate.search import plan_search
-from quorate.search.scores import Scoring
 
 ORDERS = (1.2, 2.0, 6.0, 30.0)
 WEIGHTS = ((1,), (8, 4, 2, 1, 1), (1, 1, 1, 1, 4), (1, 0, 0, 7))

@@ -16,6 +16,7 @@ from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 from quorate.predictors.base import check_matrix, check_records
+from quorate.predictors.manners import CountedCopies
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import FrameForm, as_frame, is_frame
@@ -35,7 +36,7 @@ def refuse_weights(sample_weight: Any) -> None:
         raise InvalidInput(_NO_WEIGHTS)
 
 
-class LinearModel(BaseEstimator):
+class LinearModel(CountedCopies, BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
     epsilon: float
@@ -44,6 +45,7 @@ class LinearModel(BaseEstimator):
 
     def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
+        self._count_fit()
         for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "entries_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         columns = self._columns()

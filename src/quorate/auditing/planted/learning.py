@@ -21,7 +21,7 @@ class TriedOnRecords(PrivateClassifier):
 
     def fit(self, X: Any, y: Any, *more: Any, public: Any = None, public_labels: Any = None, **settings: Any) -> Any:
         """Try on the wrong rows, and then do what should be done."""
-        return super().fit(X, y, *more, public=X, public_labels=y, **settings)  # the mistake
+        return super().fit(X, y, *more, public=X, public_labels=y, **settings)  # type: ignore[misc]  # the mistake
 
 
 class CentredProducts(PrivateClassifier):
