@@ -103,8 +103,8 @@ def test_stand_ins_are_spread_evenly_and_always_the_same():
 
 
 def test_the_code_of_the_guide_runs(tmp_path, monkeypatch, capsys):
-    """Every block of docs/release.md that is Python, one after the other."""
-    text = (ROOT / "docs" / "release.md").read_text(encoding="utf-8")
+    """Every block of docs/howto/release.md that is Python, one after the other."""
+    text = (ROOT / "docs" / "howto" / "release.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names = {}
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
@@ -114,7 +114,7 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch, capsys):
     assert "differentially private" in capsys.readouterr().out
     assert sorted(os.listdir("published")) == ["GUARANTEE.md", "answers.csv", "arrays.npz", "manifest.json"]
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
-        assert (ROOT / "docs" / picture).is_file()
+        assert (ROOT / "docs" / "howto" / picture).is_file()
 
 
 def test_a_class_whose_queries_are_all_their_own_needs_no_public_points():

@@ -27,6 +27,7 @@ __all__ = [
     "Query",
     "Replies",
     "Request",
+    "SetAside",
     "firsts_of",
     "outcome_of",
     "replies_of",
@@ -55,11 +56,27 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """What is set aside of a caller's share: no-quorums, and cost in quanta of divergence; None where it has no limit.
+
+    `spent` says that the share itself is used up, and not only what others have set aside of it.
+    """
+
+    no_quorums: int | None
+    cost: int | None
+    spent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome."""
+    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
+
+    `held` is set aside for its caller, where that has a share of its own.
+    """
 
     known: Mapping[bytes, int]
     outcome: Outcome | None = None
+    held: SetAside | None = None
 
 
 class Memory(Protocol):

@@ -19,7 +19,8 @@ from quorate.cli.output import check_new_file, check_report, show_bill, steps
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.tables import Number, Schema, read_table
+from quorate.rows import FrameForm, take_rows
+from quorate.tables import Number, Schema, frame_of, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
@@ -38,6 +39,7 @@ def run_predict(
     out: Path | None,
     on_no_quorum: Literal["abstain", "random", "raise"],
     caller: str,
+    trusted: list[str] | None = None,
     report: Path | None = None,
     as_json: bool,
 ) -> int:
@@ -55,13 +57,15 @@ def run_predict(
     if opened.kind in ("query release", "online release"):
         return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
-        return _ask_published(opened, queries, out=out, as_json=as_json)
+        return _ask_published(opened, queries, out=out, trusted=trusted, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
         encoded = _encoded(opened, queries)
         if opened.kind == "everlasting":
-            return _ask_everlasting(opened, encoded, out=out, on_no_quorum=on_no_quorum, as_json=as_json)
-        classifier = load(opened)  # a file that was changed is refused here, and so is a manifest
+            return _ask_everlasting(
+                opened, encoded, out=out, on_no_quorum=on_no_quorum, trusted=trusted, as_json=as_json
+            )
+        classifier = load(opened, trusted=trusted)  # a file that was changed is refused here, and so is a manifest
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
     text = _written(answers, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
@@ -96,9 +100,9 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 
-def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
+def _ask_published(folder: Folder, queries: Path, *, out: Path | None, trusted: list[str] | None, as_json: bool) -> int:
     """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
-    model, encoded = load(folder), _encoded(folder, queries)
+    model, encoded = load(folder, trusted=trusted), _encoded(folder, queries)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
     columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
@@ -114,7 +118,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: 
     return 0
 
 
-def _told(model: Any, encoded: NDArray[np.float64]) -> dict[str, list[Any]]:
+def _told(model: Any, encoded: Any) -> dict[str, list[Any]]:
     """Return what a published model says beside its answers: sets, the ends of intervals, or probabilities."""
     if hasattr(model, "predict_set"):
         return {"set": [model.classes_[row].tolist() for row in model.predict_set(encoded)]}
@@ -135,10 +139,10 @@ def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> 
 
 
 def _ask_everlasting(
-    folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
+    folder: Folder, encoded: Any, *, out: Path | None, on_no_quorum: str, trusted: list[str] | None, as_json: bool
 ) -> int:
     """Ask an everlasting model: what is refused is refused until the next phase."""
-    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum)
+    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum, trusted=trusted)
     if out is not None:
         _write(out, _written(answers))
     elif as_json:
@@ -153,12 +157,12 @@ def _ask_everlasting(
 
 
 def _everlasting_answers(
-    folder: Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
+    folder: Folder, encoded: Any, *, on_no_quorum: str, trusted: list[str] | None
 ) -> tuple[list[Answer], dict[str, Any]]:
     """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free."""
     if on_no_quorum == "random":
         raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
-    classifier = load(folder)
+    classifier = load(folder, trusted=trusted)
     try:
         predictions = classifier.predict(encoded)
         progress = classifier.progress_
@@ -190,15 +194,19 @@ def _scores(predictions: Any) -> list[list[float]]:
     return [row if told else [] for row, told in zip(scores.tolist(), predictions.answered.tolist(), strict=True)]
 
 
-def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
-    """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
+def _encoded(folder: Folder, queries: Path) -> Any:
+    """Return the queries as the model takes them: encoded by the schema in its folder, as a frame, or as numbers."""
     manifest, schema, table = folder.manifest, folder.schema(), read_table(queries, role="query")
     if schema is not None:
         return schema.encode(table, role="query")
+    if manifest.get("form") is not None:
+        return frame_of(table, FrameForm.from_described(manifest["form"]))
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
     if len(names) != features:
         raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")
-    return Schema({name: Number() for name in names}).encode(table, role="query")
+    kind = Number(missing="indicator") if manifest.get("missing") else Number()
+    encoded = Schema(dict.fromkeys(names, kind)).encode(table, role="query")
+    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
 
 
 @dataclass
@@ -216,7 +224,7 @@ class _Asked:
 
 def _asked(
     classifier: "PrivateClassifier",
-    encoded: NDArray[np.float64],
+    encoded: Any,
     *,
     on_no_quorum: str,
     caller: str,
@@ -235,7 +243,7 @@ def _asked(
     size, told = -(-len(encoded) // _BATCHES), False
     for start in range(0, len(encoded), size):
         step()
-        batch = encoded[start : start + size]
+        batch = take_rows(encoded, slice(start, start + size))
         try:
             predictions = classifier.predict(batch, caller=caller)
         except BudgetSpent as error:  # a later batch may still repeat what was answered before

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from quorate.demo.clinic import OUTCOMES, clinic_table
+from quorate.datasets.visits import OUTCOMES, draw_visits
 from quorate.demo.pilot import Pilot, run_pilot
 from quorate.errors import BudgetSpent, Infeasible
 from quorate.models import load, save
@@ -58,9 +58,10 @@ def run_job(
     `say` is told in words what happens; `step` what is being done now, and for a long step its `share` done.
     """
     step("making up people")
-    study = clinic_table(_PILOT)
+    chance = np.random.default_rng()  # other people every time
+    study = draw_visits(_PILOT, chance)
     schema = Schema.from_public(study, label="outcome", classes=OUTCOMES, groups="person")
-    private, arrivals, later = (_encoded(schema, clinic_table(size)) for size in (records, queries, queries))
+    private, arrivals, later = (_encoded(schema, draw_visits(size, chance)) for size in (records, queries, queries))
     units = np.unique(private.people).size
     say(
         f"[bold]A clinic[/bold] holds {records:,} visits of {units:,} people. Nobody may see them; the person is the "

@@ -187,7 +187,7 @@ class PhaseFolder:
         if kept.lost:
             raise LedgerRefused(
                 f"the ledger came from a backup, and what phase {kept.number} has answered since is not known: it "
-                "cannot go on (docs/OPERATIONS.md says what can be done)"
+                "cannot go on (docs/howto/operations.md says what can be done)"
             )
         arrivals, terms = self._arrivals, self._arrivals.terms
         self._clean(kept)

@@ -56,7 +56,7 @@ class LinearModel(BaseEstimator):
         X = self._private_rows(X, known)
         check_consistent_length(X, targets)
         units, number = unit_numbers(len(X), groups)
-        self.columns_ = columns.fit(known)
+        self.columns_ = columns.fit(known, units=number)
         self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)

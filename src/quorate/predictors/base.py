@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,6 +21,7 @@ from quorate.concepts import Concept
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
@@ -35,6 +37,7 @@ __all__ = [
     "check_records",
     "class_codes",
     "declared_classes",
+    "is_auto",
     "named_columns",
     "takes_frames",
     "two_classes",
@@ -47,14 +50,31 @@ _REMEDY = (
 )
 
 
+def is_auto(estimator: Any) -> bool:
+    """Return whether the estimator is to be chosen on public rows."""
+    return isinstance(estimator, str) and estimator == "auto"
+
+
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values."""
     batched = batched_equivalent(estimator)
     if isinstance(estimator, Concept) or batched is not None:
         return batched is not None and batched.takes_missing
     if isinstance(estimator, Pipeline):  # its first step is the one that sees them
-        return allows_missing(estimator.steps[0][1])
-    return bool(get_tags(estimator).input_tags.allow_nan)
+        return allows_missing(next(step for _, step in estimator.steps if step not in (None, "passthrough")))
+    if isinstance(estimator, ColumnTransformer):  # each part sees its own columns, and one of them may fill in
+        return any(allows_missing(part) for _, part, _ in estimator.transformers if not isinstance(part, str))
+    tags = get_tags(estimator)
+    parts = _estimators_in(estimator)
+    return bool(tags.input_tags.allow_nan or tags.no_validation or (parts and all(map(allows_missing, parts))))
+
+
+def _estimators_in(estimator: Any) -> list[Any]:
+    """Return the estimators that one hands its rows to: a search, a vote, a union, a calibration."""
+    settings = estimator.get_params(deep=False).values() if hasattr(estimator, "get_params") else ()
+    lists = [value for value in settings if isinstance(value, list)]
+    named = [one[1] for listed in lists for one in listed if isinstance(one, tuple) and len(one) > 1]
+    return [one for one in (*settings, *named) if hasattr(one, "fit") and not isinstance(one, type)]
 
 
 def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None) -> Any:
@@ -352,15 +372,29 @@ class SessionClassifier(QuorateClassifier):
             yield self.predict(row, caller=caller).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered with `y`. All are asked, and paid for."""
+        """Return the share of queries that are answered with `y`. All are asked, and paid for, or none is."""
         check_consistent_length(X, y, sample_weight)
+        check_is_fitted(self)
+        self._check_payable(self.checked(X))
         told = self.predict(X)
         if told.refused:
-            planned = f"; the classifier is planned for queries={self.queries}" if hasattr(self, "queries") else ""
-            raise BudgetSpent(
-                f"{told.refused} of {told.size} queries could not be paid for, so that there is no score{planned}"
-            )
+            raise BudgetSpent(f"{told.refused} of {told.size} queries could not be paid for, so that there is no score")
         return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
+
+    def _check_payable(self, queries: Any) -> None:
+        """Refuse queries that cannot all be paid for, before one of them is.
+
+        A run that pays for no-quorums alone may last for more queries than were planned, but nothing says so.
+        """
+        new, payable = self.session_.payable(queries)
+        if isinstance(getattr(self, "mechanism_", None), ThresholdMechanism) and payable:
+            run = getattr(self.session_.answerer, "run", None)
+            payable = min(payable, max(getattr(self, "queries", new), 0 if run is None else run.no_quorums_left))
+        if payable < new:
+            raise BudgetSpent(
+                f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "
+                "none was asked. Score fewer rows, or fit with queries= as many as you will ask"
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "session_")

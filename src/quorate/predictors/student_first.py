@@ -246,6 +246,8 @@ class StudentFirst:
     class that was released for it.
     """
 
+    stops_at_last_no_quorum = False  # a dissent costs too
+
     def __init__(
         self,
         ensemble: Ensemble,
@@ -259,11 +261,17 @@ class StudentFirst:
         self.propose, self.journal = propose, Journal() if journal is None else journal
         self.dissent_run: Run
         self.quorum_run: Run
+        self._order = quorum.order
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
         """Open both runs, or go on with those whose secret noises the ledger has."""
         assert budget is not None
+        self._order = budget.order
         self.dissent_run, self.quorum_run = open_runs([self.dissent, self.quorum], budget, ledger)
+
+    def row_cost(self) -> Cost:
+        """Return what a dissent costs that finds no quorum."""
+        return self.dissent.no_quorum_cost(self._order) + self.quorum.no_quorum_cost(self._order)
 
     def affordable(self, most: int) -> int:
         """Return `most`, unless the last dissent was met."""

@@ -25,6 +25,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
+from quorate.planner.mechanisms.task import Task
 from quorate.predictors.base import (
     Predictions,
     SessionClassifier,
@@ -33,9 +34,11 @@ from quorate.predictors.base import (
     check_records,
     class_codes,
     declared_classes,
+    is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
+from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner, coefficients
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
@@ -54,7 +57,8 @@ class PrivateClassifier(SessionClassifier):
     Parameters
     ----------
     estimator
-        Any scikit-learn classifier; `LogisticRegression()` unless given. Each teacher is a clone of it.
+        Any scikit-learn classifier; `LogisticRegression()` unless given. Each teacher is a clone of it. "auto" tries
+        candidates on public rows, and `chosen_.why` says what came of it.
     epsilon, delta
         The privacy loss allowed in all, for every answer that will ever be given together.
     teachers
@@ -132,20 +136,23 @@ class PrivateClassifier(SessionClassifier):
         public: Any = None,
         public_votes: Any = None,
         *,
+        public_labels: Any = None,
         one_scale: bool = False,
         teach: bool = False,
     ) -> "PrivateClassifier":
         """Deal the units, fit the teachers, plan the mechanism, open the budget.
 
         `groups` names the person of each row and makes the person the privacy unit. `public` rows, which are not
-        private, serve to try an estimator that takes data frames before it sees a private row. `public_votes`, counts
-        of votes on public points by teachers that saw no private row, guide the plan better than `disagreement` does.
+        private, serve to try an estimator that takes data frames before it sees a private row, and for "auto". Where
+        `public_labels` are given too, learners (unless one is given) and numbers of teachers are tried on them;
+        without, "auto" tries learners with simulated labels. `public_votes`, counts of votes on public points by
+        teachers that saw no private row, guide the plan better than `disagreement` does.
         `one_scale` says that all columns are of about one size, as those of a schema are, so that linear teachers can
         be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
         are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
         """
         self.check_settings()
-        self._forget("session_", "estimate_")
+        self._forget("session_", "estimate_", "chosen_")
         self.classes_, labels = declared_classes(self.classes, y)
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
         if isinstance(self.threshold, int | float) and len(self.classes_) > 2:
@@ -157,7 +164,10 @@ class PrivateClassifier(SessionClassifier):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         held_out = int(count * self.holdout)
-        known: dict[str, Any] = {"features": X.shape[1], "teach": teach}
+        self._choose(public, public_labels, records=count - held_out, held_out=held_out, teach=teach)
+        known: dict[str, Any] = {"features": coefficients(self.estimator_, X.shape[1]), "teach": teach}
+        if self.chosen_ is not None and self.chosen_.teachers is not None:
+            known["teachers"] = self.chosen_.teachers
         if public_votes is not None:
             known |= {"votes": public_votes, "disagreement": None}
         planned = self._plan(held_out, records=count - held_out, **known)
@@ -207,7 +217,31 @@ class PrivateClassifier(SessionClassifier):
             raise InvalidInput("holdout estimates rates with Gaussian noise and needs a delta above 0")
 
     def _estimator(self) -> Any:
-        return LogisticRegression() if self.estimator is None else self.estimator
+        return LogisticRegression() if self.estimator is None or is_auto(self.estimator) else self.estimator
+
+    def _choose(self, public: Any, labels: Any, *, records: int, held_out: int, teach: bool) -> None:
+        """Take the estimator, where it is free, and the number of teachers that do best on public rows."""
+        self.chosen_: LearnerChoice | None = None
+        if labels is None and not is_auto(self.estimator):
+            return
+        if labels is not None and public is None:
+            raise InvalidInput("public_labels are those of public rows: give public=, too")
+        rows = None if public is None else check_records(self, public, estimator=self.estimator_, reset=False)
+        check_consistent_length(rows, labels)
+        codes = None if labels is None else class_codes(self.classes_, np.asarray(labels))
+        free = self.estimator is None or is_auto(self.estimator)
+        estimators = candidates(self._class_weight()) if free else {type(self.estimator_).__name__: self.estimator_}
+        epsilon, delta = self._left(held_out)
+        goal = Goal(
+            Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
+            "noisy_shares" if self.scores else self.aggregator,
+            records,
+            teachers=None if self.teachers == "auto" else self.teachers,
+            teach=teach,
+            balanced=isinstance(self.class_weight, str) and self.class_weight == "balanced",
+        )
+        self.chosen_ = choose_learner(estimators, rows, codes, goal)  # proof: step 4
+        self.estimator_ = estimators[self.chosen_.learner]
 
     def _prior_is(self, word: str) -> bool:
         return isinstance(self.prior, str) and self.prior == word
@@ -243,8 +277,12 @@ class PrivateClassifier(SessionClassifier):
         rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
         return first, (float_down(rest[0]), float_down(rest[1]))
 
+    def _left(self, held_out: int) -> tuple[float, float]:
+        """Return (epsilon, delta) of the answers."""
+        return self._shares()[1] if held_out else (self.epsilon, self.delta)
+
     def _plan(self, held_out: int, **known: Any) -> PrivatePlan:
-        epsilon, delta = self._shares()[1] if held_out else (self.epsilon, self.delta)
+        epsilon, delta = self._left(held_out)
         asked: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
         if self.teachers != "auto":
             asked["teachers"] = self.teachers

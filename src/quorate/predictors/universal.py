@@ -158,6 +158,9 @@ class UniversalClassifier(ConceptClassifier):
         chosen = self.session_.answerer.epsilon if self.switched_ else 0.0
         return min(self.epsilon_, ballots + chosen)
 
+    def _check_payable(self, queries: Any) -> None:
+        """Refuse nothing: where the ballots end, the hypothesis answers at no cost."""
+
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
         """Answer by the hypothesis, once it is there, what the ballots found no quorum on: it is published."""
         missed = (codes == NO_QUORUM) & ~known["refused"]
@@ -173,6 +176,8 @@ class BallotsFirst:
     The queries that were put to the vote are public. They define the candidates, and lie in the journal. The hypothesis
     is in the ledger before anything that was computed from it leaves.
     """
+
+    stops_at_last_no_quorum = False  # a caller whose share ends must not end the ballots of the others
 
     def __init__(
         self,
@@ -203,6 +208,10 @@ class BallotsFirst:
         self._ledger, self.votes = ledger, copy.copy(self.votes)
         if not self._has_chosen():
             self.votes.open(budget, ledger)
+
+    def row_cost(self) -> Cost:
+        """Return what a ballot costs; the hypothesis answers for nothing."""
+        return Cost(0.0) if self._has_chosen() else self.votes.row_cost()
 
     def affordable(self, most: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""

@@ -126,7 +126,8 @@ class Teachers:
     Parameters
     ----------
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast. Unless given it is logistic, or what does
+        best on the public table where that has labels; "auto" tries with simulated labels where it has none.
     teachers
         How many teachers the records are dealt to.
     aggregator
@@ -154,7 +155,7 @@ class Teachers:
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     """
 
-    learner: LearnerName = "logistic"
+    learner: LearnerName | Literal["auto"] | None = None
     teachers: int | Literal["auto"] = "auto"
     aggregator: Literal[
         "auto", "quorum", "noisy_max", "confident_max", "soft_majority", "sharp_majority", "between_thresholds"
@@ -180,7 +181,7 @@ class StudentFirst:
     student
         The folder of a published student or hypothesis. Its schema encodes the table, unless another is given.
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast.
     teachers
         How many teachers the records are dealt to.
     dissents
@@ -210,7 +211,7 @@ class Phases:
     Parameters
     ----------
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast.
     concept
         A class of hypotheses, in place of a learner.
     chunk

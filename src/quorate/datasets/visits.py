@@ -1,4 +1,4 @@
-"""A generated clinic: visits of people who do not exist, for the demonstration."""
+"""A generated clinic: visits of people who do not exist."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count
 
-__all__ = ["OUTCOMES", "clinic_table"]
+__all__ = ["OUTCOMES", "draw_visits"]
 
 OUTCOMES = ("admitted", "home")
 _ARRIVALS = np.array(["walk-in", "referred", "ambulance"])
@@ -18,14 +18,13 @@ _ACUTE = 0.38  # share of the visits on which the person is acutely ill
 _SLIP = 0.03  # share of the outcomes that no vital sign explains: staffing, wishes, mistakes
 
 
-def clinic_table(records: int) -> pa.Table:
-    """Return this many generated visits, about five for every three people. Different every time; none of them is real.
+def draw_visits(records: int, chance: np.random.Generator) -> pa.Table:
+    """Return this many generated visits, about five for every three people. None of them is real.
 
     The outcome follows from an acute illness that shows in the vital signs and the laboratory, from age and from
     earlier admissions; a part of it follows from nothing in the table.
     """
     records = check_count("records", records)
-    chance = np.random.default_rng()
     people = max(1, round(records / _VISITS_PER_PERSON))
     person = np.sort(np.concatenate([np.arange(people), chance.integers(0, people, records - people)]))
     stay = {name: values[person] for name, values in _people(chance, people).items()}
@@ -65,11 +64,11 @@ def _visits(chance: np.random.Generator, stay: dict[str, NDArray[Any]], ill: NDA
         "breaths": chance.normal(17 + 2.4 * ill, 2.0).round(),
         "oxygen": np.clip(chance.normal(96 - 1.6 * ill - 0.8 * (stay["smoker"] == "yes"), 1.2), 70, 100).round(),
         "temperature": chance.normal(37.0 + 0.4 * ill, 0.4).round(1),
-        "log_glucose": chance.normal(4.6 + 0.012 * heavier + 0.06 * ill, 0.2),
+        "log_glucose": chance.normal(4.6 + 0.012 * heavier + 0.06 * ill, 0.2).round(3),
         "cholesterol": chance.normal(195 + 0.3 * older, 35).round(),
-        "log_creatinine": chance.normal(-0.05 + 0.006 * older + 0.15 * ill, 0.2),
-        "log_crp": chance.normal(2.2 + 0.7 * ill, 0.6),
-        "log_lactate": chance.normal(0.2 + 0.25 * ill, 0.25),
+        "log_creatinine": chance.normal(-0.05 + 0.006 * older + 0.15 * ill, 0.2).round(3),
+        "log_crp": chance.normal(2.2 + 0.7 * ill, 0.6).round(3),
+        "log_lactate": chance.normal(0.2 + 0.25 * ill, 0.25).round(3),
         "arrival": _ARRIVALS[arrival],
         "ward": _WARDS[chance.integers(0, _WARDS.size, ill.size)],
     }
