@@ -24,10 +24,11 @@ from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
 from quorate.auditing.planted.trees import TREES
+from quorate.auditing.planted.words import WORDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT)
+_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT, *WORDS)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES)
 _AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
