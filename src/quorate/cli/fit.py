@@ -13,6 +13,7 @@ from rich.console import Console
 
 from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers
 from quorate.cli.named import make_learner
+from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
@@ -28,7 +29,7 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
     """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
     step()
     records = read_table(tables.table, role="private")
-    left_out = _listed(tables.leave_out) or ()
+    left_out = listed(tables.leave_out) or ()
     _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
@@ -37,10 +38,10 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
         known,
         tables.schema,
         label=tables.label,
-        classes=_listed(tables.classes),
+        classes=listed(tables.classes),
         groups=tables.groups,
         leave_out=left_out,
-        missing_texts=_listed(tables.missing_texts) or (),
+        missing_texts=listed(tables.missing_texts) or (),
     )
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
@@ -78,7 +79,10 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         _write_report(classifier, bill, output.report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
-        Console(stderr=True).print(classifier.plan_.summary())
+        console = Console(stderr=True)
+        console.print(classifier.plan_.summary())
+        for sentence in classifier.plan_.assumptions:
+            console.print(f"Assumed: {sentence}.")
     return 0
 
 
@@ -211,10 +215,6 @@ def _check_named(records: Any, *, label: str | None, groups: str | None, leave_o
             if name and name not in records.column_names:
                 columns = ", ".join(repr(column) for column in records.column_names)
                 raise InvalidInput(f"{option} names {name!r}, and there is no such column; the columns are {columns}")
-
-
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
 
 
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Choosing the number of teachers: more of them drown the noise, fewer have more records to learn from.
 
 What teachers lose by having few records is not known beforehand, and no private record may tell. Two rates stand for
-it, both measured on simulated tables of 5 to 120 columns (docs/CLASSIFIER.md has the figures): by how much accuracy the
-plurality of teachers of m records falls short of teachers with plenty, and by how much one model of m records does.
+it, both measured on simulated tables of 5 to 120 columns (docs/howto/classifier.md has the figures): by how much
+accuracy the plurality of teachers of m records falls short of teachers with plenty, and by how much one model of m
+records does.
 """
 
 from dataclasses import dataclass
