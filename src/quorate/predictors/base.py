@@ -39,12 +39,18 @@ __all__ = [
     "check_records",
     "class_codes",
     "declared_classes",
+    "gives_scores",
     "is_auto",
     "named_columns",
     "takes_frames",
     "two_classes",
     "without_values",
 ]
+
+
+def gives_scores(classifier: Any) -> bool:
+    """Return whether answers are noisy shares of the vote."""
+    return bool(classifier.scores or classifier.aggregator == "noisy_shares")
 
 
 def is_auto(estimator: Any) -> bool:
