@@ -25,11 +25,20 @@ from quorate.tables import Number, Schema, frame_of, read_table
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["run_predict"]
+__all__ = ["Reading", "run_predict"]
 
 Answer = tuple[Any, str]  # a label or None, and what became of the query
 _BATCHES = 20  # at most, in which queries are asked
 _BILLED = ("queries", "answered", "no_quorum", "refused", "epsilon_allowed", "epsilon_spent", "budget_left_percent")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How queries and models are read: unknown categories, columns that are left out, types that are trusted."""
+
+    unknown: Literal["answer", "refuse"] = "answer"
+    leave_out: tuple[str, ...] = ()
+    trusted: list[str] | None = None
 
 
 def run_predict(
@@ -39,7 +48,7 @@ def run_predict(
     out: Path | None,
     on_no_quorum: Literal["abstain", "random", "raise"],
     caller: str,
-    trusted: list[str] | None = None,
+    reading: Reading,
     report: Path | None = None,
     as_json: bool,
 ) -> int:
@@ -57,15 +66,15 @@ def run_predict(
     if opened.kind in ("query release", "online release"):
         return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
-        return _ask_published(opened, queries, out=out, trusted=trusted, as_json=as_json)
+        return _ask_published(opened, queries, out=out, reading=reading, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
-        encoded = _encoded(opened, queries)
+        encoded, unknown = _encoded(opened, queries, reading)
         if opened.kind == "everlasting":
             return _ask_everlasting(
-                opened, encoded, out=out, on_no_quorum=on_no_quorum, trusted=trusted, as_json=as_json
+                opened, encoded, out=out, on_no_quorum=on_no_quorum, trusted=reading.trusted, as_json=as_json
             )
-        classifier = load(opened, trusted=trusted)  # a file that was changed is refused here, and so is a manifest
+        classifier = load(opened, trusted=reading.trusted)  # a changed file or manifest is refused here
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
     text = _written(answers, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
@@ -73,7 +82,7 @@ def run_predict(
         _write(out, text)
     elif not as_json:
         sys.stdout.write(text)
-    bill = _bill(classifier, answers)
+    bill = _bill(classifier, answers) | unknown
     if as_json and out is None:
         bill["answers"] = [_plain(label) for label, _ in answers]
         bill["outcomes"] = [outcome for _, outcome in answers]
@@ -100,13 +109,13 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 
-def _ask_published(folder: Folder, queries: Path, *, out: Path | None, trusted: list[str] | None, as_json: bool) -> int:
+def _ask_published(folder: Folder, queries: Path, *, out: Path | None, reading: Reading, as_json: bool) -> int:
     """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
-    model, encoded = load(folder, trusted=trusted), _encoded(folder, queries)
+    model, (encoded, unknown) = load(folder, trusted=reading.trusted), _encoded(folder, queries, reading)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
     columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
-    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
+    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0} | unknown
     text = _written([(label, "answered") for label in labels], columns)
     if out is not None:
         _write(out, text)
@@ -194,19 +203,34 @@ def _scores(predictions: Any) -> list[list[float]]:
     return [row if told else [] for row, told in zip(scores.tolist(), predictions.answered.tolist(), strict=True)]
 
 
-def _encoded(folder: Folder, queries: Path) -> Any:
-    """Return the queries as the model takes them: encoded by the schema in its folder, as a frame, or as numbers."""
+def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, dict[str, Any]]:
+    """Return the queries as the model takes them, and for the bill how many have a category that it does not know.
+
+    They are encoded by the schema in the model's folder, or become a frame, or numbers.
+    """
     manifest, schema, table = folder.manifest, folder.schema(), read_table(queries, role="query")
+    if lacking := [name for name in reading.leave_out if name not in table.column_names]:
+        raise InvalidInput(f"--leave-out names {lacking[0]!r}, and the queries have no such column")
+    table = table.drop_columns(list(reading.leave_out))
     if schema is not None:
-        return schema.encode(table, role="query")
+        encoded = (schema.refusing_unknown() if reading.unknown == "refuse" else schema).encode(table, role="query")
+        unknown = schema.count_unknown(table)
+        for name, count in unknown.items():
+            print(
+                f"quorate: {count:,} of {len(encoded):,} queries have a category in column {name!r} that the model "
+                "does not know; they are answered as none of those that it knows, and cost the same. With --unknown "
+                "refuse nothing is asked",
+                file=sys.stderr,
+            )
+        return encoded, {"unknown_categories": unknown} if unknown else {}
     if manifest.get("form") is not None:
-        return frame_of(table, FrameForm.from_described(manifest["form"]))
+        return frame_of(table, FrameForm.from_described(manifest["form"])), {}
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
     if len(names) != features:
         raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")
     kind = Number(missing="indicator") if manifest.get("missing") else Number()
     encoded = Schema(dict.fromkeys(names, kind)).encode(table, role="query")
-    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
+    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2]), {}
 
 
 @dataclass

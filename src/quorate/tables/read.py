@@ -8,6 +8,7 @@ import contextlib
 import csv
 import gzip
 import importlib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,7 @@ import pyarrow.parquet
 
 from quorate.errors import InvalidInput
 from quorate.rows import FrameForm
-from quorate.tables.columns import (
+from quorate.tables.values import (
     MISSING_TEXTS,
     NotANumber,
     Role,
@@ -57,7 +58,9 @@ def as_table(frame: Any) -> pa.Table:
     if hasattr(frame, "iloc"):  # pandas, which would complain in its own words
         _check_names([str(name) for name in frame.columns])
     try:
-        table = pa.table(frame)
+        with warnings.catch_warnings():  # what pandas and Arrow say of each other is nothing that our users can change
+            warnings.simplefilter("ignore", DeprecationWarning)
+            table = pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError) as error:
         # The text of the error may hold a value of a private row, so only its column is passed on.
         raise InvalidInput(

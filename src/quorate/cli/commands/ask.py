@@ -17,6 +17,8 @@ def predict(
     out: Path | None = None,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     caller: str = "",
+    unknown: Literal["answer", "refuse"] = "answer",
+    leave_out: str | None = None,
     trusted: str | None = None,
     report: Path | None = None,
     json: bool = False,
@@ -40,6 +42,11 @@ def predict(
         What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
         Who asks: answers are kept apart for each caller.
+    unknown
+        What to do where a query has a category that the model was not told of: answer it as none of those that it
+        knows, and say how many there are, or refuse all queries before anything is spent.
+    leave_out
+        Columns of the queries that the model does not know, separated by commas: they are not read.
     trusted
         Types of estimators in the model that are not known to be safe, separated by commas, as they were named to
         quorate.save. They are imported, and their code runs: name only what you would run.
@@ -48,7 +55,7 @@ def predict(
     json
         Print one JSON object, with the answers if there is no --out.
     """
-    from quorate.cli.predict import run_predict
+    from quorate.cli.predict import Reading, run_predict
 
     return run_predict(
         folder,
@@ -56,7 +63,7 @@ def predict(
         out=out,
         on_no_quorum=on_no_quorum,
         caller=caller,
-        trusted=listed(trusted),
+        reading=Reading(unknown=unknown, leave_out=tuple(listed(leave_out) or ()), trusted=listed(trusted)),
         report=report,
         as_json=json,
     )

@@ -48,6 +48,8 @@ class Tables:
         The column that says whose row it is. The person, not the row, is then protected.
     leave_out
         Columns not to use, separated by commas.
+    texts
+        Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     """
@@ -60,6 +62,7 @@ class Tables:
     schema: Path | None = None
     groups: str | None = None
     leave_out: str | None = None
+    texts: str | None = None
     missing_texts: str | None = None
 
 
