@@ -29,7 +29,9 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
     """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
     step()
     records = read_table(tables.table, role="private")
-    left_out, texts = listed(tables.leave_out) or (), listed(tables.texts) or ()
+    left_out, texts, gaps = (
+        listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
+    )
     _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out, texts=texts)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
@@ -39,11 +41,11 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
             known,
             tables.schema,
             label=tables.label,
-            classes=listed(tables.classes),
+            classes=None if tables.classes is None else listed(tables.classes),
             groups=tables.groups,
             leave_out=left_out,
             texts=texts,
-            missing_texts=listed(tables.missing_texts) or (),
+            missing_texts=gaps,
         )
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")

@@ -28,9 +28,9 @@ RELEASE_OPTIONS = {
 }
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Return what an option lists, separated by commas, or None where it was not given."""
-    return None if text is None else [part.strip() for part in text.split(",")]
+def listed(text: str) -> list[str]:
+    """Return what an option lists, separated by commas."""
+    return [part.strip() for part in text.split(",")]
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:

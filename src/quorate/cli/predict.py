@@ -37,7 +37,7 @@ class Reading:
     """How queries and models are read: unknown categories, columns that are left out, types that are trusted."""
 
     unknown: Literal["answer", "refuse"] = "answer"
-    leave_out: tuple[str, ...] = ()
+    leave_out: Sequence[str] = ()
     trusted: list[str] | None = None
 
 

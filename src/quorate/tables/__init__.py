@@ -13,10 +13,10 @@ here, and an error about them names a column, never a row, a value or a count.
 """
 
 from quorate.tables.columns import Category, Date, Label, Number, Text
+from quorate.tables.frames import frame_of
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import SUFFIXES, as_table, frame_of, read_table
+from quorate.tables.read import MISSING_TEXTS, SUFFIXES, as_table, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
-from quorate.tables.values import MISSING_TEXTS
 
 __all__ = [
     "MISSING_TEXTS",

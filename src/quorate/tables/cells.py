@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number
 from quorate.tables.lenient import read_numbers, read_texts
-from quorate.tables.values import canonical_text, shown_names
+from quorate.tables.read import canonical_text, shown_names
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "NumberCells", "cells_of"]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_positive, set_validated
 from quorate.errors import InvalidInput
-from quorate.tables.dates import DateUnit, check_unit, declared_moment, is_temporal, read_dates
-from quorate.tables.values import NotANumber, Role, canonical_text, coded, numbers, refusal, texts
+from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_dates
+from quorate.tables.read import NotANumber, Role, canonical_text, coded, numbers, refusal, texts
 
 __all__ = [
     "CLIP",
@@ -286,8 +286,6 @@ def _read(
     kind: Number, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
 ) -> NDArray[np.float64]:
     """Return the values of a column of numbers or dates, NaN for those that are missing."""
-    if is_temporal(values.type) and not isinstance(kind, Date):
-        raise refusal(role, column, "a number is expected, not a date: declare the column as a date", row=start)
     try:
         if isinstance(kind, Date):
             given = read_dates(values, kind.unit, missing=missing)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.values import NotANumber, texts
+from quorate.tables.read import NotANumber, texts
 
 __all__ = ["DateUnit", "check_unit", "date_of", "declared_moment", "is_temporal", "read_dates", "read_moment"]
 

@@ -17,7 +17,7 @@ from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.dates import is_temporal, read_dates
 from quorate.tables.document import EXAMPLE
 from quorate.tables.lenient import read_numbers
-from quorate.tables.values import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
+from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
 __all__ = ["classes_from_public", "cuts_from_public", "is_named_id", "kinds_from_header", "kinds_from_public"]
 

@@ -34,10 +34,10 @@ from quorate.tables.document import (
     read_document,
 )
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
-from quorate.tables.read import as_table
-from quorate.tables.values import (
+from quorate.tables.read import (
     MISSING_TEXTS,
     Role,
+    as_table,
     check_role,
     check_type,
     refusal,

@@ -63,7 +63,7 @@ def predict(
         out=out,
         on_no_quorum=on_no_quorum,
         caller=caller,
-        reading=Reading(unknown=unknown, leave_out=tuple(listed(leave_out) or ()), trusted=listed(trusted)),
+        reading=Reading(unknown, listed(leave_out) if leave_out else (), listed(trusted) if trusted else None),
         report=report,
         as_json=json,
     )
@@ -115,7 +115,7 @@ def serve(
         raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
-    told = {"pace_ms": pace, "lease": lease, "keys": keys, "trusted": tuple(listed(trusted) or ())}
+    told = {"pace_ms": pace, "lease": lease, "keys": keys, "trusted": tuple(listed(trusted)) if trusted else ()}
     settings = Settings.of(model, *more, host=host, port=port, workers=workers, **told)
     opened = [open_folder(one) for one in (model, *more)]
     private = [folder for folder in opened if not isinstance(folder, PublishedFolder)]

@@ -90,7 +90,7 @@ def release(
         public=public,
         columns=columns,
         groups=groups,
-        leave_out=listed(leave_out) or (),
+        leave_out=listed(leave_out) if leave_out else (),
         workload=workload,
         epsilon=epsilon,
         delta=delta,
