@@ -30,7 +30,7 @@ from quorate.tables.infer import is_named_id
 
 YEAR = Date(low="2024-01-01", high="2024-12-31")
 DAYS = [date(2024, 1, 1), date(2024, 7, 1), date(2024, 12, 31)]
-GUIDE = Path(__file__).parents[1] / "docs" / "tables.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "howto" / "tables.md"
 
 
 def quorate(*arguments):

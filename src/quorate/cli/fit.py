@@ -68,7 +68,14 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
         with _told_at_once():
-            classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
+            classifier.fit(
+                encoded,
+                labels,
+                groups=units,
+                public=points,
+                public_labels=_public_labels(columns, known),
+                one_scale=columns.one_scale,
+            )
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -76,7 +83,10 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         _write_report(classifier, bill, output.report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
-        Console(stderr=True).print(classifier.plan_.summary())
+        console = Console(stderr=True)
+        console.print(classifier.plan_.summary())
+        for sentence in classifier.plan_.assumptions:
+            console.print(f"Assumed: {sentence}.")
     return 0
 
 
@@ -93,11 +103,19 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))
     }
-    if prior is None and public is not None and columns.label.column in public.column_names:
-        known = columns.labels(public, role="public").tolist()
+    labelled = _public_labels(columns, public)
+    if prior is None and labelled is not None:
+        known = labelled.tolist()
         counts = {label: max(known.count(label), 0.5) for label in labels.values()}
         given["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
     return given
+
+
+def _public_labels(columns: Schema, public: Any) -> Any:
+    """Return the labels of the public table; None where it has none."""
+    assert columns.label is not None
+    shown = public is not None and columns.label.column in public.column_names
+    return columns.labels(public, role="public") if shown else None
 
 
 def _numbers_by_class(option: str, text: str | None) -> Any:
@@ -208,7 +226,8 @@ def _check_named(records: Any, *, label: str | None, groups: str | None, **liste
 
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
     shown = _shown(classifier, plan, folder)
-    return shown | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
+    chosen = {} if classifier.chosen_ is None else {"learner": classifier.chosen_.why}
+    return shown | chosen | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
 
 
 def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from quorate.errors import InvalidInput
 
 __all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "listed", "refuse_idle"]
 
-LearnerName = Literal["logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"]
+LearnerName = Literal[
+    "logistic", "quadratic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
+]
 ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
 
 PLAN_OPTIONS = {

@@ -96,9 +96,9 @@ def _measure_means(
     extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
 
     def vectors(features: Array, targets: Array) -> Array:
-        about = np.minimum(1.0, longest / np.maximum(lengths(features - centre), 1e-300))
-        off = targets - problem.start
-        return np.hstack([(features - centre) * about[:, None], off, off**2])
+        moved, off = features - centre, targets - problem.start
+        moved *= np.minimum(1.0, longest / np.maximum(lengths(moved), 1e-300))[:, None]
+        return np.hstack([moved, off, off**2])
 
     radius = float(np.sqrt(longest**2 + extra))
     fraction = _ONLY_MEANS if public is None else _MEANS
@@ -168,20 +168,20 @@ class _Run:
     def _measure(self, plans: Sequence[Measurement], fraction: float) -> list[Array]:
         """Return the mean clipped gradient of each output, with noise: one release for all of them."""
         sizes = [plan.directions.shape[1] for plan in plans]
+        units = [plan.radius if len(plans) > 1 else 1.0 for plan in plans]  # several outputs share one length
+        radius = self.radius if len(plans) > 1 else plans[0].radius
         self.directions.append(sum(sizes))
 
         def vectors(features: Array, targets: Array) -> Array:
-            rows = _with_ones(features - self.centre)
             parts = [
-                plan.vectors(rows, targets[:, output], self.family) / plan.radius for output, plan in enumerate(plans)
+                plan.vectors(features, targets[:, output], self.family, self.centre)
+                for output, plan in enumerate(plans)
             ]
-            return parts[0] if len(parts) == 1 else np.hstack(parts)
+            return parts[0] if len(parts) == 1 else np.hstack([p / unit for p, unit in zip(parts, units, strict=True)])
 
-        total, _ = self.private.release(
-            vectors, entries=sum(sizes), radius=self.radius, noisy=self.noisy, fraction=fraction
-        )
+        total, _ = self.private.release(vectors, entries=sum(sizes), radius=radius, noisy=self.noisy, fraction=fraction)
         means = np.split(total, np.cumsum(sizes)[:-1])
-        return [mean * plan.radius for mean, plan in zip(means, plans, strict=True)]
+        return [mean * unit for mean, unit in zip(means, units, strict=True)]
 
     def _learn(self, belief: Belief, seen: Sequence[tuple[Array, Measurement]]) -> Belief:
         """Return the belief after these measurements, one after another."""

@@ -177,6 +177,8 @@ class BallotsFirst:
     is in the ledger before anything that was computed from it leaves.
     """
 
+    stops_at_last_no_quorum = False  # a caller whose share ends must not end the ballots of the others
+
     def __init__(
         self,
         votes: Votes,
@@ -207,9 +209,18 @@ class BallotsFirst:
         if not self._has_chosen():
             self.votes.open(budget, ledger)
 
+    def row_cost(self) -> Cost:
+        """Return what a ballot costs; the hypothesis answers for nothing."""
+        return Cost(0.0) if self._has_chosen() else self.votes.row_cost()
+
     def affordable(self, most: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
         return most if self._has_chosen() else max(1, min(most, self._ballots - self._count()))
+
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return all of them, and what those that are still put to the vote cost at most."""
+        ballots = 0 if self._has_chosen() else min(most, self._ballots - self._count())
+        return most, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
         """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""

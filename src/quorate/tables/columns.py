@@ -35,6 +35,7 @@ __all__ = [
     "encode_features",
     "feature_names",
     "unknown_values",
+    "unscaled",
 ]
 
 Missing = Literal["refuse", "indicator"]
@@ -334,3 +335,12 @@ def _scaled(kind: Number, given: Matrix) -> Matrix:
             middle, half = kind.low / 2 + kind.high / 2, kind.high / 2 - kind.low / 2
             return np.clip((np.clip(given, kind.low, kind.high) - middle) / half, -1.0, 1.0)
         return np.clip(given, -LARGEST, LARGEST)
+
+
+def unscaled(kind: Number, value: float) -> float:
+    """Return the number that a column has where its feature has this value."""
+    if kind.centre is not None and kind.spread is not None:
+        return kind.centre + kind.spread * value
+    if kind.low is not None and kind.high is not None:
+        return kind.low / 2 + kind.high / 2 + (kind.high / 2 - kind.low / 2) * value
+    return value

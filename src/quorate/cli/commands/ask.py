@@ -17,6 +17,8 @@ def predict(
     out: Path | None = None,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     caller: str = "",
+    key: str | None = None,
+    dry_run: bool = False,
     unknown: Literal["answer", "refuse"] = "answer",
     leave_out: str | None = None,
     trusted: str | None = None,
@@ -25,9 +27,9 @@ def predict(
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
-    Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused); of a model with
-    scores, the noisy share of each class too. A query that this caller asked before gets the same answer again, at no
-    privacy cost. What was published answers without a budget.
+    Answers are CSV: one line a query, with its row in the table, its answer and its outcome (answered, no_quorum or
+    refused); of a model with scores, the noisy share of each class too. A query that this caller asked before gets the
+    same answer again, at no privacy cost. What was published answers without a budget.
 
     Parameters
     ----------
@@ -42,6 +44,11 @@ def predict(
         What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
         Who asks: answers are kept apart for each caller.
+    key
+        A column of the queries that names each row, such as an id. The answers have it in place of the row number, and
+        the model does not see it, unless it was fitted on it.
+    dry_run
+        Ask nothing: say what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
     unknown
         What to do where a query has a category that the model was not told of: answer it as none of those that it
         knows, and say how many there are, or refuse all queries before anything is spent.
@@ -55,15 +62,23 @@ def predict(
     json
         Print one JSON object, with the answers if there is no --out.
     """
-    from quorate.cli.predict import Reading, run_predict
+    from quorate.cli.predict import Reading, run_dry, run_predict
 
+    left_out, types = listed(leave_out) if leave_out else (), listed(trusted) if trusted else None
+    reading = Reading(unknown=unknown, leave_out=left_out, key=key, trusted=types)
+    if dry_run:
+        if out is not None or report is not None:
+            raise InvalidInput(
+                "--dry-run asks nothing, so that there is nothing to write: leave --out and --report out"
+            )
+        return run_dry(folder, queries, caller=caller, reading=reading, as_json=json)
     return run_predict(
         folder,
         queries,
         out=out,
         on_no_quorum=on_no_quorum,
         caller=caller,
-        reading=Reading(unknown, listed(leave_out) if leave_out else (), listed(trusted) if trusted else None),
+        reading=reading,
         report=report,
         as_json=json,
     )

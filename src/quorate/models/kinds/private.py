@@ -43,6 +43,7 @@ from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import SessionClassifier
 from quorate.predictors.estimate import Estimate
+from quorate.predictors.trial import LearnerChoice, Trial
 from quorate.privacy import Budget
 from quorate.session import Session
 
@@ -121,6 +122,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
     classifier.estimator_ = clone(classifier.estimator)  # what is set later reaches the other
     classifier.estimate_ = None if manifest["estimate"] is None else _estimate(manifest["estimate"])
+    classifier.chosen_ = _chosen(manifest.get("chosen"))  # earlier releases chose nothing
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
     classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism)
@@ -134,6 +136,12 @@ def _estimate(document: dict[str, Any]) -> Estimate:
     return Estimate(**document | {"shares": tuple(document.get("shares", ()))})
 
 
+def _chosen(document: dict[str, Any] | None) -> LearnerChoice | None:
+    if document is None:
+        return None
+    return LearnerChoice(**document | {"tried": tuple(Trial(**one) for one in document["tried"])})
+
+
 def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
     estimate, rows = classifier.estimate_, rows_document(classifier)
     return {
@@ -144,4 +152,5 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
         "mechanism": mechanism_document(classifier.mechanism_),
         "plan": classifier.plan_.as_dict(),
         "estimate": None if estimate is None else asdict(estimate),
+        "chosen": None if classifier.chosen_ is None else asdict(classifier.chosen_),
     }
