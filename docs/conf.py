@@ -33,7 +33,6 @@ exclude_patterns = ["_build"]
 default_role = "code"  # docstrings write `name` as Markdown does
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings = ["toc.empty_glob"]  # a section that waits for its first page
 toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "inherited-members": False, "member-order": "bysource"}
