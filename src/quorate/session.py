@@ -29,6 +29,7 @@ from quorate.exchange import (
     Memory,
     Outcome,
     Query,
+    Quote,
     Replies,
     Request,
     SetAside,
@@ -124,6 +125,16 @@ class Session:
             return reply
         raise reply
 
+    def quote(self, X: Any, *, caller: str = "") -> Quote:
+        """Return what a batch of checked queries would cost now. Nothing is asked."""
+        queries = set(query_digests(X))
+        new = len(queries) - len(self._memory.recall(caller, queries))
+        payable, cost = self.answerer.quote(new)
+        if self.budget is None:
+            return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
+        whole = self.budget.capacity().renyi
+        return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
+
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
         asked = [self._asked(request) for request in requests]
@@ -212,6 +223,7 @@ class Session:
         for one, (place, _) in first.items():
             if one not in known:
                 parts.setdefault(place if place in held else None, []).append(one)
+        recalled = len(known)
         fresh, spent, ended = dict[Query, int](), Cost(0.0), dict[int | None, BudgetSpent | None]()
         tally = Tally(self.budget)
         for part, new in parts.items():
@@ -221,7 +233,8 @@ class Session:
             fresh, spent = fresh | drawn, spent + cost
             if isinstance(payer, Allowance):
                 tally.include(payer.caller, payer.used)
-        outcomes = self._kept(fresh, known, [asked[place] for place in waiting], tally)
+        before = len(known) - recalled  # drawn for these requests, and kept block by block
+        outcomes = self._kept(fresh, known, [asked[place] for place in waiting], tally, before)
         for place, outcome in zip(waiting, outcomes, strict=True):
             results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
         return spent, {place: ended.get(place if place in held else None) for place in waiting}
@@ -231,12 +244,14 @@ class Session:
         return Allowance(self.ledger, self.budget, caller, held)
 
     def _kept(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], tally: Tally
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], tally: Tally, drawn: int
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, with what each caller has used where somebody counts it."""
-        if self.ledger is None or not isinstance(self.budget, LeasedBudget):
+        if self.ledger is None or self._memory is not self.ledger:
             return self._memory.keep(fresh, known, asked)
-        return self.ledger.keep(fresh, known, asked, used=tally.used({one.caller for one in asked}))
+        counts = isinstance(self.budget, LeasedBudget)
+        used = tally.used({one.caller for one in asked}) if counts else None
+        return self.ledger.keep(fresh, known, asked, used=used, drawn=drawn)
 
     def _drawn(
         self, X: Any, new: list[Query], known: dict[Query, int], payer: Tally | Allowance

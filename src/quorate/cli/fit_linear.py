@@ -1,36 +1,84 @@
-"""From a table of private records to a linear model that may be published: `quorate fit linear`."""
+"""From a table of private records to a linear model that may be published: `quorate fit linear` and `fit search`."""
 
+from collections.abc import Callable
 from typing import Any
 
-from quorate.cli.commands.fit_options import Budget, Output, Tables
+from quorate.cli.commands.fit_options import Budget, Output, Tables, Trials
 from quorate.cli.fit import read_tables
 from quorate.cli.output import check_new_folder, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
 from quorate.tables.columns import feature_names
 
-__all__ = ["run_fit_linear"]
+__all__ = ["run_fit_linear", "run_fit_search"]
 
 
 def run_fit_linear(tables: Tables, budget: Budget, output: Output) -> int:
     """Read the records, fit a logistic regression, write it, and print what it promises."""
+
+    def make(columns: Any, classes: Any) -> Any:
+        from quorate.linear import PrivateLogisticRegression
+
+        return PrivateLogisticRegression(columns=columns, classes=classes, **vars(budget))
+
+    model, schema = _fitted(make, tables, output)
+    bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_}
+    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
+def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Output) -> int:
+    """Read the records, try logistic regressions with more or fewer cuts, write the best, and print what it cost."""
+    settings = vars(trials) | vars(budget)
+    cuts = _numbers(settings.pop("cuts"))
+
+    def make(columns: Any, classes: Any) -> Any:
+        from quorate.features import AdditiveColumns
+        from quorate.linear import PrivateLogisticRegression
+        from quorate.search import PrivateSearchCV
+
+        model = PrivateLogisticRegression(columns=AdditiveColumns() if columns is None else columns, classes=classes)
+        return PrivateSearchCV(model, {"columns__cuts": cuts}, **settings)
+
+    search, schema = _fitted(make, tables, output)
+    plan = search.plan_
+    bill = _bill(search.best_estimator_, schema, output) | {
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "cuts": search.best_params_["columns__cuts"],
+        "score": search.best_score_,
+        "scoring": trials.scoring,
+        "method": plan.method,
+        "candidates": plan.candidates,
+        "trial_epsilon": plan.trial_epsilon,
+        "naive_epsilon": plan.naive_epsilon,
+    }
+    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
+def _fitted(make: Callable[[Any, Any], Any], tables: Tables, output: Output) -> tuple[Any, Schema]:
+    """Read the tables, fit and save what `make` makes of columns and classes; return it, and the schema."""
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, schema, declared = read_tables(tables, step)
         encoded, labels, units = schema.encode(records), schema.labels(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
-        from quorate.linear import PrivateLogisticRegression
         from quorate.models import save
 
-        columns = _declared(schema) if points is None else None
-        model = PrivateLogisticRegression(classes=declared, columns=columns, **vars(budget))
+        model = make(_declared(schema) if points is None else None, declared)
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    bill = _bill(model, schema) | {"folder": str(output.out)}
-    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
-    return 0
+    return model, schema
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--cuts takes whole numbers, as in 1,4,8, not {text!r}") from None
 
 
 def _declared(schema: Schema) -> Any:
@@ -53,7 +101,7 @@ def _declared(schema: Schema) -> Any:
     return AdditiveColumns(declared=declared)
 
 
-def _bill(model: Any, schema: Schema) -> dict[str, Any]:
+def _bill(model: Any, schema: Schema, output: Output) -> dict[str, Any]:
     assert schema.label is not None
     return {
         "claim": model.claim_,
@@ -64,5 +112,5 @@ def _bill(model: Any, schema: Schema) -> dict[str, Any]:
         "classes": model.classes_.tolist(),
         "features": model.n_features_in_,
         "coefficients": int(model.coef_.size),
-        "public_rows_differ_by": model.shift_,
+        "folder": str(output.out),
     }

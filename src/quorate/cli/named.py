@@ -21,7 +21,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
         )
     makers: dict[str, Callable[[], Concept]] = {
         "stumps": lambda: Stumps(features=features),
-        "thresholds": lambda: Thresholds(both_directions=True),
+        "thresholds": Thresholds,
         "intervals": Intervals,
         "boxes": lambda: Boxes(features),
         "halfspaces": lambda: Halfspaces(features),

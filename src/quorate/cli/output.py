@@ -15,7 +15,7 @@ from rich.table import Table
 from quorate.errors import InvalidInput
 from quorate.report import check_installed
 
-__all__ = ["check_new_file", "check_new_folder", "check_report", "show_bill", "steps"]
+__all__ = ["check_new_file", "check_new_folder", "check_report", "readable", "show_bill", "steps"]
 
 _SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
 
@@ -34,6 +34,11 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = 
             shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
             table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
     Console(stderr=not asked).print(table)
+
+
+def readable(value: Any) -> Any:
+    """Return a number as people read it: noise and sampling leave nothing beyond six digits. JSON has them all."""
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 @contextmanager

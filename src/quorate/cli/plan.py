@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from quorate.cli.named import make_concept
 from quorate.cli.options import ConceptName
 from quorate.errors import InvalidInput
-from quorate.planner import ConceptPlan, PrivatePlan, plan, plan_concept
+from quorate.planner import Candidate, ConceptPlan, PrivatePlan, plan, plan_concept
 
 __all__ = ["read_votes", "run_plan", "run_plan_concept"]
 
@@ -82,7 +82,8 @@ def _comparison(planned: PrivatePlan) -> Table:
     noise = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in planned.noise.items())
     caption = f"* chosen, with {noise}"
     table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected: plurality labels", caption=caption)
-    for place, one in enumerate((planned, *planned.candidates)):
+    compared: list[PrivatePlan | Candidate] = [planned, *planned.candidates]
+    for place, one in enumerate(compared):
         table.add_row(
             f"[bold]{one.aggregator}[/bold] *" if place == 0 else one.aggregator,
             f"{one.answered:.1%}",

@@ -1,6 +1,5 @@
 """The main job on a generated clinic: `quorate demo`. Its people are invented, so true outcomes are known.
 
-    pilot        what a small public study tells about a plan
     job          plan, fit, save, ask, compare, train a student
 
 The visits come from `quorate.datasets`; `quorate.cli.demo` prints what comes of it.

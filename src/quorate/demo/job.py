@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from quorate.datasets.visits import OUTCOMES, draw_visits
-from quorate.demo.pilot import Pilot, run_pilot
 from quorate.errors import BudgetSpent, Infeasible
 from quorate.models import load, save
 from quorate.planner import PrivatePlan, plan
 from quorate.predictors import PrivateClassifier
+from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
 
@@ -70,19 +70,13 @@ def run_job(
     )
     step("planning")
     target: dict[str, Any] = {"records": units, "epsilon": epsilon, "delta": delta, "queries": queries}
+    target["features"] = private.X.shape[1]
     pilot = _pilot(_encoded(schema, study), target)
     target |= {"classes": len(OUTCOMES), "disagreement": pilot.disagreement}
     chosen_plan = _planned(target, pilot, say)
     step("fitting the teachers")
-    classifier = PrivateClassifier(
-        LogisticRegression(),
-        epsilon=epsilon,
-        delta=delta,
-        queries=queries,
-        classes=OUTCOMES,
-        aggregator=_AGGREGATOR,
-        disagreement=pilot.disagreement,
-    )
+    settings = chosen_plan.settings() | {"disagreement": pilot.disagreement}
+    classifier = PrivateClassifier(LogisticRegression(), classes=OUTCOMES, **settings)
     classifier.fit(private.X, private.y, groups=private.people, one_scale=True)
     with tempfile.TemporaryDirectory() as home:
         folder = save(classifier, Path(home) / "model")  # from here on the budget is kept on disk
@@ -125,7 +119,7 @@ def _pilot(study: _Visits, target: dict[str, Any]) -> Pilot:
         codes,
         study.people,
         estimator=LogisticRegression(),
-        people_per_teacher=people_per_teacher,
+        units_per_teacher=people_per_teacher,
         classes=len(OUTCOMES),
     )
 

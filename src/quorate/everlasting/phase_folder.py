@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +65,10 @@ class PhaseFolder:
             self.ledger.close()
 
     # --- As a memory -------------------------------------------------------------------------------------------------
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
+        """Return nothing: a repeated query is a query like any other."""
+        return {}
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of these requests, by their ids alone."""

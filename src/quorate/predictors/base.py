@@ -6,7 +6,7 @@ repeat no value of theirs. Queries belong to the one who asks.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.concepts import Concept
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.exchange import Quote
 from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
+from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two_classes, without_values
+from quorate.predictors.manners import NO_SCORES, CountedCopies, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
@@ -43,11 +45,6 @@ __all__ = [
     "two_classes",
     "without_values",
 ]
-
-_REMEDY = (
-    "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
-    "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
-)
 
 
 def is_auto(estimator: Any) -> bool:
@@ -114,7 +111,7 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     if is_frame(X):
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
-            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {_REMEDY}")
+            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {REMEDY}")
     try:
         checked = validate_data(
             classifier,
@@ -130,13 +127,6 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     return canonical_matrix(checked)
 
 
-def without_values(text: str) -> str:
-    """Return an error of scikit-learn without the values that some of them repeat."""
-    if "could not convert" in text:
-        return f"X must be numbers, and some values are text; {_REMEDY}"
-    return text.partition("\n")[0]  # what follows shows rows
-
-
 def named_columns(X: Any, names: Any) -> Any:
     """Return a matrix as a data frame with these names, for a model that was trained on one."""
     if not isinstance(X, np.ndarray):
@@ -144,53 +134,6 @@ def named_columns(X: Any, names: Any) -> Any:
     from pandas import DataFrame  # noqa: PLC0415  only for models that know names
 
     return DataFrame(X, columns=names)
-
-
-def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the classes, sorted, and the labels as a vector.
-
-    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are.
-    """
-    if y is None:
-        raise InvalidInput(
-            "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
-        )
-    try:
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-    except ValueError as error:
-        raise type(error)(without_values(str(error))) from None
-    known = np.unique(labels if classes is None else np.asarray(classes))
-    if classes is not None and len(known) != np.asarray(classes).size:
-        raise InvalidInput("classes must be declared once each")
-    if len(known) < 2:
-        source = "y shows one class" if classes is None else f"classes declares {len(known)}"
-        raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
-    return known, labels
-
-
-def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number."""
-    known, labels = declared_classes(classes, y)
-    if len(known) > 2:
-        raise InvalidInput(
-            "Only binary classification is supported. A hypothesis tells two classes apart, not "
-            f"{len(known)}: {instead} takes any number"
-        )
-    check_consistent_length(X, labels)
-    return known, class_codes(known, labels)
-
-
-def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of each label among the sorted classes."""
-    try:
-        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        right = bool(np.all(classes[codes] == labels))
-    except TypeError:
-        right = False
-    if not right:
-        raise InvalidInput("y has labels that were not declared; classes must name every label that may occur")
-    return codes.astype(np.int64)
 
 
 class Predictions(np.ndarray):
@@ -236,6 +179,26 @@ class Predictions(np.ndarray):
         predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
         return predictions
 
+    def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
+        """Return the share of all queries that are answered with `y`, or the share of the answers that are `y`.
+
+        Nothing is asked: what has no answer counts as wrong, or, of those that are "answered", not at all.
+
+        >>> told = Predictions.of(np.array([1, -1, 0, 0]), classes=np.array(["no", "yes"]), refused=np.zeros(4, bool))
+        >>> truth = ["yes", "yes", "no", "yes"]
+        >>> told.score(truth), round(told.score(truth, of="answered"), 3)
+        (0.5, 0.667)
+        """
+        if of not in ("all", "answered"):
+            raise InvalidInput(f"of must be one of all, answered, not {of!r}")
+        truth = np.asarray(y)
+        check_consistent_length(self.labels, truth)
+        right = (self.labels == truth) & self.answered
+        counted = self.size if of == "all" else int(self.answered.sum())
+        if not counted:
+            raise InvalidInput("no query was answered, so that no answer can be right or wrong")
+        return float(right.sum() / counted)
+
     @property
     def labels(self) -> NDArray[Any]:
         """The labels as a plain array."""
@@ -275,16 +238,20 @@ def check_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
-class QuorateClassifier(ClassifierMixin, BaseEstimator):
+class QuorateClassifier(CountedCopies, ClassifierMixin, BaseEstimator):
     """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
 
     classes: Any
     classes_: NDArray[Any]
     unit_: str
     declared_: bool
+    predict_proba: Any = Without(NO_SCORES)
+    predict_log_proba: Any = Without(NO_SCORES)
+    decision_function: Any = Without(NO_SCORES)
 
     def _forget(self, *names: str) -> None:
-        """Forget what an earlier fit has left: no answer mixes two models."""
+        """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
+        self._count_fit()
         for name in names:
             self.__dict__.pop(name, None)
 
@@ -330,6 +297,20 @@ class SessionClassifier(QuorateClassifier):
     def checked(self, X: Any) -> Any:
         """Return queries as the session takes them, or say what is wrong with them. Nothing is asked."""
         raise NotImplementedError
+
+    def cost(self, X: Any, caller: str = "") -> Quote:
+        """Return what `predict(X)` would cost now: how many are free, how many can be paid for. Nothing is asked.
+
+        >>> from quorate import PrivateClassifier
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> quote = classifier.cost([[0.0], [1.0], [1.0]])
+        >>> quote.payable, quote.repeated, quote.refused, quote.takes <= quote.left
+        (2, 1, 0, True)
+        """
+        check_is_fitted(self)
+        self.check_settings()
+        return self.session_.quote(self.checked(X), caller=caller)
 
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order, each paid for as its mechanism says.

@@ -217,6 +217,11 @@ class BallotsFirst:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
         return most if self._has_chosen() else max(1, min(most, self._ballots - self._count()))
 
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return all of them, and what those that are still put to the vote cost at most."""
+        ballots = 0 if self._has_chosen() else min(most, self._ballots - self._count())
+        return most, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
+
     def draw(self, X: Any) -> Answers:
         """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""
         answers = None

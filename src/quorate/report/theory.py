@@ -22,7 +22,7 @@ __all__ = ["run_theory"]
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of Okabe and Ito
 _SWEEPS: dict[str, tuple[Concept, dict[str, tuple[int, ...]], int]] = {
     "thresholds": (
-        Thresholds(),
+        Thresholds(both_directions=False),
         {
             "agnostic": (20_000, 80_000, 320_000),
             "stable": (1000, 4000, 16_000),
@@ -135,7 +135,8 @@ def _excess(plots: Path, quick: bool) -> list[str]:
 def _noise(plots: Path, quick: bool) -> list[str]:
     runs = 1 if quick else 5
     errors = {
-        gamma: [plateau_errors(Thresholds(), records=200_000, gamma=gamma) for _ in range(runs)] for gamma in _GAMMAS
+        gamma: [plateau_errors(Thresholds(both_directions=False), records=200_000, gamma=gamma) for _ in range(runs)]
+        for gamma in _GAMMAS
     }
     means = {
         method: [float(np.mean([run[method] for run in errors[gamma]])) for gamma in _GAMMAS]

@@ -17,15 +17,17 @@ def predict(
     out: Path | None = None,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     caller: str = "",
+    key: str | None = None,
+    dry_run: bool = False,
     trusted: str | None = None,
     report: Path | None = None,
     json: bool = False,
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
-    Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused); of a model with
-    scores, the noisy share of each class too. A query that this caller asked before gets the same answer again, at no
-    privacy cost. What was published answers without a budget.
+    Answers are CSV: one line a query, with its row in the table, its answer and its outcome (answered, no_quorum or
+    refused); of a model with scores, the noisy share of each class too. A query that this caller asked before gets the
+    same answer again, at no privacy cost. What was published answers without a budget.
 
     Parameters
     ----------
@@ -40,6 +42,11 @@ def predict(
         What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
         Who asks: answers are kept apart for each caller.
+    key
+        A column of the queries that names each row, such as an id. The answers have it in place of the row number, and
+        the model does not see it, unless it was fitted on it.
+    dry_run
+        Ask nothing: say what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
     trusted
         Types of estimators in the model that are not known to be safe, separated by commas, as they were named to
         quorate.save. They are imported, and their code runs: name only what you would run.
@@ -48,14 +55,21 @@ def predict(
     json
         Print one JSON object, with the answers if there is no --out.
     """
-    from quorate.cli.predict import run_predict
+    from quorate.cli.predict import run_dry, run_predict
 
+    if dry_run:
+        if out is not None or report is not None:
+            raise InvalidInput(
+                "--dry-run asks nothing, so that there is nothing to write: leave --out and --report out"
+            )
+        return run_dry(folder, queries, caller=caller, key=key, trusted=listed(trusted), as_json=json)
     return run_predict(
         folder,
         queries,
         out=out,
         on_no_quorum=on_no_quorum,
         caller=caller,
+        key=key,
         trusted=listed(trusted),
         report=report,
         as_json=json,

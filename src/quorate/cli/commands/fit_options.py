@@ -24,6 +24,7 @@ __all__ = [
     "StudentFirst",
     "Tables",
     "Teachers",
+    "Trials",
 ]
 
 
@@ -321,6 +322,32 @@ class Sets:
     alpha: float = 0.1
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
+
+
+@Parameter(name="*", group=Group("Trials", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What is tried, and how the best is told.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts numbers may be cut, separated by commas: straight lines for 1, curves for more.
+    scoring
+        The private score on held-out records by which the best is chosen.
+    held_out
+        The share of units that score. They take no part in fitting.
+    tried
+        The probability with which a given candidate is tried, where a secret random number of trials is run.
+    method
+        How many trials there are: a secret random number, or one for each candidate. "auto" takes what costs less.
+    """
+
+    cuts: str = "1,2,4,8"
+    scoring: Literal["accuracy", "balanced_accuracy", "roc_auc"] = "accuracy"
+    held_out: float = 0.2
+    tried: float = 0.9
+    method: Literal["auto", "random stopping", "composition"] = "auto"
 
 
 @Parameter(name="*", group=Group("Output", sort_key=4))
