@@ -33,8 +33,8 @@ docs: $(READY)  ## the documentation site, strictly, into site/; its map and its
 	QUORATE_SITE=site $(BIN)/python -m pytest -q tests/test_site.py
 
 lint: $(READY)  ## style, types and layers
-	$(BIN)/ruff format --check src tests docs
-	$(BIN)/ruff check src tests docs
+	$(BIN)/ruff format --check src tests docs/conf.py
+	$(BIN)/ruff check src tests docs/conf.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
