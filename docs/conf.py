@@ -207,7 +207,7 @@ def write_versions(app: "Sphinx", error: Exception | None) -> None:
         return
     others = sorted((path.parent.name for path in folder.parent.glob("*/index.html")), reverse=True)
     links = "".join(f'<li><a href="{name}/index.html">{name}</a></li>' for name in others)
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Quorate</title>\n<meta http-equiv="refresh" '
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Quorate</title>\n<meta http-equiv="refresh" '
     head += f'content="0; url={version}/index.html">'
     (folder.parent / "index.html").write_text(f"{head}<ul>{links}</ul></html>\n", encoding="utf-8")
 
