@@ -45,7 +45,7 @@ class Scoring:
         rows = check_records(BaseEstimator(), X, estimator=model, reset=True, frames=True)
         errors = np.abs(np.nan_to_num(as_numbers(y).ravel()) - values_by_row(model, rows)) / largest
         steps = np.rint(np.fmin(errors, 1.0) ** 2 * _GRID).astype(np.int64)  # what is no number counts as the largest
-        noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(_GRID**2,))
+        noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(_GRID**2,), rounded=True)
         [total] = release_counts(Ballots(steps.sum(keepdims=True)), lambda counts: noisy.release([counts]))
         return -float(total[0]) / _GRID / len(steps) * largest**2
 
