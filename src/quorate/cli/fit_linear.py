@@ -3,7 +3,7 @@
 from typing import Any
 
 from quorate.cli.commands.fit_options import Budget, Output, Tables
-from quorate.cli.fit import read_tables
+from quorate.cli.fit import beside_public_rows, read_tables
 from quorate.cli.output import check_new_folder, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
@@ -28,7 +28,7 @@ def run_fit_linear(tables: Tables, budget: Budget, output: Output) -> int:
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    bill = _bill(model, schema) | {"folder": str(output.out)}
+    bill = _bill(model, schema) | {"folder": str(output.out)} | beside_public_rows(model, points, schema, known)
     show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
     return 0
 
