@@ -172,6 +172,19 @@ def test_a_delta_of_trials_is_paid_for_each_of_them():
     assert certain.renyi(math.inf) >= stopping.renyi(math.inf) - 1e-6
 
 
+def test_the_tail_events_of_trials_stay_within_the_slack_by_enumeration():
+    """Each trial may show its data set outright, with probability delta; such an outcome has the best score."""
+    delta, epsilon, weights = 0.01, 0.7, (2, 3, 1, 2)
+    stopping = RandomStopping(candidates=1, weights=weights, trial=ApproximateTrial(epsilon, delta))
+    released, worst = released_best(stopping, (0, 1, 2, 3, 3)), 0.0
+    limit = math.exp(stopping.renyi(math.inf))
+    for first, second in epsilon_trials(epsilon):
+        one = released.law(np.array([*(1 - delta) * first, delta, 0.0]))
+        other = released.law(np.array([*(1 - delta) * second, 0.0, delta]))
+        worst = max(worst, float(np.maximum(one - limit * other, 0.0).sum()))
+    assert 0.9 * stopping.slack < worst <= stopping.slack
+
+
 def test_whoever_learns_the_number_of_trials_learns_more_than_is_claimed():
     """The number does not depend on the data; the claim does depend on its being secret."""
     told, kept = (released_best(small_stopping(kind), (0, 1, 2)) for kind in (NumberTold, RandomStopping))
