@@ -347,7 +347,7 @@ class Trials:
     """
 
     cuts: str = "1,2,4,8"
-    scoring: Literal["accuracy", "balanced_accuracy", "roc_auc"] = "accuracy"
+    scoring: Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"] = "accuracy"
     held_out: float = 0.2
     tried: float = 0.9
     method: Literal["auto", "random stopping", "composition"] = "auto"
