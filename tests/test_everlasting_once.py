@@ -327,7 +327,9 @@ def test_a_model_of_a_type_of_ones_own_is_saved_and_goes_on_and_loads_only_where
     X = np.random.default_rng(0).normal(size=(360, 1))
     settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS, "classes": [0, 1]}
     made = EverlastingClassifier(OwnTree(max_depth=1), **settings).fit(X, (X[:, 0] >= 0).astype(int))
-    folder = save(made, tmp_path / "model")
+    with pytest.raises(InvalidInput, match=r"loading it would be refused: test_everlasting_once\.OwnTree"):
+        save(made, tmp_path / "model")
+    folder = save(made, tmp_path / "model", trusted=[f"{__name__}.OwnTree"])
     made.predict(X[: SEATS + 1])  # through the next phase, whose teachers this process writes too
     made.session_.folder.kept = None  # as after any error: it reads back what it wrote itself
     made.predict([[2.0]])

@@ -2,6 +2,8 @@
 
     QuorateError
     |-- BudgetSpent     the budget cannot pay for this; nothing was drawn and nothing was answered
+    |   |-- ShareSpent  this caller's share of it cannot; others are still answered
+    |   `-- ShareInUse  all that is left of this caller's share is set aside for its other requests; ask again
     |-- NoQuorum        the teachers did not agree, and the caller asked for an error then; it was paid for
     |-- RunEnded        a threshold run has used up its no-quorums
     |-- WrongProcess    a budget, a run or a noise source was carried into a forked process
@@ -30,6 +32,8 @@ __all__ = [
     "QuotaSpent",
     "RateLimited",
     "RunEnded",
+    "ShareInUse",
+    "ShareSpent",
     "WrongProcess",
 ]
 
@@ -44,6 +48,18 @@ class BudgetSpent(QuorateError):
     """The budget cannot pay for what was asked. Nothing was drawn."""
 
     code = "budget_spent"
+
+
+class ShareSpent(BudgetSpent):
+    """The share of the budget that a caller was given is spent. Nothing was drawn; others are still answered."""
+
+    code = "share_spent"
+
+
+class ShareInUse(BudgetSpent):
+    """What is left of a caller's share is set aside for other requests of it. Nothing was drawn; ask again."""
+
+    code = "share_in_use"
 
 
 class NoQuorum(QuorateError):

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers
 from quorate.cli.named import make_learner
+from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
@@ -28,7 +29,7 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
     """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
     step()
     records = read_table(tables.table, role="private")
-    left_out = _listed(tables.leave_out) or ()
+    left_out = listed(tables.leave_out) or ()
     _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
@@ -37,10 +38,10 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
         known,
         tables.schema,
         label=tables.label,
-        classes=_listed(tables.classes),
+        classes=listed(tables.classes),
         groups=tables.groups,
         leave_out=left_out,
-        missing_texts=_listed(tables.missing_texts) or (),
+        missing_texts=listed(tables.missing_texts) or (),
     )
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
@@ -63,7 +64,14 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
         with _told_at_once():
-            classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
+            classifier.fit(
+                encoded,
+                labels,
+                groups=units,
+                public=points,
+                public_labels=_public_labels(columns, known),
+                one_scale=columns.one_scale,
+            )
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -71,7 +79,10 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         _write_report(classifier, bill, output.report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
-        Console(stderr=True).print(classifier.plan_.summary())
+        console = Console(stderr=True)
+        console.print(classifier.plan_.summary())
+        for sentence in classifier.plan_.assumptions:
+            console.print(f"Assumed: {sentence}.")
     return 0
 
 
@@ -88,11 +99,19 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))
     }
-    if prior is None and public is not None and columns.label.column in public.column_names:
-        known = columns.labels(public, role="public").tolist()
+    labelled = _public_labels(columns, public)
+    if prior is None and labelled is not None:
+        known = labelled.tolist()
         counts = {label: max(known.count(label), 0.5) for label in labels.values()}
         given["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
     return given
+
+
+def _public_labels(columns: Schema, public: Any) -> Any:
+    """Return the labels of the public table; None where it has none."""
+    assert columns.label is not None
+    shown = public is not None and columns.label.column in public.column_names
+    return columns.labels(public, role="public") if shown else None
 
 
 def _numbers_by_class(option: str, text: str | None) -> Any:
@@ -198,13 +217,10 @@ def _check_named(records: Any, *, label: str | None, groups: str | None, leave_o
                 raise InvalidInput(f"{option} names {name!r}, and there is no such column; the columns are {columns}")
 
 
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
-
-
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
     shown = _shown(classifier, plan, folder)
-    return shown | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
+    chosen = {} if classifier.chosen_ is None else {"learner": classifier.chosen_.why}
+    return shown | chosen | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
 
 
 def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:

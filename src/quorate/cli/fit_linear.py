@@ -1,11 +1,11 @@
-"""From a table of private records to a linear model that may be published: `quorate fit linear`."""
+"""From a table of private records to a linear model that may be published: `quorate fit linear` and `fit search`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quorate.cli.commands.fit_options import Budget, Columns, ReportedOutput, Tables
+from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Trials
 from quorate.cli.fit import read_tables
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
@@ -15,32 +15,78 @@ from quorate.tables.columns import feature_names
 if TYPE_CHECKING:
     from quorate.linear.curves import Curve
 
-__all__ = ["run_fit_linear"]
+__all__ = ["run_fit_linear", "run_fit_search"]
 
 
 def run_fit_linear(tables: Tables, budget: Budget, columns: Columns, output: ReportedOutput) -> int:
     """Read the records, fit a logistic regression, write it, and print what it promises."""
-    check_new_folder(output.out)
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
+
+    def make(made: Any, classes: Any) -> Any:
+        from quorate.linear import PrivateLogisticRegression
+
+        return PrivateLogisticRegression(columns=made.set_params(**vars(columns)), classes=classes, **vars(budget))
+
+    model, schema = _fitted(make, tables, output)
+    bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_}
+    if output.report is not None:
+        _write_report(model, schema, bill, output.report)
+    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
+def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Output) -> int:
+    """Read the records, try logistic regressions with more or fewer cuts, write the best, and print what it cost."""
+    settings = vars(trials) | vars(budget)
+    cuts = _numbers(settings.pop("cuts"))
+
+    def make(columns: Any, classes: Any) -> Any:
+        from quorate.linear import PrivateLogisticRegression
+        from quorate.search import PrivateSearchCV
+
+        model = PrivateLogisticRegression(columns=columns, classes=classes)
+        return PrivateSearchCV(model, {"columns__cuts": cuts}, **settings)
+
+    search, schema = _fitted(make, tables, output)
+    plan = search.plan_
+    bill = _bill(search.best_estimator_, schema, output) | {
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "cuts": search.best_params_["columns__cuts"],
+        "score": search.best_score_,
+        "scoring": trials.scoring,
+        "method": plan.method,
+        "candidates": plan.candidates,
+        "trial_epsilon": plan.trial_epsilon,
+        "naive_epsilon": plan.naive_epsilon,
+    }
+    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
+def _fitted(make: Callable[[Any, Any], Any], tables: Tables, output: Output) -> tuple[Any, Schema]:
+    """Read the tables, fit and save what `make` makes of columns and classes; return it, and the schema."""
+    check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, schema, declared = read_tables(tables, step)
         encoded, labels, units = schema.encode(records), schema.labels(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
         from quorate.features import AdditiveColumns
-        from quorate.linear import PrivateLogisticRegression
         from quorate.models import save
 
-        made = AdditiveColumns(cuts=columns.cuts, declared=_declared(schema) if points is None else None)
-        model = PrivateLogisticRegression(classes=declared, columns=made, **vars(budget))
+        model = make(AdditiveColumns(declared=_declared(schema) if points is None else None), declared)
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    bill = _bill(model, schema) | {"folder": str(output.out)}
-    if output.report is not None:
-        _write_report(model, schema, bill, output.report)
-    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
-    return 0
+    return model, schema
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--cuts takes whole numbers, as in 1,4,8, not {text!r}") from None
 
 
 def _declared(schema: Schema) -> list[Any]:
@@ -109,7 +155,7 @@ def _as_in_table(kind: Number, values: Sequence[Any]) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _bill(model: Any, schema: Schema) -> dict[str, Any]:
+def _bill(model: Any, schema: Schema, output: Output) -> dict[str, Any]:
     assert schema.label is not None
     return {
         "claim": model.claim_,
@@ -120,5 +166,5 @@ def _bill(model: Any, schema: Schema) -> dict[str, Any]:
         "classes": model.classes_.tolist(),
         "features": model.n_features_in_,
         "coefficients": int(model.coef_.size),
-        "public_rows_differ_by": model.shift_,
+        "folder": str(output.out),
     }

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from quorate.errors import InvalidInput
 
-__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "refuse_idle"]
+__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "listed", "refuse_idle"]
 
-LearnerName = Literal["logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"]
+LearnerName = Literal[
+    "logistic", "quadratic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
+]
 ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
 
 PLAN_OPTIONS = {
@@ -26,6 +28,11 @@ RELEASE_OPTIONS = {
     "without --plan or --online": "table workload public columns groups epsilon delta engine out ask synthetic report "
     "json",
 }
+
+
+def listed(text: str | None) -> list[str] | None:
+    """Return what an option lists, separated by commas, or None where it was not given."""
+    return None if text is None else [part.strip() for part in text.split(",")]
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:

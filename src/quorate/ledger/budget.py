@@ -8,7 +8,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -46,7 +47,18 @@ def _sum(each: Iterable[Quanta]) -> Quanta:
 class LeasedBudget(Budget):
     """A budget whose account is in a ledger. Made by `Ledger.budget`."""
 
-    __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_name", "_out", "_taken", "_used")
+    __slots__ = (
+        "_at_hand",
+        "_counted",
+        "_lease",
+        "_ledger",
+        "_most",
+        "_name",
+        "_out",
+        "_paid",
+        "_taken",
+        "_used",
+    )
 
     def __init__(self, ledger: "Ledger", *, lease: int) -> None:
         state = ledger.state()
@@ -59,6 +71,22 @@ class LeasedBudget(Budget):
         self._counted: Quanta = (0, 0)  # of its lease: what the ledger has out for it, and came to be at hand
         self._out = False  # whether the ledger may have a lease of ours
         self._taken = self._used = 0.0
+        self._paid = 0  # quanta of divergence that were charged here, less what was settled
+        self._most: int | None = None  # that may be paid for who is being answered
+
+    @property
+    def paid(self) -> int:
+        """How many quanta of divergence this process has paid from here: for whoever counts what a draw has cost."""
+        return self._paid
+
+    @contextmanager
+    def paying(self, most: int | None) -> Iterator[None]:
+        """Pay at most so many quanta of divergence meanwhile: what is set aside for the caller who is answered."""
+        before, self._most = self._most, most
+        try:
+            yield
+        finally:
+            self._most = before
 
     def close(self) -> NoReturn:
         """Refuse: the account stays in its ledger."""
@@ -101,13 +129,20 @@ class LeasedBudget(Budget):
         renyi, slack = self._at_hand
         for (one_renyi, one_slack), count in zip(each, counts, strict=True):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
+        charged = self._at_hand[0] - renyi
+        self._paid += charged
+        if self._most is not None:
+            self._most -= charged
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
     def _acquired(self, each: Sequence[Quanta], most: int) -> int:
         unit = _sum(each)
+        if self._most is not None and unit[0]:
+            most = min(most, self._most // unit[0])  # proof: step 12
         if _times(self._at_hand, unit) < most and any(unit):
             self._take(unit, most)
-        return _times(self._at_hand, unit)
+        payable = _times(self._at_hand, unit)
+        return payable if self._most is None else min(payable, most)
 
     def _take(self, unit: Quanta, most: int) -> None:
         """Take out what `most` units need, or as much as there is; where there is none, wait for others to return."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from quorate.ledger.rules import Key, Phase, State
+from quorate.ledger.rules import Phase, State
+from quorate.ledger.shares import Key, Project
 from quorate.privacy import Budget, Cost
 
 __all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "view_of"]
@@ -54,6 +55,7 @@ class LedgerView:
     spent_epsilon: float
     leases: tuple[LeaseView, ...]
     keys: tuple[Key, ...]
+    projects: tuple[Project, ...]
     moved: str | None
     phase: Phase | None = None  # with its count of no-quorums: for the owner alone
 
@@ -73,7 +75,8 @@ def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
         left=(state.capacity[0] - state.spent[0]) / state.capacity[0],
         spent_epsilon=budget.spent_epsilon(),
         leases=tuple(_leases(state)),
-        keys=tuple(replace(key, hash="") for key in state.keys.values()),
+        keys=tuple(replace(key, hash="", former="") for key in state.keys.values()),
+        projects=tuple(state.projects.values()),
         moved=state.moved,
         phase=state.phase,
     )

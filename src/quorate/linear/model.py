@@ -19,6 +19,7 @@ from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 from quorate.predictors.base import check_matrix, check_records
+from quorate.predictors.manners import CountedCopies
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import FrameForm, as_frame, is_frame
@@ -50,7 +51,7 @@ def refuse_weights(sample_weight: Any) -> None:
         raise InvalidInput(_NO_WEIGHTS)
 
 
-class LinearModel(BaseEstimator):
+class LinearModel(CountedCopies, BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
     epsilon: float
@@ -59,7 +60,8 @@ class LinearModel(BaseEstimator):
 
     def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
-        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_"):
+        self._count_fit()
+        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         columns = self._columns(X)
         if public is None and columns.declared is None:
@@ -78,7 +80,8 @@ class LinearModel(BaseEstimator):
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
         described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
-        noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3
+        self.entries_ = entries_of(described)
+        noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
         fitted = fit(
             described, private, None if known is None else self.columns_.transform(known), noisy
         )  # proof: step 4

@@ -1,6 +1,7 @@
 """Tables and what is known about them in public: from files and frames to numbers, and to cells.
 
     read_table, as_table    a table from a CSV, Parquet or Arrow file, or from a pandas or polars frame
+    frame_of                queries of a table as the data frame that a model was fitted on
     Number, Category        how a column is declared; `columns` encodes it for learners, `cells` for releases
     Label                   the column with the label, and its classes
     Schema                  which columns, of which kind, encoded how; from a JSON file or from a public table
@@ -12,7 +13,7 @@ here, and an error about them names a column, never a row, a value or a count.
 
 from quorate.tables.columns import MISSING_TEXTS, Category, Label, Number
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import SUFFIXES, as_table, read_table
+from quorate.tables.read import SUFFIXES, as_table, frame_of, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "QueryEncoder",
     "Schema",
     "as_table",
+    "frame_of",
     "read_table",
 ]

@@ -42,6 +42,7 @@ __all__ = [
     "shown_names",
     "subject",
     "texts",
+    "unscaled",
     "whole_array",
 ]
 
@@ -395,3 +396,12 @@ def _scaled(kind: Number, given: Matrix) -> Matrix:
             middle, half = kind.low / 2 + kind.high / 2, kind.high / 2 - kind.low / 2
             return np.clip((np.clip(given, kind.low, kind.high) - middle) / half, -1.0, 1.0)
         return np.clip(given, -LARGEST, LARGEST)
+
+
+def unscaled(kind: Number, value: float) -> float:
+    """Return the number that a column has where its feature has this value."""
+    if kind.centre is not None and kind.spread is not None:
+        return kind.centre + kind.spread * value
+    if kind.low is not None and kind.high is not None:
+        return kind.low / 2 + kind.high / 2 + (kind.high / 2 - kind.low / 2) * value
+    return value

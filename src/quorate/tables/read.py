@@ -7,6 +7,7 @@ values of all rows, and a row means the same in any file.
 import contextlib
 import csv
 import gzip
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -18,9 +19,20 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Role, check_role
+from quorate.rows import FrameForm
+from quorate.tables.columns import (
+    MISSING_TEXTS,
+    NotANumber,
+    Role,
+    check_role,
+    numbers,
+    refusal,
+    shown_names,
+    texts,
+    whole_array,
+)
 
-__all__ = ["SUFFIXES", "as_table", "check_names", "read_table"]
+__all__ = ["SUFFIXES", "as_table", "check_names", "frame_of", "read_table"]
 
 
 def as_table(frame: Any) -> pa.Table:
@@ -86,6 +98,44 @@ def _without_index(table: pa.Table) -> pa.Table:
         return table
     index = [name for name in described.get("index_columns", []) if isinstance(name, str)]
     return table.drop_columns([name for name in index if name in table.column_names])
+
+
+def frame_of(table: pa.Table, form: FrameForm) -> Any:
+    """Return a table of queries as a data frame like the one that a model was fitted on; the model checks the rest.
+
+    A CSV file holds texts alone: a column that held numbers is read as numbers, and a missing value is one there.
+    """
+    lacking = [name for name in form.columns if name not in table.column_names]
+    if lacking:
+        raise InvalidInput(
+            f"the queries must have the columns {shown_names(lacking)}; their columns are "
+            f"{shown_names(table.column_names)}"
+        )
+    columns = {}
+    for name, kind in zip(form.columns, form.kinds, strict=True):
+        values = whole_array(table.column(name))
+        if kind == "number":
+            try:
+                columns[name] = numbers(_truths_as_numbers(values), missing=MISSING_TEXTS)
+            except NotANumber as error:
+                raise refusal("query", name, "a number is expected, not a text", row=error.row) from None
+        else:
+            columns[name] = (texts(values, missing=MISSING_TEXTS) if _is_text(values) else values).to_pylist()
+    return importlib.import_module(form.library).DataFrame(columns)
+
+
+def _is_text(values: pa.Array) -> bool:
+    return bool(pa.types.is_large_string(values.type))  # as `whole_array` leaves texts
+
+
+def _truths_as_numbers(values: pa.Array) -> pa.Array:
+    """Return texts with 1 and 0 in place of true and false, as a file has them where a frame had truth values."""
+    if not _is_text(values):
+        return values
+    lowered = pyarrow.compute.utf8_lower(pyarrow.compute.utf8_trim_whitespace(values))
+    for word, digit in (("true", "1"), ("false", "0")):
+        values = pyarrow.compute.if_else(pyarrow.compute.equal(lowered, word), digit, values)
+    return values
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")

@@ -28,6 +28,7 @@ from quorate.tables.columns import (
     shown_names,
     subject,
     texts,
+    unscaled,
     whole_array,
 )
 from quorate.tables.document import (
@@ -249,6 +250,24 @@ class Schema:
     def feature_names(self) -> list[str]:
         """The names of the encoded columns."""
         return [feature for name, kind in self.columns.items() for feature in feature_names(kind, name)]
+
+    def condition(self, feature: int, cut: float) -> str:
+        """Return what it means that an encoded column is at or above a cut, in the table's own columns and units.
+
+        >>> from quorate.tables import Category, Number
+        >>> schema = Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])})
+        >>> schema.condition(0, 0.5), schema.condition(2, 0.5)
+        ('age >= 75', 'sex is m')
+        """
+        for name, kind in self.columns.items():
+            features = feature_names(kind, name)
+            if feature >= len(features):
+                feature -= len(features)
+            elif features[feature] == name and isinstance(kind, Number):
+                return f"{name} >= {unscaled(kind, cut):.6g}"
+            else:
+                return features[feature].replace("=", " is ", 1) if 0 < cut <= 1 else f"{features[feature]} >= {cut:g}"
+        raise InvalidInput(f"the schema encodes {len(self.feature_names)} columns")
 
     def encode(self, table: Any, *, role: Role = "private") -> NDArray[np.float64]:
         """Return one row of numbers for each row of the table.

@@ -25,6 +25,7 @@ __all__ = [
     "StudentFirst",
     "Tables",
     "Teachers",
+    "Trials",
 ]
 
 
@@ -126,7 +127,8 @@ class Teachers:
     Parameters
     ----------
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast. Unless given it is logistic, or what does
+        best on the public table where that has labels; "auto" tries with simulated labels where it has none.
     teachers
         How many teachers the records are dealt to.
     aggregator
@@ -154,7 +156,7 @@ class Teachers:
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     """
 
-    learner: LearnerName = "logistic"
+    learner: LearnerName | Literal["auto"] | None = None
     teachers: int | Literal["auto"] = "auto"
     aggregator: Literal[
         "auto", "quorum", "noisy_max", "confident_max", "soft_majority", "sharp_majority", "between_thresholds"
@@ -180,7 +182,7 @@ class StudentFirst:
     student
         The folder of a published student or hypothesis. Its schema encodes the table, unless another is given.
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast.
     teachers
         How many teachers the records are dealt to.
     dissents
@@ -210,7 +212,7 @@ class Phases:
     Parameters
     ----------
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast.
     concept
         A class of hypotheses, in place of a learner.
     chunk
@@ -336,6 +338,32 @@ class Columns:
     """
 
     cuts: int | None = None
+
+
+@Parameter(name="*", group=Group("Trials", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What is tried, and how the best is told.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts numbers may be cut, separated by commas: straight lines for 1, curves for more.
+    scoring
+        The private score on held-out records by which the best is chosen.
+    held_out
+        The share of units that score. They take no part in fitting.
+    tried
+        The probability with which a given candidate is tried, where a secret random number of trials is run.
+    method
+        How many trials there are: a secret random number, or one for each candidate. "auto" takes what costs less.
+    """
+
+    cuts: str = "1,2,4,8"
+    scoring: Literal["accuracy", "balanced_accuracy", "roc_auc"] = "accuracy"
+    held_out: float = 0.2
+    tried: float = 0.9
+    method: Literal["auto", "random stopping", "composition"] = "auto"
 
 
 @Parameter(name="*", group=Group("Output", sort_key=4))
