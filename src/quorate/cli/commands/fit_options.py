@@ -12,6 +12,7 @@ __all__ = [
     "AskedHypotheses",
     "Budget",
     "Candidates",
+    "Columns",
     "Epsilon",
     "Hypotheses",
     "Output",
@@ -325,6 +326,21 @@ class Sets:
     alpha: float = 0.1
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
+
+
+@Parameter(name="*", group=Group("Columns", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """How the columns of an additive model are made from the public table.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts the values of a number are cut; 1 makes straight lines. 8 unless given, or fewer where there
+        are many columns.
+    """
+
+    cuts: int | None = None
 
 
 @Parameter(name="*", group=Group("Trials", sort_key=3))
