@@ -65,9 +65,7 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
     return 0
 
 
-def _fitted(
-    make: Callable[[Any, Any], Any], tables: Tables, output: Output
-) -> tuple[Any, Schema, dict[str, Any]]:
+def _fitted(make: Callable[[Any, Any], Any], tables: Tables, output: Output) -> tuple[Any, Schema, dict[str, Any]]:
     """Read the tables, fit and save what `make` makes of columns and classes.
 
     Return it, the schema, and for the bill how it compares with public rows alone.
