@@ -37,8 +37,7 @@ from quorate.exchange import (
     rows_of,
 )
 from quorate.ledger import Ledger
-from quorate.ledger.allowance import Allowance, Tally
-from quorate.ledger.budget import LeasedBudget
+from quorate.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
 from quorate.rows import query_digests, take_rows
@@ -194,7 +193,9 @@ class Session:
             if one not in known:
                 parts.setdefault(place if place in held else None, []).append(one)
         fresh, spent, ended = dict[Query, int](), Cost(0.0), dict[int | None, BudgetSpent | None]()
-        tally = Tally(self.budget)
+        tally = Tally(
+            self.budget, sum((asked[at].caller, query) in known for at in waiting for query in asked[at].queries)
+        )
         for part, new in parts.items():
             X = rows_of(requests, [first[query] for query in new])
             payer = tally if part is None else self._allowance(asked[part].caller, held[part])
@@ -217,7 +218,8 @@ class Session:
         """Keep answers and outcomes, with what each caller has used where somebody counts it."""
         if self.ledger is None or not isinstance(self.budget, LeasedBudget):
             return self._memory.keep(fresh, known, asked)
-        return self.ledger.keep(fresh, known, asked, used=tally.used({one.caller for one in asked}))
+        used = tally.used({one.caller for one in asked})
+        return self.ledger.keep(fresh, known, asked, used=used, repeated=tally.repeated)
 
     def _drawn(
         self, X: Any, new: list[Query], known: dict[Query, int], payer: Tally | Allowance

@@ -46,7 +46,6 @@ class Ledger(Notes, Phases, KeyRing):
     """
 
     def __init__(self, store: Store, *, fingerprint: str, folder: Path, key: bytes) -> None:
-        super().__init__()
         self._store, self._key = store, key
         self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
         self._seen = Head()
@@ -246,10 +245,12 @@ class Ledger(Notes, Phases, KeyRing):
         asked: Sequence[Asked],
         *,
         used: Mapping[str, Sequence[int]] | None = None,
+        repeated: int | None = None,
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, before they leave.
 
         `used` says of callers how many no-quorums they met, and at what cost; it ends what was set aside for them.
+        `repeated` rows were answered before: by default, those that are not among the fresh ones.
         """
         with self.change() as change:
             return keep(
@@ -261,6 +262,7 @@ class Ledger(Notes, Phases, KeyRing):
                 lease=self.lease_name,
                 no_quorum=NO_QUORUM,
                 used=used,
+                repeated=repeated,
             )
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:

@@ -72,7 +72,8 @@ def admit(
             if earlier is not None:
                 results[place] = _earlier(change, one, earlier, owner, is_gone)
             if results[place] is None:
-                allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at, taken=rows)
+                if one.caller in change.state.keys:
+                    allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at, taken=rows)
                 rows[one.caller] += len(one.queries)
                 if one.id is not None:
                     taken.append((change.ledger, one.caller, one.id, one.body, owner, change.at))
@@ -197,6 +198,7 @@ def keep(
     lease: str,
     no_quorum: int,
     used: Mapping[str, Sequence[int]] | None,
+    repeated: int | None,
 ) -> list[Outcome | QuorateError]:
     """Keep fresh answers and the outcomes of requests, in one entry. An answer that is kept already stands."""
     new = _insert(change, fresh)
@@ -226,7 +228,7 @@ def keep(
         "lease": lease,
         "answered": sum(counts.values()) - counts[no_quorum],
         "no_quorums": counts[no_quorum],
-        "repeated": max(0, replied - refused - sum(counts.values())),
+        "repeated": max(0, replied - refused - sum(counts.values())) if repeated is None else repeated,
         "refused": refused,
         "returned": {caller: rows for caller, rows in returned.items() if rows and caller in change.state.keys},
         "digest": _digest(new.items(), done),

@@ -28,7 +28,15 @@ from quorate.service.infer import Infer
 from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
 from quorate.service.pages import CONTENT_SECURITY_POLICY, dashboard_page, docs_page
-from quorate.service.reading import Verifier, budget_document, budget_figures, model_view, owns, read_budget
+from quorate.service.reading import (
+    Verifier,
+    budget_document,
+    budget_figures,
+    model_view,
+    owns,
+    read_budget,
+    share_document,
+)
 from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
 from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
@@ -206,6 +214,10 @@ class Service:
         context = context_of(request)
         view = await read_budget(context.named_model)
         return json_response(budget_document(context.named_model, view, owner=owns(context.caller)))
+
+    async def _share(self, request: Request) -> Response:
+        context = context_of(request)
+        return json_response(share_document(await read_budget(context.named_model), context.caller))
 
     async def _metrics(self, request: Request) -> Response:
         known, budgets = list(context_of(request).known), {}

@@ -39,6 +39,12 @@ PROBLEMS: dict[str, Problem] = {
     "budget_spent": Problem(
         403, "the model's privacy budget is spent; only queries answered before are answered again"
     ),
+    "share_spent": Problem(
+        403, "this key's share of the budget is spent; only queries that it was answered before are answered again"
+    ),
+    "share_in_use": Problem(
+        429, "what is left of this key's share is set aside for its other requests; ask again in a moment", 1
+    ),
     "quota_spent": Problem(403, "this key's quota is used up; ask the owner of the model for another"),
     "not_found": Problem(404, "there is nothing at this address; /docs lists all that there is"),
     "unknown_model": Problem(404, "no model of this name is served here; / lists those that are"),

@@ -20,7 +20,17 @@ request safe to repeat: the same bytes under the same id get the same bytes back
 
 _ASKED = (  # codes that only asking can meet
     *("bad_json", "bad_request", "bad_tensor", "not_finite", "bad_id", "invalid_input", "cross_site", "budget_spent"),
-    *("quota_spent", "too_slow", "id_reused", "in_progress", "too_large", "too_many_rows", "unsupported_encoding"),
+    *(
+        "share_spent",
+        "share_in_use",
+        "quota_spent",
+        "too_slow",
+        "id_reused",
+        "in_progress",
+        "too_large",
+        "too_many_rows",
+        "unsupported_encoding",
+    ),
     *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused"),
 )
 

@@ -50,6 +50,7 @@ class CountsByWorker(Ledger):
         asked: Sequence[Asked],
         *,
         used: Mapping[str, Sequence[int]] | None = None,
+        repeated: int | None = None,
     ) -> list[Outcome | QuorateError]:
         """Keep answers, and count no-quorums for this worker."""
         self.given = getattr(self, "given", 0) + list(fresh.values()).count(NO_QUORUM)
@@ -105,7 +106,7 @@ def ask_meanwhile(kind: type[Ledger]) -> Caught:
     """Ask one worker while another has looked at the share and has not drawn yet."""
     with quiet_folder() as folder, entropy_tape(0):
         caller, (first, second) = _workers(kind, folder)
-        draw, replies = first.answerer.draw, []
+        draw, replies = first.answerer.draw, list[Any]()
 
         def after_the_other(X: Any) -> Any:
             replies.extend(second.ask_all([Request(np.array([[100.0 + len(replies)]]), caller)]))
