@@ -33,7 +33,8 @@ _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses 
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned
 _PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
 _PAUSE = 0.02  # seconds between two looks
-_SILENT = 600.0  # seconds after which a process of another host is taken for dead; an idle one returns its lease
+_SILENT = 90.0  # seconds after which a process that cannot be looked up, of another host or container, is taken for
+# dead; one that has nothing to do has returned its lease long before
 
 
 def _times(quanta: Quanta, unit: Quanta) -> int:
@@ -369,9 +370,13 @@ def _name(process: tuple[int, int]) -> str:
     return f"{_space()}/{process[0]}/{_started(process[0])}"
 
 
-def is_gone(owner: str, *, silent: float) -> bool:
-    """Return whether the process of this name is dead for certain, or has been `silent` for too many seconds."""
+def is_gone(owner: str, *, silent: float, most: float = _SILENT) -> bool:
+    """Return whether the process of this name is dead for certain, or has been `silent` for more than so many seconds.
+
+    A process is looked up where its numbers are counted as here: on this machine, since it started, and in the same
+    container. One in another has been `silent`, or has not.
+    """
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
         return _started(int(process)) != started if started else not _runs(int(process))
-    return silent > _SILENT
+    return silent > most

@@ -289,8 +289,13 @@ def _write(change: Change, seq: int, done: Sequence[tuple[Asked, Outcome]]) -> N
         "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
     )  # nothing was drawn for it
     change.statements.run_many(
-        "UPDATE quorate_request SET outcome = ?, seq = ? WHERE ledger = ? AND caller = ? AND id = ?",
-        [(pack(outcome), seq, change.ledger, one.caller, one.id) for one, outcome in done if not _empty(outcome)],
+        "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
+        "WHERE ledger = ? AND caller = ? AND id = ?",
+        [
+            (pack(outcome), seq, change.at, change.ledger, one.caller, one.id)
+            for one, outcome in done
+            if not _empty(outcome)
+        ],
     )
 
 

@@ -5,6 +5,7 @@ of what was sent; they never repeat a value, and never the text of an exception 
 from the vote is told by the table's own sentence: the text of such an error may count the budget.
 """
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,10 @@ __all__ = ["PROBLEMS", "Problem", "Refused", "code_of", "error_body"]
 
 
 class Problem(NamedTuple):
-    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever."""
+    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever.
+
+    Those seconds are told where a refusal does not know better.
+    """
 
     status: int
     sentence: str
@@ -31,7 +35,9 @@ PROBLEMS: dict[str, Problem] = {
     ),
     "bad_id": Problem(400, "an id must be 1 to 128 visible ASCII characters, such as a UUID"),
     "invalid_input": Problem(400, "the model does not take these queries; its inputs are listed at /v2/models/{name}"),
-    "unauthenticated": Problem(401, "send a valid key: 'Authorization: Bearer KEY', or as the password of HTTP Basic"),
+    "unauthenticated": Problem(
+        401, "send a key of this model: 'Authorization: Bearer KEY', or as the password of HTTP Basic"
+    ),
     "forbidden": Problem(403, "this key may not do this; ask the owner for a key with the scope that /docs names"),
     "cross_site": Problem(
         403, "requests made by the pages of other sites are refused; ask from this site or a program"
@@ -64,23 +70,31 @@ PROBLEMS: dict[str, Problem] = {
     ),
     "overloaded": Problem(503, "more is being asked than this server can answer; ask again in a moment", 1),
     "stopping": Problem(503, "this server is stopping; ask again in a moment", 1),
-    "not_ready": Problem(503, "this model is not answering yet; ask again in a moment", 1),
+    "not_ready": Problem(503, "a model here is not answering just now; ask again in a moment", 1),
 }
 
 
 class Refused(Exception):
-    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value."""
+    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
 
-    def __init__(self, code: str, sentence: str | None = None) -> None:
+    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone.
+    """
+
+    def __init__(
+        self, code: str, sentence: str | None = None, *, retry_after: float | None = None, cause: str = ""
+    ) -> None:
         problem = PROBLEMS[code]
         super().__init__(code)
-        self.code, self.status, self.retry_after = code, problem.status, problem.retry_after
+        self.code, self.status, self.cause = code, problem.status, cause
+        self.retry_after = problem.retry_after if retry_after is None else max(1, math.ceil(retry_after))
         self.sentence = problem.sentence if sentence is None else sentence
 
     @classmethod
     def by(cls, error: BaseException) -> "Refused":
         """Return the refusal for what a session gave instead of an answer, told by the table's own sentence."""
-        return cls(code_of(error))
+        return cls(
+            code_of(error), retry_after=getattr(error, "retry_after", None), cause=str(getattr(error, "cause", ""))
+        )
 
 
 def code_of(error: BaseException) -> str:

@@ -50,6 +50,7 @@ _ANSWERED_EXAMPLE = {
 }
 _PARAMETERS = {
     "name": "the name of a model: that of its folder",
+    "version": "the version of a model; each has one, and it is 1",
     "Idempotency-Key": "the id of this request, before that of its body: sent again, it is charged once",
     "Inference-Header-Content-Length": "how many bytes of the body are JSON; the rest are binary tensors",
 }
@@ -111,7 +112,7 @@ def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]
     if not settings.keys and not asks:
         codes.append("cross_site")
     operation: dict[str, Any] = {
-        "operationId": route.endpoint,
+        "operationId": f"{route.endpoint}_version" if "{version}" in route.path else route.endpoint,
         "tags": [route.part],
         "summary": route.summary,
         "responses": {"200": {"description": "as asked", "content": _content(route)}, **_refusals(codes)},
@@ -120,8 +121,9 @@ def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]
         operation["security"] = [{"key": []}, {"password": []}]
         operation["description"] = f"Needs a key with the scope {route.scope!r}." if route.scope else "Needs a key."
     parameters = []
-    if "{name}" in route.path:
-        parameters.append(_parameter("name", {"type": "string"}, place="path", required=True))
+    for name in ("name", "version"):
+        if f"{{{name}}}" in route.path:
+            parameters.append(_parameter(name, {"type": "string"}, place="path", required=True))
     if asks:
         operation["requestBody"] = {
             "required": True,

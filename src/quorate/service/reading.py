@@ -20,7 +20,7 @@ __all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "owns"
 
 _DAY = 24 * 3600.0
 _VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
-_PATIENCE = 2.0  # seconds that a page waits for a verification before it is shown without one
+_PATIENCE = 2.0  # seconds that a page waits for a ledger, or for a verification before it is shown without one
 
 
 class Verifier:
@@ -54,7 +54,11 @@ async def read_budget(model: Model) -> Any:
     """Return the view of a model's ledger."""
     if model.ledger is None:
         raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
-    return await asyncio.to_thread(model.ledger.view)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await asyncio.to_thread(model.ledger.view)
+    except TimeoutError:
+        raise LedgerRefused("the ledger does not answer", cause="ledger_unanswering", retry_after=_PATIENCE) from None
 
 
 def owns(caller: Caller) -> bool:
