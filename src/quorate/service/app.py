@@ -46,7 +46,6 @@ from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
 __all__ = ["RequestMiddleware", "Service", "make_app"]
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
-_STOP_SECONDS = 8.0  # that a model may take to answer what is queued and to return its lease
 _END_SECONDS = 1.0  # after which a process ends whose model took longer
 _KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -286,7 +285,7 @@ class Service:
         failed = False
         for model in self.models.values():
             try:
-                async with asyncio.timeout(_STOP_SECONDS):
+                async with asyncio.timeout(self.settings.stop_seconds):
                     await model.close()
             except Exception as error:
                 self.log.failure(error, route="")

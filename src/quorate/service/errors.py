@@ -55,13 +55,14 @@ PROBLEMS: dict[str, Problem] = {
     "not_found": Problem(404, "there is nothing at this address; /docs lists all that there is"),
     "unknown_model": Problem(404, "no model of this name is served here; / lists those that are"),
     "method_not_allowed": Problem(405, "this address does not take this method; /docs says which it takes"),
-    "too_slow": Problem(408, "the body did not arrive in time; send it again"),
+    "too_slow": Problem(408, "the request did not arrive in time; send it again"),
     "id_reused": Problem(
         409, "this id was used before, for another request or in an earlier phase; nothing was drawn. Use a new id"
     ),
     "in_progress": Problem(409, "a request with this id is being answered just now; ask again in a moment", 1),
     "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),
     "too_many_rows": Problem(413, "these are more queries than one request may hold; send them in several requests"),
+    "headers_too_large": Problem(431, "the headers are larger than this server takes; send fewer, or shorter ones"),
     "unsupported_encoding": Problem(415, "compressed bodies are not read; send the body as it is"),
     "rate_limited": Problem(429, "this key has asked all that it may ask in a minute; wait and ask again", 60),
     "internal": Problem(500, "something failed here that should not; the operator's log says where"),

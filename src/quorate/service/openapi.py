@@ -29,6 +29,7 @@ _ASKED = (  # codes that only asking can meet
         "in_progress",
         "too_large",
         "too_many_rows",
+        "headers_too_large",
         "unsupported_encoding",
     ),
     *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused"),
