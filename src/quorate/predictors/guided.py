@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
 from quorate.errors import Infeasible, InvalidInput
+from quorate.mechanisms import NoisyShares
 from quorate.planner import PrivatePlan
 from quorate.planner.mechanisms.task import Task
-from quorate.predictors.base import SessionClassifier, check_records, class_codes, gives_scores, is_auto
+from quorate.predictors.base import SessionClassifier, check_records, class_codes, is_auto
 from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner
 
 __all__ = ["GuidedClassifier", "PublicRows"]
-
-_TRIED = 10_000  # queries on public rows, at most, by which private answers are compared with public ones
 
 
 class PublicRows(NamedTuple):
@@ -102,8 +101,8 @@ class GuidedClassifier(SessionClassifier):
             measured = self.disagreement is None and "votes" not in known and not held_out
             own = {"votes": pilot.votes, "teachers": first.teachers} if measured else {}
             planned = self._plan(held_out, **known | own)
-            queries = min(self.queries, _TRIED)
-            text = None if gives_scores(self) else pilot.warning(planned.mechanism, queries=queries)
+            scored = isinstance(planned.mechanism, NoisyShares)
+            text = None if scored else pilot.warning(planned.mechanism, queries=self.queries)
             planned = replace(planned, warnings=(*planned.warnings, *([text] if text else [])))
         self._warn(planned.warnings)
         return planned

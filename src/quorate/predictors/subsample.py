@@ -30,7 +30,6 @@ from quorate.predictors.base import (
     check_records,
     class_codes,
     declared_classes,
-    gives_scores,
     is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
@@ -43,6 +42,10 @@ from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
+
+
+def _gives_scores(classifier: "PrivateClassifier") -> bool:
+    return classifier.scores or classifier.aggregator == "noisy_shares"
 
 
 @dataclass(eq=False, repr=False)
@@ -206,7 +209,7 @@ class PrivateClassifier(GuidedClassifier):
                 check_count(name, getattr(self, name))
         check_choice("on_no_quorum", self.on_no_quorum, ON_NO_QUORUM)
         if self.threshold is not None:
-            check_threshold(self.threshold, scores=gives_scores(self), prior=self.prior)
+            check_threshold(self.threshold, scores=_gives_scores(self), prior=self.prior)
         if self._prior_is("holdout") and not self.holdout:
             raise InvalidInput("prior='holdout' is estimated on units held out: set holdout, a share of the units")
         if not isinstance(self.holdout, int | float) or not 0 <= self.holdout <= 0.5:
@@ -233,7 +236,7 @@ class PrivateClassifier(GuidedClassifier):
         if weight is None or not isinstance(weight, str):
             return None if weight is None else by_class("class_weight", weight, self.classes_.tolist())
         check_choice("class_weight", weight, ("auto", "balanced"))
-        named = weight == "balanced" or (gives_scores(self) and takes_class_weight(self._estimator()))
+        named = weight == "balanced" or (_gives_scores(self) and takes_class_weight(self._estimator()))
         return "balanced" if named else None
 
     def plain_settings(self) -> dict[str, Any]:
@@ -313,7 +316,7 @@ class PrivateClassifier(GuidedClassifier):
         estimate = None if not hasattr(self, "session_") else self.estimate_
         return super().spent_epsilon() + (0.0 if estimate is None else estimate.epsilon)
 
-    @only_with(gives_scores, "scores=True")
+    @only_with(_gives_scores, "scores=True")
     def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
         """Return the noisy share of votes for each class, one row a query: at least 0 each, and together 1.
 
@@ -328,7 +331,7 @@ class PrivateClassifier(GuidedClassifier):
         """
         return self.scoring().probabilities(self._answers(X, caller))
 
-    @only_with(gives_scores, "scores=True")
+    @only_with(_gives_scores, "scores=True")
     def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
         """Return by how much the noisy share of the second of two classes exceeds the threshold.
 
@@ -361,7 +364,7 @@ class PrivateClassifier(GuidedClassifier):
     def checked(self, X: Any) -> Any:
         """Return queries as the teachers take them, or say what is wrong with them. Nothing is asked."""
         check_is_fitted(self)
-        if gives_scores(self):
+        if _gives_scores(self):
             self.scoring()  # what cannot be read is not asked
         return check_records(self, X, estimator=self.estimator_, reset=False)
 
