@@ -78,6 +78,14 @@ def test_few_public_rows_say_nothing():
     assert "nothing was tried" in chosen.why
 
 
+def test_three_classes_are_tried_too():
+    X = np.random.default_rng(0).normal(size=(900, 4))
+    y = (X[:, 0] > 0).astype(np.int64) + (X[:, 1] > 0)
+    task = Task(epsilon=1.0, delta=1e-6, queries=200, classes=3)
+    for aggregator in ("noisy_max", "noisy_shares"):
+        assert choose_learner(candidates(None), X, y, Goal(task, aggregator, 6000, teachers=200)).learner == "tree"
+
+
 def test_the_area_under_the_curve_counts_the_noise():
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, size=3000)
