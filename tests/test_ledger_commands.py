@@ -79,9 +79,9 @@ def test_show_says_what_was_spent(model, capsys):
     assert after["entries"] > before["entries"]
     assert after["head"] != before["head"]
     table = shown(capsys, "ledger", "show", model)
-    assert table.out == ""
-    assert "0 in use, 0 revoked" in table.err
-    assert f"{100 * after['left']:.2f}%" in table.err
+    assert table.err == ""
+    assert "0 in use, 0 revoked" in table.out
+    assert f"{100 * after['left']:.2f}%" in table.out
 
 
 def test_verify_finds_a_ledger_sound(model, capsys):

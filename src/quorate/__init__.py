@@ -10,6 +10,7 @@
     SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
     ConformalClassifier, ConformalRegressor
                                 sets and intervals around a published model that hold the truth as often as they say
+    PrivateSearchCV             the best of several such models, chosen by private trials, all of which are paid for
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         UniversalClassifier,
     )
     from quorate.release import OnlineRelease, QueryRelease, Workload
+    from quorate.search import PrivateSearchCV
     from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
     "PrivatePoissonRegression",
+    "PrivateSearchCV",
     "PureClassifier",
     "QueryRelease",
     "QuorateError",
@@ -102,6 +105,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "PrivateLinearRegression": "quorate.linear",
     "PrivateLogisticRegression": "quorate.linear",
     "PrivatePoissonRegression": "quorate.linear",
+    "PrivateSearchCV": "quorate.search",
     "PureClassifier": "quorate.predictors",
     "QueryRelease": "quorate.release",
     "SemiPrivateClassifier": "quorate.students",

@@ -54,6 +54,14 @@ class Votes:
             return most
         return _payable(self._budget, self.row_cost(), most)
 
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many new queries are sure to be paid for, and what they cost at most."""
+        if self.run is not None:
+            return self.run.quote(most)
+        assert isinstance(self.mechanism, QueryMechanism)
+        order = self._budget.order
+        return _quoted(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
+
     def draw(self, X: Any) -> Answers:
         """Count the ballots, and release what the mechanism makes of them."""
         if self.run is not None:
@@ -94,6 +102,10 @@ class OneByOne:
         """Return how many answers the budget can pay for."""
         return most if self._budget is None else _payable(self._budget, self.cost, most)
 
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many new queries can be paid for, and what they cost."""
+        return (most, Cost(0.0)) if self._budget is None else _quoted(self._budget, self.cost, most)
+
     def draw(self, X: Any) -> Answers:
         """Charge for all, then draw them one by one."""
         if self._budget is not None:
@@ -118,3 +130,8 @@ def _payable(budget: Budget, cost: Cost, most: int) -> int:
     if payable := budget.acquire(cost, most=most):
         return payable
     raise BudgetSpent("the budget cannot pay for another query")
+
+
+def _quoted(budget: Budget, cost: Cost, most: int) -> tuple[int, Cost]:
+    payable = min(most, budget.affordable(cost))
+    return payable, cost.times(payable)

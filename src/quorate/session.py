@@ -29,6 +29,7 @@ from quorate.exchange import (
     Memory,
     Outcome,
     Query,
+    Quote,
     Replies,
     Request,
     SetAside,
@@ -123,6 +124,16 @@ class Session:
             return reply
         raise reply
 
+    def quote(self, X: Any, *, caller: str = "") -> Quote:
+        """Return what a batch of checked queries would cost now. Nothing is asked."""
+        queries = set(query_digests(X))
+        new = len(queries) - len(self._memory.recall(caller, queries))
+        payable, cost = self.answerer.quote(new)
+        if self.budget is None:
+            return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
+        whole = self.budget.capacity().renyi
+        return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
+
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
         asked = [self._asked(request) for request in requests]
@@ -141,6 +152,25 @@ class Session:
                 if self.budget is not None:
                     self.budget.return_unused()
         return [replies_of(results[first], spent, ended.get(first)) for first in firsts]
+
+    def payable(self, X: Any, *, caller: str = "") -> tuple[int, int]:
+        """Return how many of these checked queries are new to this caller, and how many of those can be paid for now.
+
+        Nothing is charged. Where a mechanism pays for no-quorums alone, as many are payable as are asked.
+        """
+        asked = self._asked(Request(X, caller))
+        with self._lock:
+            (admitted,) = self._memory.admit([asked])
+            if isinstance(admitted, QuorateError):
+                raise admitted
+            new = len(set(asked.queries) - set(admitted.known))
+            try:
+                return new, self.answerer.affordable(new) if new else 0
+            except (BudgetSpent, RunEnded):
+                return new, 0
+            finally:
+                if self.budget is not None:
+                    self.budget.return_unused()
 
     def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
         """Return a session that goes on from the ledger that `make` makes for the budget. This one answers no more.
@@ -192,10 +222,9 @@ class Session:
         for one, (place, _) in first.items():
             if one not in known:
                 parts.setdefault(place if place in held else None, []).append(one)
+        recalled = len(known)
         fresh, spent, ended = dict[Query, int](), Cost(0.0), dict[int | None, BudgetSpent | None]()
-        tally = Tally(
-            self.budget, sum((asked[at].caller, query) in known for at in waiting for query in asked[at].queries)
-        )
+        tally = Tally(self.budget)
         for part, new in parts.items():
             X = rows_of(requests, [first[query] for query in new])
             payer = tally if part is None else self._allowance(asked[part].caller, held[part])
@@ -203,7 +232,8 @@ class Session:
             fresh, spent = fresh | drawn, spent + cost
             if isinstance(payer, Allowance):
                 tally.include(payer.caller, payer.used)
-        outcomes = self._kept(fresh, known, [asked[place] for place in waiting], tally)
+        before = len(known) - recalled  # drawn for these requests, and kept block by block
+        outcomes = self._kept(fresh, known, [asked[place] for place in waiting], tally, before)
         for place, outcome in zip(waiting, outcomes, strict=True):
             results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
         return spent, {place: ended.get(place if place in held else None) for place in waiting}
@@ -213,13 +243,14 @@ class Session:
         return Allowance(self.ledger, self.budget, caller, held)
 
     def _kept(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], tally: Tally
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], tally: Tally, drawn: int
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, with what each caller has used where somebody counts it."""
-        if self.ledger is None or not isinstance(self.budget, LeasedBudget):
+        if self.ledger is None or self._memory is not self.ledger:
             return self._memory.keep(fresh, known, asked)
-        used = tally.used({one.caller for one in asked})
-        return self.ledger.keep(fresh, known, asked, used=used, repeated=tally.repeated)
+        counts = isinstance(self.budget, LeasedBudget)
+        used = tally.used({one.caller for one in asked}) if counts else None
+        return self.ledger.keep(fresh, known, asked, used=used, drawn=drawn)
 
     def _drawn(
         self, X: Any, new: list[Query], known: dict[Query, int], payer: Tally | Allowance

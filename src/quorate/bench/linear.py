@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from quorate.bench.figures import Figure, data_folder, peak_bytes
+from quorate.bench.texts import text_figures
 
 __all__ = ["linear_figures"]
 
@@ -60,6 +61,7 @@ def linear_figures(quick: bool) -> Iterator[Figure]:
     for table in _BOUNDS:
         yield from _figures(f"linear.{table}.nothing_public.epsilon1", table, 1.0, _NOTHING, quick)
     yield from _size_figures(quick)
+    yield from text_figures(quick)
 
 
 def _figures(name: str, table: str, epsilon: float, chosen: Any, quick: bool) -> Iterator[Figure]:
@@ -121,8 +123,7 @@ def _declared(table: str, private: Any, rest: Any) -> Any:
 
 
 def _size_figures(quick: bool) -> Iterator[Figure]:
-    """Yield how long a million rows of 100 columns take, one straight line a column, and how much memory."""
-    from quorate.features import AdditiveColumns
+    """Yield how long a million rows of 100 columns take with the default columns, and how much memory."""
     from quorate.linear import PrivateLogisticRegression
 
     generator = np.random.default_rng(0)
@@ -130,6 +131,6 @@ def _size_figures(quick: bool) -> Iterator[Figure]:
     X = generator.normal(size=(rows, 100))
     y = X[:, 0] + X[:, 1] + generator.normal(size=rows) > 0
     before = time.perf_counter()
-    PrivateLogisticRegression(classes=[False, True], columns=AdditiveColumns(cuts=1)).fit(X, y, public=X[:2000] + 0.0)
+    PrivateLogisticRegression(classes=[False, True]).fit(X, y, public=X[:2000] + 0.0)
     yield "linear.million_rows.seconds", (time.perf_counter() - before) * (10 if quick else 1), "s"
     yield "linear.million_rows.peak_bytes", None if quick else float(peak_bytes()), "bytes"

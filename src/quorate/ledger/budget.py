@@ -231,8 +231,7 @@ class LeasedBudget(Budget):
 class Tally:
     """Draws for callers together, and counts what each has used: no-quorums, and cost in quanta of divergence."""
 
-    def __init__(self, budget: Budget | None, repeated: int = 0) -> None:
-        self.repeated = repeated  # rows that were answered before
+    def __init__(self, budget: Budget | None) -> None:
         self._budget = budget if isinstance(budget, LeasedBudget) else None  # who else pays has no keys to count for
         self._met: Counter[str] = Counter()
         self._cost: Counter[str] = Counter()

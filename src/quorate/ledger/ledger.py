@@ -5,7 +5,7 @@ it by a keyed hash, and whoever opens the ledger reads and checks all of them.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from quorate.ledger.keys import KeyRing
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
-from quorate.ledger.requests import admit, keep, set_aside, take_over
+from quorate.ledger.requests import admit, keep, recall, set_aside, take_over
 from quorate.ledger.rules import FORMAT, State
 from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -245,6 +245,11 @@ class Ledger(Notes, Phases, KeyRing):
             statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ?"
             return int(change.statements.run(statement, (self._id,))[0][0])
 
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
+        """Return the answers that this caller was given to these queries. Nothing is counted."""
+        with self.change() as change:
+            return recall(change, {caller: queries})
+
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them."""
         with self.change() as change:
@@ -257,12 +262,12 @@ class Ledger(Notes, Phases, KeyRing):
         asked: Sequence[Asked],
         *,
         used: Mapping[str, Sequence[int]] | None = None,
-        repeated: int | None = None,
+        drawn: int = 0,
     ) -> list[Outcome | QuorateError]:
         """Keep answers and outcomes, before they leave.
 
         `used` says of callers how many no-quorums they met, and at what cost; it ends what was set aside for them.
-        `repeated` rows were answered before: by default, those that are not among the fresh ones.
+        `drawn` answers of these requests were drawn for them and kept before: they are no repetitions.
         """
         with self.change() as change:
             return keep(
@@ -274,7 +279,7 @@ class Ledger(Notes, Phases, KeyRing):
                 lease=self.lease_name,
                 no_quorum=NO_QUORUM,
                 used=used,
-                repeated=repeated,
+                drawn=drawn,
             )
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:

@@ -200,9 +200,13 @@ def keep(
     lease: str,
     no_quorum: int,
     used: Mapping[str, Sequence[int]] | None,
-    repeated: int | None,
+    drawn: int = 0,
 ) -> list[Outcome | QuorateError]:
-    """Keep fresh answers and the outcomes of requests, in one entry. An answer that is kept already stands."""
+    """Keep fresh answers and the outcomes of requests, in one entry. An answer that is kept already stands.
+
+    `drawn` answers of these requests were drawn for them and kept in entries before: they count there, and not as
+    repetitions here.
+    """
     new = _insert(change, fresh)
     known.update(fresh)
     if len(new) < len(fresh):  # somebody else answered some of these queries meanwhile: those answers stand
@@ -230,7 +234,7 @@ def keep(
         "lease": lease,
         "answered": sum(counts.values()) - counts[no_quorum],
         "no_quorums": counts[no_quorum],
-        "repeated": max(0, replied - refused - sum(counts.values())) if repeated is None else repeated,
+        "repeated": max(0, replied - refused - drawn - sum(counts.values())),
         "refused": refused,
         "returned": {caller: rows for caller, rows in returned.items() if rows and caller in change.state.keys},
         "digest": _digest(new.items(), done),

@@ -126,7 +126,10 @@ class StudentFirstClassifier(PrivateClassifier):
         except (NotFittedError, TypeError):
             raise InvalidInput("student must be fitted already, on points that are public; fit it first") from None
 
-    def _plan(self, held_out: int, **known: Any) -> Any:
+    def _guided(self, held_out: int, known: dict[str, Any], public: Any, labels: Any) -> Any:
+        return self._plan(held_out, **known)
+
+    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
         self._check_student()
         planned = plan_student_first(
@@ -278,6 +281,11 @@ class StudentFirst:
         if self.dissent_run.no_quorums_left == 0:
             raise self._ended()
         return most
+
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many new queries are sure to be answered, and what they cost at most: all dissents."""
+        reached, dissents = self.dissent_run.quote(most)
+        return reached, dissents + self.quorum_run.quote(reached)[1]
 
     def draw(self, X: Any) -> Answers:
         """Ask whether the ensemble disagrees with the student, and what it says where it does."""

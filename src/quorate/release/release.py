@@ -121,7 +121,8 @@ class QueryRelease(BaseEstimator):
 
         Queries are hypotheses of the class, or names, expressions or numbers of the workload; all of the workload
         unless given. Answers are shares of the private records. The cover's own share of the error is not in the bars:
-        `error_bound` has it. `error` is missing where the engine does not know it.
+        `error_bound` has it. `error` is missing where the engine does not know it. Thresholds and ranges of a column
+        are answered at the cuts nearest to those asked for: `query` then says which, and `asked` what was asked.
 
         >>> from quorate.concepts import Threshold, Thresholds
         >>> release = QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5])

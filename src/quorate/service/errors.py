@@ -30,9 +30,7 @@ PROBLEMS: dict[str, Problem] = {
     "bad_json": Problem(400, "the request is no JSON; NaN and Infinity are none either"),
     "bad_request": Problem(400, "the request is not an inference request; see /docs for its fields"),
     "bad_tensor": Problem(400, "a tensor's datatype, shape and data do not belong together; see /docs"),
-    "not_finite": Problem(
-        400, "numbers must be finite; a missing value is sent as an empty text where a model takes it"
-    ),
+    "not_finite": Problem(400, "numbers must be finite; a missing value is sent as null where a model takes it"),
     "bad_id": Problem(400, "an id must be 1 to 128 visible ASCII characters, such as a UUID"),
     "invalid_input": Problem(400, "the model does not take these queries; its inputs are listed at /v2/models/{name}"),
     "unauthenticated": Problem(

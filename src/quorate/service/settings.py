@@ -40,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Whether a key is needed. Without keys everybody who reaches the port may ask, so only loopback is allowed.
     pace_ms
         Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
+    trusted
+        Types of estimators in the models that are not known to be safe, and that are loaded all the same.
     lease
         For how many answers a worker takes budget at once; 0 for none: every group is charged for itself.
     body_limit, row_limit
@@ -71,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
     keys: bool = True
     pace_ms: float = 20.0
+    trusted: tuple[str, ...] = ()
     lease: int = 100
     body_limit: int = 4 * 2**20
     row_limit: int = 4096

@@ -97,7 +97,7 @@ def _open(name: str, folder: Path, settings: Settings) -> Model:
         )
     if isinstance(opened, PrivateFolder):
         _check_mode(folder)
-    schema, classifier = opened.schema(), load(opened, lease=settings.lease)
+    schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)
     if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
         return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
     try:

@@ -50,11 +50,11 @@ class CountsByWorker(Ledger):
         asked: Sequence[Asked],
         *,
         used: Mapping[str, Sequence[int]] | None = None,
-        repeated: int | None = None,
+        drawn: int = 0,
     ) -> list[Outcome | QuorateError]:
         """Keep answers, and count no-quorums for this worker."""
         self.given = getattr(self, "given", 0) + list(fresh.values()).count(NO_QUORUM)
-        return super().keep(fresh, known, asked, used={})
+        return super().keep(fresh, known, asked, used={}, drawn=drawn)
 
 
 class ChargesAfterwards(Ledger):
