@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas
 import pytest
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -35,6 +35,7 @@ from quorate.cli import main
 from quorate.concepts import Thresholds
 from quorate.features import AdditiveColumns
 from quorate.mechanisms import EveryCandidate, NoisyVector, RandomStopping
+from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial
 from quorate.mechanisms.selection.mechanism import negative_binomial
 from quorate.noise import system_noise
@@ -103,6 +104,21 @@ def test_the_bound_holds_for_gaussian_trials_whatever_their_scores_are(candidate
     for order in (5.0, 12.0, 30.0):
         worst = worst_renyi(pairs, order)
         assert stopping.trial.renyi(order) * 0.9 < worst <= stopping.renyi(order)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0, 8.0, 16.0])
+def test_an_event_tells_a_gaussian_trial_apart_no_better_than_a_normal_variable_would(epsilon):
+    """The noise that does for (epsilon, delta) alone is too small for that where epsilon is large: `rounded` is due."""
+    trial, settings = GaussianTrial(epsilon, 1e-6), {"epsilon": epsilon, "delta": 1e-6, "squared_sensitivities": (1,)}
+
+    def excess(noisy):
+        """How likely a move by the trial's length leaves an event {noise >= k}, over how likely a step of 1 does."""
+        tails = np.cumsum(gaussian_pmf(noisy.scales[0], math.ceil(12 * noisy.scales[0]))[::-1])[::-1]
+        inside = (tails[:-1] > 1e-12) & (tails[:-1] < 1 - 1e-12)
+        return float((ndtr(ndtri(tails[:-1]) - trial.length) / tails[1:])[inside].max())
+
+    assert excess(NoisyVector.calibrate(**settings, rounded=True)) <= 1 + 1e-6
+    assert (excess(NoisyVector.calibrate(**settings)) > 1.05) == (epsilon >= 8)
 
 
 def test_searched_trials_do_not_break_the_bound():
@@ -365,6 +381,7 @@ class Drawn(NoisyVector):
 
     @classmethod
     def calibrate(cls, *, squared_sensitivities, **settings):
+        assert settings["rounded"], "the bound on the best trial needs it"
         cls.seen.append([squared_sensitivities[0]])
         return super().calibrate(squared_sensitivities=squared_sensitivities, **settings)
 
