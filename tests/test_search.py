@@ -10,7 +10,6 @@ import pandas
 import pytest
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import get_scorer
 from sklearn.tree import DecisionTreeClassifier
@@ -521,7 +520,7 @@ def test_wrong_settings_are_refused(monkeypatch):
     monkeypatch.setattr(search_module, "MOST_ENTRIES", 10)
     with pytest.raises(InvalidInput, match="more than 10 released numbers"):
         PrivateSearchCV(linear(), GRID).fit(X, y, public=public)
-    with pytest.raises(NotFittedError, match="not fitted"):
+    with pytest.raises(InvalidInput, match="cannot be saved"):
         save(PrivateSearchCV(linear(), GRID), "nowhere")
 
 
