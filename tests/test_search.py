@@ -242,6 +242,8 @@ def test_laws_try_a_candidate_as_often_as_asked_and_end():
         assert 1 - missed == pytest.approx(tried, abs=1e-6)
     with pytest.raises(InvalidInput, match="below 1"):
         negative_binomial(1, candidates=3, tried=1.0)
+    with pytest.raises(Infeasible, match="name fewer"):
+        negative_binomial(1, candidates=500, tried=0.9)
     with pytest.raises(InvalidInput, match="first weight"):
         RandomStopping(candidates=2, weights=(0, 3), trial=GaussianTrial(1.0, 1e-6))
 
