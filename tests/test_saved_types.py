@@ -1,8 +1,11 @@
 """What is saved can be loaded; what cannot be loaded safely is refused when it is saved, with the way out."""
 
 import ast
+import io
+import json
 import re
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -58,7 +61,6 @@ def fitted(estimator, rows=X):
         make_pipeline(
             SelectKBest(k=2), KBinsDiscretizer(quantile_method="averaged_inverted_cdf"), LogisticRegression()
         ),
-        make_pipeline(SplineTransformer(), LogisticRegression()),
         make_pipeline(FunctionTransformer(np.tanh), LogisticRegression()),
         MLPClassifier(hidden_layer_sizes=(3,), max_iter=20),
         CalibratedClassifierCV(LogisticRegression(), cv=2, method="isotonic"),
@@ -123,6 +125,17 @@ def test_a_function_of_ones_own_is_refused_where_it_is_saved_and_the_text_says_w
     assert not answers.exists()
     assert main(["predict", str(folder), str(queries), "--out", str(answers), "--trusted", ",".join(named)]) == 0
     assert [line.split(",")[0] for line in answers.read_text().splitlines()] == ["answer", "yes", "no"]
+
+
+@pytest.mark.parametrize("loader", ["ConstructorFromReduceNode", "FunctionNode", "ObjectNode", "TypeNode"])
+def test_a_forged_file_cannot_name_code_to_run(loader):
+    content = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": []}
+    forged = {"__class__": "system", "__module__": "os", "__loader__": loader, "content": content, "protocol": 2}
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("schema.json", json.dumps(forged))
+    with pytest.raises(InvalidInput, match=r"not known to be safe: os\.system"):
+        from_skops(file.getvalue())
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.long)])
