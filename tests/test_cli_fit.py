@@ -518,6 +518,6 @@ def test_a_report_of_what_was_asked(tmp_path):
     text = page.read_text()
     for part in ("Budget spent over queries", "Answer rate over queries", "sharp_majority", "predictors/PROOF.md"):
         assert part in text
-    outcomes = [line.split(",")[1] for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
+    outcomes = [line.split(",")[2] for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
     assert outcomes == ["answered"] * 30 + ["refused"] * 10
     assert main(["predict", str(model), str(asked), "--report", str(tmp_path / "no" / "page.html")]) == 1

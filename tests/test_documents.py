@@ -1,5 +1,7 @@
 """README, guides and tutorials: every block of code and every command runs, every link leads somewhere."""
 
+import re
+
 import pytest
 
 from documents import DOCS, LANGUAGES, ROOT, blocks_of, links_of, pages, run_page
@@ -48,6 +50,13 @@ def test_links_lead_somewhere(name):
     page = ROOT / name
     for target in links_of(page):
         assert (page.parent / target).exists(), target
+
+
+def test_the_glossary_has_our_words():
+    defined = re.findall(r"^(\w[^\n]*)\n    \w", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
+    ours = "teacher, quorum, no-quorum, Renyi order, slack, quanta, cover, phase, seat, unit, neighbours, wear, claim"
+    assert set(ours.split(", ")) <= set(defined)
+    assert len(defined) == len(set(defined))
 
 
 def test_every_page_is_in_a_table_of_contents():

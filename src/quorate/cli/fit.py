@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
     from quorate.models import PublishedFolder
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["check_columns", "chosen_schema", "published_model", "read_tables", "run_fit", "run_fit_student_first"]
+__all__ = [
+    "beside_public_rows",
+    "check_columns",
+    "chosen_schema",
+    "published_model",
+    "read_tables",
+    "run_fit",
+    "run_fit_student_first",
+]
+
+_FOLDS = 3  # of public rows, each judged by a model of the others
 
 
 def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
@@ -116,6 +127,27 @@ def _public_labels(columns: Schema, public: Any) -> Any:
     assert columns.label is not None
     shown = public is not None and columns.label.column in public.column_names
     return columns.labels(public, role="public") if shown else None
+
+
+def beside_public_rows(model: Any, points: Any, columns: Schema, public: Any) -> dict[str, Any]:
+    """Return how often a published model is right on labelled public rows, and one of these rows alone; say if less.
+
+    The model is released, so that this costs nothing. A row is judged by a model of other rows.
+    """
+    labels = _public_labels(columns, public)
+    if labels is None or min(Counter(labels.tolist()).values()) < _FOLDS or len(set(labels.tolist())) < 2:
+        return {}
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    right = float(np.mean(np.asarray(model.predict(points)) == labels))
+    alone = float(np.mean(cross_val_predict(LogisticRegression(max_iter=1000), points, labels, cv=_FOLDS) == labels))
+    if alone > right + 2 * np.sqrt(alone * (1 - alone) / len(labels)):
+        text = (
+            f"a logistic regression of public rows alone is right on {alone:.1%} of them, and this model on {right:.1%}"
+        )
+        print(f"quorate: {text}: public rows alone would do better", file=sys.stderr)
+    return {"right_on_public_rows": right, "right_by_public_rows_alone": alone}
 
 
 def _numbers_by_class(option: str, text: str | None) -> Any:

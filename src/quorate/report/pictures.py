@@ -33,8 +33,8 @@ def plot_neighbours(epsilon: float = 0.5) -> Plot:
         return (1 - base) / (1 + base) * base ** np.abs(values - count)
 
     def draw(axes: Any) -> None:
-        axes.bar(values - 0.2, law(31), width=0.4, color=BLUE, label="with you: the count is 31")
-        axes.bar(values + 0.2, law(30), width=0.4, color=ORANGE, label="without you: it is 30")
+        axes.bar(values - 0.18, law(31), width=0.36, color=BLUE, label="with you: the count is 31")
+        axes.bar(values + 0.18, law(30), width=0.36, color=ORANGE, label="without you: it is 30")
         axes.set(xlabel="released number", ylabel="probability", ylim=(0, 0.36))
         axes.legend(loc="upper left")
 

@@ -12,6 +12,7 @@ __all__ = [
     "AskedHypotheses",
     "Budget",
     "Candidates",
+    "Columns",
     "Epsilon",
     "Hypotheses",
     "Output",
@@ -327,6 +328,21 @@ class Sets:
     per_person: Literal["all", "first"] = "all"
 
 
+@Parameter(name="*", group=Group("Columns", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """How the columns of an additive model are made from the public table.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts the values of a number are cut; 1 makes straight lines. 8 unless given, or fewer where there
+        are many columns.
+    """
+
+    cuts: int | None = None
+
+
 @Parameter(name="*", group=Group("Trials", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Trials:
@@ -347,7 +363,7 @@ class Trials:
     """
 
     cuts: str = "1,2,4,8"
-    scoring: Literal["accuracy", "balanced_accuracy", "roc_auc"] = "accuracy"
+    scoring: Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"] = "accuracy"
     held_out: float = 0.2
     tried: float = 0.9
     method: Literal["auto", "random stopping", "composition"] = "auto"
