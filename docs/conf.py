@@ -27,15 +27,12 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx_design",
     "sphinx_copybutton",
-    "cyclopts.ext.sphinx",
 ]
 exclude_patterns = ["_build"]
 default_role = "code"  # docstrings write `name` as Markdown does
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings = ["toc.empty_glob"]  # a section that waits for its first page
 toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "inherited-members": False, "member-order": "bysource"}
@@ -64,7 +61,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars = {"index": []}
-copyright = "The Quorate authors. Apache-2.0"  # noqa: A001
+copyright = "The Quorate authors. Apache-2.0"
 
 COPIED = {  # pages that readers of the repository find elsewhere
     "project/contributing": ROOT / "CONTRIBUTING.md",
@@ -117,7 +114,7 @@ def api_sections() -> dict[str, list[str]]:
 
 def api_page(title: str, names: list[str]) -> str:
     """Return the page of one section: each name with its docstring."""
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     lines = [f"# {title}", ""]
     for name in names:
@@ -130,6 +127,20 @@ def api_page(title: str, names: list[str]) -> str:
 
 def _is_error(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Exception)
+
+
+def command_line_page() -> str:
+    """Return every command with its options, from the help that the command line shows."""
+    from quorate.cli.app import app
+
+    head = """# The command line
+
+Exit code 0 means done, 1 refused (the message says why), and 2 a command line that cannot be read.
+Each command has `--help`, and most have `--json`.
+
+"""
+    made = app.generate_docs(output_format="markdown", heading_level=1, usage_name="quorate")
+    return head + made[made.index("## quorate demo") :]
 
 
 def proof_index() -> str:
@@ -153,7 +164,7 @@ def proof_index() -> str:
 def write_pages(_app: object) -> None:
     """Write the pages that are copied or made. A page that is as it was is not touched, so that builds stay short."""
     written = {f"{page}.md": as_page(path.read_text(encoding="utf-8"), path) for page, path in PAGES.items()}
-    written["proofs/index.md"] = proof_index()
+    written |= {"proofs/index.md": proof_index(), "reference/command-line.md": command_line_page()}
     for title, names in api_sections().items():
         written[f"reference/api/{title.lower().replace(' ', '-')}.md"] = api_page(title, names)
     for name, text in written.items():
@@ -189,9 +200,22 @@ def skip_member(_app: object, _what: str, name: str, _object: object, skip: bool
     return skip or bool(re.fullmatch(r"set_\w+_request", name))
 
 
+def write_versions(app: "Sphinx", error: Exception | None) -> None:
+    """Write a page beside a site that is built into a folder of its version: the newest first, with all others."""
+    folder = Path(app.outdir)
+    if error is not None or folder.name != version:
+        return
+    others = sorted((path.parent.name for path in folder.parent.glob("*/index.html")), reverse=True)
+    links = "".join(f'<li><a href="{name}/index.html">{name}</a></li>' for name in others)
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Quorate</title>\n<meta http-equiv="refresh" '
+    head += f'content="0; url={version}/index.html">'
+    (folder.parent / "index.html").write_text(f"{head}<ul>{links}</ul></html>\n", encoding="utf-8")
+
+
 def setup(app: "Sphinx") -> None:
     """Make the pages before the first one is read."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", end_sections, priority=100)
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("build-finished", write_versions)

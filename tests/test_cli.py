@@ -116,25 +116,6 @@ def test_quick_bench_of_the_classifier(tmp_path):
     assert figures["learners.counting_peak_bytes"]["holds"] is True
 
 
-def test_the_readme_examples_run():
-    text = (ROOT / "README.md").read_text()
-    names = {}
-    for part in text.split("```python\n")[1:]:
-        exec(compile(part.split("```")[0], "README.md", "exec"), names)
-    assert set(names["answers"].labels.tolist()) <= {"ill", "well"}
-    assert 0 < names["clf"].spent_epsilon() <= 1.0
-    assert 0 < names["budget"].spent_epsilon() <= 1.0
-
-
-def test_links_in_the_documents_lead_somewhere():
-    import re
-
-    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
-            if not target.startswith("http"):
-                assert (document.parent / target).exists(), f"{document.name}: {target}"
-
-
 def test_an_interrupt_says_what_it_means(tmp_path):
     """Found by a newcomer: the command line's own handling swallowed it. The signal is sent once the job has begun."""
     for _ in range(6):  # Python itself swallows an interrupt that falls into a finaliser

@@ -287,7 +287,7 @@ SECRETS = ("secret", "987654")
         (
             "dose,age,town,x,ill\n1,1,north,1,yes\n",
             ["--schema", "schema.json"],
-            "of the private records: 'x'; remove them",
+            "of the private records: 'x'; leave them out",
         ),
         ("dose,ill\n1,yes\n", ["--schema", "nowhere.json"], "nowhere.json: there is no such file"),
         ("dose,ill\n1,yes\n", ["--public", "nowhere.csv"], "nowhere.csv: there is no such file"),

@@ -1,4 +1,4 @@
-"""The paths through the house: how many modules one job visits, in the order that docs/reference/architecture.md draws.
+"""The paths through the house: how many of our modules one job visits, in the order of docs/reference/architecture.md.
 
 A module counts once a function of it is entered; importing it does not count. The ceilings only ever fall.
 """

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from quorate.bench.figures import Figure, data_folder, peak_bytes
+from quorate.bench.texts import text_figures
 
 __all__ = ["linear_figures"]
 
@@ -60,6 +61,7 @@ def linear_figures(quick: bool) -> Iterator[Figure]:
     for table in _BOUNDS:
         yield from _figures(f"linear.{table}.nothing_public.epsilon1", table, 1.0, _NOTHING, quick)
     yield from _size_figures(quick)
+    yield from text_figures(quick)
 
 
 def _figures(name: str, table: str, epsilon: float, chosen: Any, quick: bool) -> Iterator[Figure]:

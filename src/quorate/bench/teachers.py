@@ -141,6 +141,7 @@ def teacher_figures(quick: bool) -> Iterator[Figure]:
         gains = [_gains(make(seed), (line, tree), forest, seed) for seed in range(1 if quick else 5)]
         yield f"trees.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[0] for gain in gains), "points"
         yield f"trees.student_auc_gain.{make.__name__[1:]}", median(gain[1] for gain in gains), "auc"
+        yield f"chosen.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[2] for gain in gains), "points"
     for name in _TABLES:
         found = (data_folder() / name).exists()
         splits = [_read(data_folder(), name, seed) for seed in range((1 if quick else 5) * found)]
@@ -149,13 +150,18 @@ def teacher_figures(quick: bool) -> Iterator[Figure]:
             yield f"teachers.gap_points.{purpose}.{name}", gap, "points"
 
 
-def _gains(split: _Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float]:
-    """Return by how much trees beat lines, each with its best number of the grid: answers, and the student's area."""
+def _gains(split: _Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float, float]:
+    """Return by how much trees beat lines, each with its best number of the grid: answers, and the student's area.
+
+    Then by how much the answers of what was chosen on public labels beat those of lines.
+    """
     line, tree = (
         np.max([_worth(split, learner, student, teachers=count, seed=seed) for count in _GRID], axis=0)
         for learner in learners
     )
-    return float(tree[0] - line[0]), float(tree[2] - line[2])
+    learner, teachers = split.chosen(teach=False)
+    chosen = _worth(split, learner, student, teachers=teachers, seed=seed)
+    return float(tree[0] - line[0]), float(tree[2] - line[2]), chosen[0] - float(line[0])
 
 
 def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, ...]:

@@ -40,20 +40,24 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
     """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
     step()
     records = read_table(tables.table, role="private")
-    left_out = listed(tables.leave_out) or ()
-    _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out)
+    left_out, texts, gaps = (
+        listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
+    )
+    _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out, texts=texts)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
-    columns = chosen_schema(
-        records,
-        known,
-        tables.schema,
-        label=tables.label,
-        classes=listed(tables.classes),
-        groups=tables.groups,
-        leave_out=left_out,
-        missing_texts=listed(tables.missing_texts) or (),
-    )
+    with _told_at_once():
+        columns = chosen_schema(
+            records,
+            known,
+            tables.schema,
+            label=tables.label,
+            classes=None if tables.classes is None else listed(tables.classes),
+            groups=tables.groups,
+            leave_out=left_out,
+            texts=texts,
+            missing_texts=gaps,
+        )
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
     return records, known, columns, list(columns.label.classes)
@@ -222,14 +226,16 @@ def chosen_schema(
     classes: Sequence[str] | None,
     groups: str | None = None,
     leave_out: Sequence[str] = (),
+    texts: Sequence[str] = (),
     missing_texts: Sequence[str] = (),
 ) -> Schema:
     """Return the schema that is written, or learned from the public table, or else made of the header alone."""
     gaps = (*MISSING_TEXTS, *missing_texts)
     if schema is None:
         known, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
-        return make(known, label=label, classes=classes, groups=groups, leave_out=leave_out, missing_texts=gaps)
-    written = Schema.load(schema).without(leave_out).with_missing_texts(missing_texts)
+        named = {"leave_out": leave_out, "texts": texts, "missing_texts": gaps}
+        return make(known, label=label, classes=classes, groups=groups, **named)
+    written = Schema.load(schema).without(leave_out).with_texts(texts).with_missing_texts(missing_texts)
     if groups is not None:
         written = written.with_groups(groups)
     if label is not None or classes is not None:
@@ -240,9 +246,10 @@ def chosen_schema(
     return written
 
 
-def _check_named(records: Any, *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> None:
+def _check_named(records: Any, *, label: str | None, groups: str | None, **listed: Sequence[str]) -> None:
     """Refuse options that name a column which is not there: names are public."""
-    for option, names in (("--label", [label]), ("--groups", [groups]), ("--leave-out", leave_out)):
+    more = [(f"--{option.replace('_', '-')}", names) for option, names in listed.items()]
+    for option, names in (("--label", [label]), ("--groups", [groups]), *more):
         for name in names:
             if name and name not in records.column_names:
                 columns = ", ".join(repr(column) for column in records.column_names)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from quorate.features.blocks import (
     ramps_from_public,
     spread_ramps,
 )
+from quorate.features.words import Words, number_for, words_from_public
 from quorate.rows import as_frame, is_frame, is_number
 
 __all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
@@ -45,7 +47,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         A category that fewer public rows show is one of the others.
     declared
         What is known without any rows, by column name (or number, for a matrix): `(low, high)`, a longer list of
-        cuts, or a list of categories. With all columns declared, `fit(None)` needs no rows.
+        cuts, a list of categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs
+        no rows.
 
     A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
     machines do. Texts never seen share one column, and so do numbers beyond the public ones on either side: a group
@@ -65,22 +68,28 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         self.rare = rare
         self.declared = declared
 
-    def fit(self, X: Any, y: Any = None, *, units: int = 0) -> "AdditiveColumns":
+    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0) -> "AdditiveColumns":
         """Choose cuts and categories from public rows; columns that are declared are taken as they are declared.
 
-        `units` is how many units, a public number, a model of these columns will be fitted on.
+        `units` is how many units, a public number, a model of these columns will be fitted on, with how large an
+        `epsilon`.
         """
         rare, declared = check_count("rare", self.rare), self._declared()
         X = as_frame(X)
         names = list(declared) if X is None else column_names(X)
         numbers = sum(_is_cut(declared[name] if name in declared else column_of(X, name)) for name in names)
         cuts = check_count("cuts", cuts_for(numbers, units) if self.cuts is None else self.cuts)
-        self.blocks_ = [
-            declared_block(str(name), declared[name], cuts=cuts)
-            if name in declared
-            else _from_public(str(name), column_of(X, name), cuts=cuts, rare=rare)
-            for name in names
-        ]
+        number = number_for(units, epsilon, 0 if X is None else len(X))
+
+        def block(name: Any) -> Any:
+            column = None if X is None else column_of(X, name)
+            if isinstance(declared.get(name), str) and declared[name] == "text":
+                return words_from_public(str(name), column, number=number)
+            if name in declared:
+                return declared_block(str(name), declared[name], cuts=cuts)
+            return _from_public(str(name), column, cuts=cuts, rare=rare)
+
+        self.blocks_ = [block(name) for name in names]
         self.names_ = names
         self.joined_ = _joined(self.blocks_, names, X)
         self.n_features_in_ = len(names)
@@ -132,30 +141,54 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
         0/1 columns side by side, of which no public row has two, are one block: the categories of one column.
         """
-        values = [self.blocks_[group[0]].atoms() for group in self.joined_]
-        pairs = zip(self.joined_, values, strict=True)
-        return [atoms if len(group) == 1 else np.eye(len(group) + 1)[:, 1:] for group, atoms in pairs]
+        atoms: list[Matrix] = []
+        for group in self.joined_:
+            block = self.blocks_[group[0]]
+            if isinstance(block, Words):
+                atoms += block.atoms()
+            else:
+                atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
+        return atoms
 
     def families(self) -> NDArray[np.int64]:
         """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
         together: list[int] = []
-        for group, atoms in zip(self.joined_, self.atoms(), strict=True):
+        for group in self.joined_:
             block, number = self.blocks_[group[0]], max(together, default=0) + 1
+            if isinstance(block, Words):
+                together += (number + block.octaves).tolist()
+                continue
             line = isinstance(block, Ramps) and block.line is not None
-            together += [0] * line + [number] * (atoms.shape[1] - line)
+            width = len(block.names) if len(group) == 1 else len(group)
+            together += [0] * line + [number] * (width - line)
         return np.array(together, dtype=np.int64)
 
     def document(self) -> dict[str, Any]:
-        """Return what `transform` needs as plain values."""
+        """Return what `transform` needs as plain values, beside `arrays`."""
         names = [name if isinstance(name, str) else int(name) for name in self.names_]
-        return {"names": names, "blocks": [asdict(block) for block in self.blocks_]}
+        blocks = [block.document() if isinstance(block, Words) else asdict(block) for block in self.blocks_]
+        return {"names": names, "blocks": blocks}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
+        texts = [(place, block) for place, block in enumerate(self.blocks_) if isinstance(block, Words)]
+        return {f"{place}_{part}": values for place, block in texts for part, values in block.arrays().items()}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> "AdditiveColumns":
-        """Return fitted columns from the values that `document` returned."""
+    def from_document(
+        cls, document: dict[str, Any], arrays: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    ) -> "AdditiveColumns":
+        """Return fitted columns from what `document` and `arrays` returned."""
         columns = cls()
         columns.names_ = list(document["names"])
-        columns.blocks_ = [block_from_document(block) for block in document["blocks"]]
+        parts: list[dict[str, NDArray[Any]]] = [{} for _ in document["blocks"]]
+        for key, values in arrays.items():
+            place, _, part = key.partition("_")
+            parts[int(place)][part] = values
+        columns.blocks_ = [
+            Words.from_document(block, kept) if "drawn" in block else block_from_document(block)
+            for block, kept in zip(document["blocks"], parts, strict=True)
+        ]
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
         columns.joined_ = [[place] for place in range(len(columns.blocks_))]

@@ -72,7 +72,7 @@ _CONCEPTS = {  # by their settings
 _IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So the worst that a forged file
-# can do with them is a wrong model. docs/CLASSIFIER.md, "Models in files", says what is left out, and why.
+# can do with them is a wrong model. docs/howto/classifier.md, "Models in files", says what is left out, and why.
 _TRUSTED = (
     "collections.OrderedDict",
     "numpy.dtype",

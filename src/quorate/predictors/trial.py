@@ -24,7 +24,7 @@ from quorate.planner.mechanisms.choose import AGGREGATORS, SLOW, best_draft
 from quorate.planner.mechanisms.distributions import normal_below
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Draft, Task
-from quorate.planner.mechanisms.teachers import Purpose, best_teachers, label_loss
+from quorate.planner.mechanisms.teachers import Purpose, best_teachers, is_enough, label_loss
 from quorate.predictors.scores import weigh_classes
 
 __all__ = ["CANDIDATES", "Goal", "LearnerChoice", "Trial", "candidates", "choose_learner", "coefficients"]
@@ -43,6 +43,7 @@ _MOST_COEFFICIENTS = 1000  # of a teacher that is tried
 _SURE = 2.0  # standard errors by which another learner must beat the first
 _FEWEST = 16  # teachers
 _STEPS = (2.0, 1.41)  # between numbers of teachers that are tried
+_RATE = 0.5  # of the queries, that a plan must answer
 _LAWS = 6
 _STRENGTH = 2.5  # of a simulated law: about one label in six is against it
 
@@ -84,7 +85,7 @@ class LearnerChoice:
     """The learner that was chosen, with how many teachers, and what was tried. All of it is public."""
 
     learner: str
-    teachers: int | None  # None where nothing was tried: the plan decides
+    teachers: int | None  # None where no number is feasible, or nothing was tried: the plan decides
     labels: Literal["public", "simulated", "none"]
     measure: str
     tried: tuple[Trial, ...]
@@ -140,7 +141,9 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Codes | None, 
     if best.worth <= trials[0].worth + _SURE * _error(able[first], trials[0], able[best.learner], best, parts):
         best = trials[0]
     source: Literal["public", "simulated"] = "simulated" if labels is None else "public"
-    return LearnerChoice(best.learner, best.teachers, source, goal.measure, tuple(trials))
+    found = goal.teachers or _planned(able[best.learner].coefficients(X.shape[1]), goal)
+    teachers = None if found is None else best.teachers
+    return LearnerChoice(best.learner, teachers, source, goal.measure, tuple(trials))
 
 
 class _Public:
@@ -217,7 +220,8 @@ def _area(votes: Codes, labels: Codes, deviation: float) -> float:
 def _tried(name: str, learner: Any, parts: list[_Public], goal: Goal, *, climb: bool) -> Trial:
     """Return a candidate with its number of teachers: that of the plan, or, with `climb`, the best one near it.
 
-    A number whose teachers have more rows than the public ones can show is not compared with others.
+    A number whose teachers have more rows than the public ones can show is not compared with others, nor is one whose
+    plan would not be feasible.
     """
     known: dict[int, float] = {}
 
@@ -226,24 +230,33 @@ def _tried(name: str, learner: Any, parts: list[_Public], goal: Goal, *, climb: 
             known[teachers] = sum(part.worth(learner, teachers) for part in parts) / len(parts)
         return known[teachers]
 
-    best = goal.teachers or _planned(learner.coefficients(parts[0].judges.shape[1]), goal)
+    planned = goal.teachers or _planned(learner.coefficients(parts[0].judges.shape[1]), goal)
+    best = planned or max(1, goal.records // (5 * LEAST_ROWS))
     fewest = max(_FEWEST, -(-goal.records // (parts[0].most_rows + 1)))
     most = max(1, goal.records // LEAST_ROWS)
-    if climb and goal.teachers is None and fewest <= best:
+    if climb and goal.teachers is None and planned is not None and fewest <= best:
         for step in _STEPS:
             for factor in (step, 1 / step):
-                while fewest <= (other := round(best * factor)) <= most and worth(other) > worth(best):
-                    best = other
+                other = round(best * factor)
+                while fewest <= other <= most and _is_feasible(other, goal) and worth(other) > worth(best):
+                    best, other = other, round(other * factor)
     return Trial(name, best, worth(best))
 
 
+def _forecast(goal: Goal) -> VoteForecast:
+    return VoteForecast.from_disagreement(DEFAULT_DISAGREEMENT, classes=goal.task.classes)
+
+
 @lru_cache(maxsize=64)
-def _planned(coefficients: int, goal: Goal) -> int:
-    """Return the number of teachers that a plan would take for a learner of so many coefficients."""
-    purpose = Purpose(columns=coefficients, teach=goal.teach)
-    forecast = VoteForecast.from_disagreement(DEFAULT_DISAGREEMENT, classes=goal.task.classes)
-    planned = best_teachers(goal.aggregator, goal.task, forecast, purpose, records=goal.records)
-    return planned or max(1, goal.records // (5 * LEAST_ROWS))
+def _planned(columns: int, goal: Goal) -> int | None:
+    """Return the number of teachers that a plan would take for a learner of so many columns; None where none is."""
+    purpose = Purpose(columns=columns, teach=goal.teach, rate=_RATE)
+    return best_teachers(goal.aggregator, goal.task, _forecast(goal), purpose, records=goal.records)
+
+
+@lru_cache(maxsize=256)
+def _is_feasible(teachers: int, goal: Goal) -> bool:
+    return is_enough(best_draft(goal.aggregator, goal.task, _forecast(goal), teachers), goal.task, _RATE)
 
 
 def _error(learner: Any, one: Trial, rival: Any, other: Trial, parts: list[_Public]) -> float:

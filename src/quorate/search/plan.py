@@ -1,6 +1,7 @@
 """What a search costs, and which way of choosing leaves most to each trial: from public numbers alone."""
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from quorate.checks import check_count, check_positive
@@ -38,6 +39,7 @@ class SearchPlan:
         return asdict(self)
 
 
+@lru_cache(maxsize=64)
 def choose_selection(
     method: Method, *, candidates: int, epsilon: float, delta: float, gaussian: bool, tried: float
 ) -> RandomStopping | EveryCandidate:

@@ -27,11 +27,13 @@ from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
 from quorate.auditing.planted.trees import TREES
+from quorate.auditing.planted.words import WORDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT, *SELECTIONS)
+_NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
+_MODELS = (*LINEAR, *WORDS, *HELD_OUT)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
-PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)
+PLANTED: tuple[PlantedBug, ...] = (*_NOISE, *_MODELS, *_TEACHERS, *_AROUND)

@@ -19,9 +19,9 @@ _RECORDS, _PUBLIC = 400, 300
 class TriedOnRecords(PrivateClassifier):
     """Tries its learners on the private records, which are so much more like the queries than public ones."""
 
-    def fit(self, X: Any, y: Any, *more: Any, public: Any = None, public_labels: Any = None, **settings: Any) -> Any:
+    def fit(self, X: Any, y: Any, groups: Any = None, *more: Any, **settings: Any) -> Any:
         """Try on the wrong rows, and then do what should be done."""
-        return super().fit(X, y, *more, public=X, public_labels=y, **settings)  # type: ignore[misc]  # the mistake
+        return super().fit(X, y, groups, **settings | {"public": X, "public_labels": y})  # the mistake
 
 
 class CentredProducts(PrivateClassifier):

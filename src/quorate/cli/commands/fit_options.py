@@ -12,6 +12,7 @@ __all__ = [
     "AskedHypotheses",
     "Budget",
     "Candidates",
+    "Columns",
     "Epsilon",
     "Hypotheses",
     "Output",
@@ -24,6 +25,7 @@ __all__ = [
     "StudentFirst",
     "Tables",
     "Teachers",
+    "Trials",
 ]
 
 
@@ -48,6 +50,8 @@ class Tables:
         The column that says whose row it is. The person, not the row, is then protected.
     leave_out
         Columns not to use, separated by commas.
+    texts
+        Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     """
@@ -60,6 +64,7 @@ class Tables:
     schema: Path | None = None
     groups: str | None = None
     leave_out: str | None = None
+    texts: str | None = None
     missing_texts: str | None = None
 
 
@@ -321,6 +326,47 @@ class Sets:
     alpha: float = 0.1
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
+
+
+@Parameter(name="*", group=Group("Columns", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """How the columns of an additive model are made from the public table.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts the values of a number are cut; 1 makes straight lines. 8 unless given, or fewer where there
+        are many columns.
+    """
+
+    cuts: int | None = None
+
+
+@Parameter(name="*", group=Group("Trials", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What is tried, and how the best is told.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts numbers may be cut, separated by commas: straight lines for 1, curves for more.
+    scoring
+        The private score on held-out records by which the best is chosen.
+    held_out
+        The share of units that score. They take no part in fitting.
+    tried
+        The probability with which a given candidate is tried, where a secret random number of trials is run.
+    method
+        How many trials there are: a secret random number, or one for each candidate. "auto" takes what costs less.
+    """
+
+    cuts: str = "1,2,4,8"
+    scoring: Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"] = "accuracy"
+    held_out: float = 0.2
+    tried: float = 0.9
+    method: Literal["auto", "random stopping", "composition"] = "auto"
 
 
 @Parameter(name="*", group=Group("Output", sort_key=4))

@@ -14,7 +14,7 @@ from quorate.mechanisms.selection.trials import Trial
 __all__ = ["EveryCandidate", "best_of", "largest_trial"]
 
 Outcome = TypeVar("Outcome")
-_CLOSE = 1e-4  # to the largest trial, relatively
+_CLOSE = 1e-3  # to the largest trial, relatively
 
 
 class _Selection(Protocol):

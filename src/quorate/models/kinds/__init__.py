@@ -21,8 +21,11 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+from sklearn.utils.validation import check_is_fitted
+
 from quorate.errors import InvalidInput
 from quorate.models.folder import Folder, PrivateFolder, open_folder
+from quorate.search import PrivateSearchCV
 from quorate.tables import Schema
 
 __all__ = ["kind_of", "load", "save", "schema_of"]
@@ -125,8 +128,8 @@ def save(
     """Write a fitted model into a new folder; `extra` files travel with it, and its hashes cover them.
 
     A classifier with a budget goes on from the folder: it and every copy that is loaded share the ledger there. What
-    may be published is written for everybody, with a page that says what is claimed. An everlasting model takes an
-    `account` (`quorate.models.kinds.everlasting`).
+    may be published is written for everybody, with a page that says what is claimed. A `PrivateSearchCV` is saved as
+    the model that it found. An everlasting model takes an `account` (`quorate.models.kinds.everlasting`).
 
     What is saved can be loaded. Estimators of types that are not known to be safe (your own, XGBoost's) are refused
     here, before anything is written, unless `trusted` names them; `load` must then name them too.
@@ -140,6 +143,9 @@ def save(
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
     ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
+    if isinstance(model, PrivateSearchCV):
+        check_is_fitted(model, "best_estimator_")
+        model = model.best_estimator_
     module = _BY_TYPE.get(type(model).__name__) if type(model).__module__.startswith("quorate.") else None
     if module is None:  # a class of one's own would come back as another one
         raise InvalidInput(f"a {type(model).__name__} cannot be saved; {', '.join(_BY_TYPE)} can")

@@ -12,7 +12,7 @@ from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, SLOW, bes
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Draft, Task, least_agreement
 
-__all__ = ["NEAR", "Purpose", "best_teachers", "label_loss", "smallest_teachers"]
+__all__ = ["NEAR", "Purpose", "best_teachers", "is_enough", "label_loss", "smallest_teachers"]
 
 _AIM = 0.95  # share answered and right, where the number of teachers is free
 NEAR = 0.005  # of what the most teachers would reach
@@ -73,7 +73,7 @@ def best_teachers(aggregator: str, task: Task, forecast: VoteForecast, purpose: 
 
     def attempt(teachers: int) -> None:
         draft = best_draft(aggregator, task, forecast, teachers)
-        if not _enough(draft, task, purpose.rate):
+        if not is_enough(draft, task, purpose.rate):
             return
         noise = label_loss(draft, task, coefficients) if purpose.teach else _noise_loss(draft, task, forecast, teachers)
         losses[teachers] = noise + _PLURALITY * coefficients * teachers / records
@@ -87,7 +87,8 @@ def best_teachers(aggregator: str, task: Task, forecast: VoteForecast, purpose: 
     return min(losses, key=lambda teachers: losses[teachers]) if losses else None
 
 
-def _enough(draft: Draft, task: Task, rate: float) -> bool:
+def is_enough(draft: Draft, task: Task, rate: float) -> bool:
+    """Return whether a draft reaches the rate with answers that are nearer to the plurality's label than to guesses."""
     expected = draft.expected
     clear = expected.agreement >= least_agreement(task.classes) + _SPARE
     return clear and min(expected.right, expected.worth) >= rate + _SPARE
