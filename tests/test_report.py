@@ -15,6 +15,7 @@ from quorate import InvalidInput
 from quorate.auditing import Verdict
 from quorate.held_out.intervals import Interval
 from quorate.held_out.measures import Bin, Measure, ModelCheck
+from quorate.linear.curves import Curve
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.check import CheckReport, render_check
@@ -53,6 +54,10 @@ def full(text="clinic"):
         label_counts={text: 1200, "home": 700},
         accuracy=Accuracy(points=((0.5, 0.9, 0.4), (1.0, 0.94, 0.97)), source=f"simulated {text}"),
         agreement=Agreement.of([0.5, 0.93, 1.0], source=f"pilot {text}"),
+        curves=(
+            Curve(f"age {text}", (18.0, 40.0, 90.0), ((-1.0, 0.1, 0.8),), ((0.2, 0.05, 0.3),)),
+            Curve(text, ("f", text, "none of them"), ((0.2, -0.3, 0.0),), ((0.02, 0.03, 0.5),)),
+        ),
         proofs={f"quorate/privacy/PROOF.md{text}": text},
         software={text: text},
         notes=(text,),
@@ -190,7 +195,7 @@ def test_pages_share_one_head_and_one_style():
 def test_every_plot_has_words_and_ids_of_its_own(name):
     text = rendered(name, "clinic")
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(drawings) == 5
+    assert len(drawings) == {"model": 7, "release": 5}[name]
     for drawing in drawings:
         page = Page(drawing)
         assert ("svg", "role", "img") in page.attributes

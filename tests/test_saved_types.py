@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
@@ -17,6 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, SplineTransformer, StandardScaler
+from sklearn.random_projection import SparseRandomProjection
 from sklearn.utils import all_estimators
 
 from forked import run_forked
@@ -138,7 +140,7 @@ def test_a_server_is_told_whom_to_trust(tmp_path):
     folder = save(made, tmp_path / "model", trusted=[f"{__name__}.clean"])
     settings = Settings(models={"own": str(folder)}, port=0, keys=False, trusted=(f"{__name__}.clean",))
     with serving(settings, tmp_path / "log") as server:
-        body = b'{"inputs": [{"name": "features", "shape": [1, 3], "datatype": "FP64", "data": [4.0, 0.0, 0.0]}]}'
+        body = b'{"inputs": [{"name": "features", "shape": [1, 3], "datatype": "FP64", "data": [4.0, null, 0.0]}]}'
         got = server.request("POST", "/v2/models/own/infer", body, {})
         assert got.json["outputs"][0]["data"] == ["yes"]
 
@@ -223,3 +225,19 @@ def test_a_universal_classifier_scores_any_number():
     labels = (points[:, 0] > 0.5).astype(int)
     made = UniversalClassifier(Thresholds(), epsilon=8.0, ballots=10).fit(points, labels)
     assert 0 < made.score(points[::100], labels[::100]) <= 1  # 30 queries, and 10 ballots
+
+
+def test_a_sparse_matrix_that_cannot_be_filled_is_refused_before_it_is():
+    wide = scipy.sparse.csr_array((1200, 10**7))
+    with pytest.raises(InvalidInput, match=r"1,200 x 10,000,000, would not fit.*SparseRandomProjection"):
+        fitted(None, wide)
+    made = fitted(None, scipy.sparse.csr_array(X))
+    with pytest.raises(InvalidInput, match="would not fit"):
+        made.predict(wide)
+    assert made.predict(scipy.sparse.csr_array(FAR)).tolist() == ["yes", "no"]
+
+
+def test_the_projection_that_the_refusal_names_does_not_look_at_the_records():
+    one, other = (scipy.sparse.random_array((50, 400), density=0.1, rng=seed, format="csr") for seed in (1, 2))
+    maps = [SparseRandomProjection(16, random_state=0).fit(rows).components_.toarray() for rows in (one[:1], other)]
+    assert np.array_equal(*maps)

@@ -375,7 +375,9 @@ def test_a_thousand_canaries_do_not_sing(server):
 def test_a_log_line_has_no_room_for_a_feature(server):
     lines = [json.loads(line) for line in server.written().splitlines() if '"event":"request"' in line]
     for line in lines:
-        assert set(line) == {"time", "event", "route", "model", "status", "code", "milliseconds", "key"}
+        fields = {"time", "event", "route", "model", "status", "code", "milliseconds", "key", "request", "rows"}
+        assert set(line) - {"cause"} == fields
+        assert re.fullmatch("[0-9a-f]{16}", line["request"])  # made here: what the client calls it is not told
         assert line["milliseconds"] % 5 == 0
         assert line["model"] in ("", "array", "table")
 
@@ -507,6 +509,7 @@ def test_keys_quotas_and_rates(tmp_path):
     asker = ledger.add_key("asker", scopes=["ask"])
     poor = ledger.add_key("poor", scopes=["ask"], quota=3)
     slow = ledger.add_key("slow", scopes=["ask"], per_minute=4)
+    burnt = ledger.add_key("burnt", scopes=["ask"], budget=0.0)
     reader = ledger.add_key("reader", scopes=["budget"])
     admin = ledger.add_key("admin", scopes=["admin"])
     with serving(Settings(models={"m": str(folder)}, port=0, pace_ms=0), tmp_path / "log") as server:
@@ -518,6 +521,9 @@ def test_keys_quotas_and_rates(tmp_path):
         assert [asks(poor, n).code for n in range(4)] == ["", "", "", "quota_spent"]
         codes = [asks(slow, n).code for n in range(12)]
         assert "rate_limited" in codes
+        assert asks(burnt, 1).code == "share_spent"
+        told = server.request("GET", "/share/m", headers={"Authorization": f"Bearer {poor}"}).json
+        assert (told["key"], told["quota"], told["used"], told["budget"]) == (poor.split("_")[1], 3, 3, None)
         assert asks(reader, 1).code == "forbidden"
         assert ask(server, "m", features([1, 0, 0])).code == "unauthenticated"
 
@@ -535,9 +541,14 @@ def test_keys_quotas_and_rates(tmp_path):
         ledger.revoke_key(asker.split("_")[1])
         _until(lambda: asks(asker, 1).code == "unauthenticated")
         text = server.written()
-    for token in (asker, poor, slow, reader, admin):
+    for token in (asker, poor, slow, burnt, reader, admin):
         assert token.split("_", 2)[2] not in text
-    assert {refusal.code for refusal in ledger.refusals(100)} == {"quota_spent", "rate_limited", "forbidden"}
+    assert {refusal.code for refusal in ledger.refusals(100)} == {
+        "quota_spent",
+        "rate_limited",
+        "share_spent",
+        "forbidden",
+    }
 
 
 def _check_document(server, examples):

@@ -39,9 +39,13 @@ __all__ = [
 
 
 class QuorateError(Exception):
-    """Base of all exceptions raised on purpose by this package."""
+    """Base of all exceptions raised on purpose by this package.
+
+    `retry_after` are the seconds after which it is worth trying again, where that is known.
+    """
 
     code = "refused"
+    retry_after: float | None = None
 
 
 class BudgetSpent(QuorateError):
@@ -97,9 +101,16 @@ class Infeasible(QuorateError, ValueError):
 
 
 class LedgerRefused(QuorateError):
-    """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered."""
+    """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered.
+
+    `cause` is the class of what is wrong, for logs: it names no value.
+    """
 
     code = "ledger_refused"
+
+    def __init__(self, text: str, *, cause: str = "not_sound", retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.cause, self.retry_after = cause, retry_after
 
 
 class IdReused(QuorateError):
@@ -124,3 +135,7 @@ class RateLimited(QuorateError):
     """A key has had its answers of this minute. Nothing was drawn; ask again later."""
 
     code = "rate_limited"
+
+    def __init__(self, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after

@@ -24,7 +24,7 @@ from quorate.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
 from quorate.tables import MISSING_TEXTS, Schema, read_table
-from quorate.tables.columns import NotANumber, numbers, texts, whole_array
+from quorate.tables.read import NotANumber, numbers, texts, whole_array
 
 __all__ = ["run_start"]
 

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.float64]
+_OTHER = "another"
 _PIECES = 3  # cuts up to which a curve has pieces alone: no line below them, and none for values beyond
 _ENDS = (0.005, 0.995)  # the public quantiles between which a straight line rises
 
@@ -51,6 +52,12 @@ class Ramps:
         """The names of the numbers it becomes."""
         rising = [f"{self.name} from {cut:.6g}" for cut in self.cuts[:-1]]
         return [*([self.name] if self.line else []), *rising, *([f"{self.name} is missing"] if self.missing else [])]
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Values between which what it becomes is straight, as far as public rows or declared bounds go."""
+        beyond = self.line is not None and self.line[0] > self.cuts[0]
+        return tuple(sorted({*(self.cuts[1:-1] if beyond else self.cuts), *(self.line or ())}))
 
     def read(self, values: Any) -> NDArray[Any]:
         """Return values as numbers, of whatever type they come in."""
@@ -113,6 +120,11 @@ class Categories:
     def names(self) -> list[str]:
         """The names of the numbers it becomes."""
         return [*(f"{self.name}={value}" for value in self.values), f"{self.name} is another"]
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """One value of each kind."""
+        return (*self.values, _OTHER)
 
     def read(self, values: Any) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""

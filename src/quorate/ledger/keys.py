@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from quorate.checks import check_count
@@ -95,8 +96,9 @@ class KeyRing(ABC):
     0 to 1. None is no limit.
     """
 
-    def __init__(self) -> None:
-        self._known = _Known()
+    @cached_property
+    def _known(self) -> _Known:
+        return _Known()
 
     @abstractmethod
     def change(self) -> AbstractContextManager[Change]:

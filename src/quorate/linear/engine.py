@@ -50,6 +50,8 @@ class Fitted:
 
     weights: Array
     deviations: Array  # standard deviations of the weights, as far as the noise goes
+    covariances: Array  # of the weights of each output, without the intercept
+    centre: Array  # where the columns lie on average
     family: Family
     shift: float | None
     public_used: bool
@@ -76,12 +78,14 @@ def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: Noi
     weights = np.array([belief.weights for belief in beliefs])
     weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
+    covariances = np.array([belief.root[1:] @ belief.root[1:].T for belief in beliefs])
     if last:
         base, slopes = weights[0, 0], exact_weights(weights[0, 1:])
         off, factor = calibration(lambda rows: base + rows @ slopes, private, noisy, 1.0)  # proof: step 2
-        weights, deviations = weights * factor, deviations * factor
+        weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
         weights[:, 0] += off
-    return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
+    found = (run.family, moved, usable, len(steps), run.directions)
+    return Fitted(weights, deviations, covariances, run.centre, *found)
 
 
 def _with_ones(rows: Array) -> Array:

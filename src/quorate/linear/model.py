@@ -14,6 +14,7 @@ from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.blocks import Ramps, as_numbers
 from quorate.features.words import as_counts
+from quorate.linear.curves import curves_of
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
@@ -60,7 +61,7 @@ class LinearModel(CountedCopies, BaseEstimator):
     def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
         self._count_fit()
-        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "entries_"):
+        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         columns = self._columns(X)
         if public is None and columns.declared is None:
@@ -86,6 +87,10 @@ class LinearModel(CountedCopies, BaseEstimator):
         )  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
+
+    def _draw(self, fitted: Fitted, scale: float = 1.0) -> None:
+        """Keep what each column adds; `scale` is a unit of the target."""
+        self.curves_ = curves_of(self.columns_, fitted.weights[:, 1:], fitted.covariances, fitted.centre, scale)
 
     def _encoder(self, X: Any) -> Callable[[NDArray[np.int64]], Array]:
         """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""

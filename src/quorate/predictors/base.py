@@ -47,6 +47,14 @@ __all__ = [
 ]
 
 
+_MOST_BYTES = 2**32  # of a sparse matrix that is filled
+_PROJECT = (
+    "Project it to a few hundred columns first, by numbers that do not depend on the records: "
+    "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
+    "alike; or encode a column of texts inside the estimator"
+)
+
+
 def is_auto(estimator: Any) -> bool:
     """Return whether the estimator is to be chosen on public rows."""
     return isinstance(estimator, str) and estimator == "auto"
@@ -108,6 +116,10 @@ def takes_frames(estimator: Any) -> bool:
 def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
     """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
     X = as_frame(X)
+    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
+        raise InvalidInput(
+            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
+        )
     if is_frame(X):
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:

@@ -53,7 +53,7 @@ class CountedCopies:
             amount = "" if each is None else f", epsilon = {each:g},"
             warnings.warn(
                 f"copies of one {type(self).__name__} are fitted, as by cross-validation or a grid search: each opens "
-                f"a budget of its own{amount} and they add up. docs/evaluating.md says how to do without",
+                f"a budget of its own{amount} and they add up. docs/howto/evaluating.md says how to do without",
                 UserWarning,
                 stacklevel=4,
             )

@@ -48,9 +48,6 @@ from quorate.session import Session
 __all__ = ["PrivateClassifier"]
 
 
-_TRIED = 10_000  # queries on public rows, at most, by which private answers are compared with public ones
-
-
 def _gives_scores(classifier: "PrivateClassifier") -> bool:
     return classifier.scores or classifier.aggregator == "noisy_shares"
 
@@ -307,7 +304,7 @@ class PrivateClassifier(SessionClassifier):
             measured = self.disagreement is None and "votes" not in known and not held_out
             own = {"votes": pilot.votes, "teachers": first.teachers} if measured else {}
             planned = self._plan(held_out, **known | own)
-            text = None if _gives_scores(self) else pilot.warning(planned.mechanism, queries=min(self.queries, _TRIED))
+            text = None if _gives_scores(self) else pilot.warning(planned.mechanism, queries=self.queries)
             planned = replace(planned, warnings=(*planned.warnings, *([text] if text else [])))
         self._warn(planned.warnings)
         return planned

@@ -10,6 +10,7 @@ from quorate.cli.commands.fit_options import (
     AskedHypotheses,
     Budget,
     Candidates,
+    Columns,
     Epsilon,
     Output,
     Phases,
@@ -65,17 +66,17 @@ def _subsample(
 
 
 @fit.command(name="linear")
-def _linear(tables: Tables, *, budget: Budget = Budget(), output: Output) -> int:
+def _linear(tables: Tables, *, budget: Budget = Budget(), columns: Columns = Columns(), output: ReportedOutput) -> int:
     """Fit a logistic regression with probabilities. It may be published.
 
     The public table (--public) gives columns and geometry and needs no labels; without one, --schema must say how large
-    every number may be.
+    every number may be. The report draws what each column adds, with error bars.
 
     Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
     """
     from quorate.cli.fit_linear import run_fit_linear
 
-    return run_fit_linear(tables, budget, output)
+    return run_fit_linear(tables, budget, columns, output)
 
 
 @fit.command(name="search")

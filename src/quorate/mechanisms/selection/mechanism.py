@@ -132,7 +132,7 @@ class RandomStopping:
         if self.slack > check_delta(delta):
             return math.inf
         plain = self.renyi(math.inf)
-        if self.slack > delta * (1 - 1e-6):  # what is left for a conversion is of no use
+        if self.slack >= delta * (1 - 1e-6):  # what is left for a conversion is of no use
             return plain
         return min(plain, smallest_epsilon(self.renyi, delta=delta, slack=self.slack)[0])
 

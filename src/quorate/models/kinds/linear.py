@@ -6,6 +6,7 @@ schema.json       how a table becomes numbers, where `quorate fit` made it
 GUARANTEE.md      what the guarantee says, in words
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate import linear
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
+from quorate.linear.curves import curves_from
 from quorate.linear.model import LinearModel
 from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_document
 from quorate.models.folder import PublishedFolder
@@ -38,6 +40,7 @@ def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | No
         **rows_document(model),
         "columns": model.columns_.document(),
         "shift": model.shift_,
+        "curves": [asdict(curve) for curve in model.curves_],
         "multilabel": getattr(model, "multilabel_", False),
     }
     columns = {f"columns_{part}": values for part, values in model.columns_.arrays().items()}
@@ -61,6 +64,7 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
     model.coef_, model.coef_deviations_ = arrays["coef"], arrays["deviations"]
     model.intercept_ = arrays["intercept"] if arrays["intercept"].ndim else float(arrays["intercept"])
     model.claim_, model.shift_ = manifest["claim"], manifest["shift"]
+    model.curves_ = curves_from(manifest.get("curves", []))  # folders of earlier versions have none
     if manifest["classes"] is not None:
         model.multilabel_ = manifest["multilabel"]
     if model.coef_.shape[-1] != len(model.columns_.get_feature_names_out()) or not np.isfinite(model.coef_).all():
