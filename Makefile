@@ -27,14 +27,14 @@ $(VENV)/.demo: pyproject.toml
 demo: $(VENV)/.demo  ## the main job on a generated clinic of 200,000 records, with a report
 	$(BIN)/quorate demo
 
-docs: $(READY)  ## the documentation site, strictly, into site/; its map and its links are checked
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs docs site
-	QUORATE_SITE=site $(BIN)/python -m pytest -q tests/test_site.py
+docs: $(READY)  ## the documentation site, strictly, into site/VERSION; its map and its links are checked
+	site=site/$$($(BIN)/quorate --version) && \
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs docs $$site && \
+	QUORATE_SITE=$$site $(BIN)/python -m pytest -q tests/test_site.py
 
 lint: $(READY)  ## style, types and layers
-	$(BIN)/ruff format --check src tests docs
-	$(BIN)/ruff check src tests docs
+	$(BIN)/ruff format --check src tests docs/conf.py
+	$(BIN)/ruff check src tests docs/conf.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -33,7 +33,6 @@ exclude_patterns = ["_build"]
 default_role = "code"  # docstrings write `name` as Markdown does
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings = ["toc.empty_glob"]  # a section that waits for its first page
 toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "inherited-members": False, "member-order": "bysource"}
@@ -201,9 +200,22 @@ def skip_member(_app: object, _what: str, name: str, _object: object, skip: bool
     return skip or bool(re.fullmatch(r"set_\w+_request", name))
 
 
+def write_versions(app: "Sphinx", error: Exception | None) -> None:
+    """Write a page beside a site that is built into a folder of its version: the newest first, with all others."""
+    folder = Path(app.outdir)
+    if error is not None or folder.name != version:
+        return
+    others = sorted((path.parent.name for path in folder.parent.glob("*/index.html")), reverse=True)
+    links = "".join(f'<li><a href="{name}/index.html">{name}</a></li>' for name in others)
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Quorate</title>\n<meta http-equiv="refresh" '
+    head += f'content="0; url={version}/index.html">'
+    (folder.parent / "index.html").write_text(f"{head}<ul>{links}</ul></html>\n", encoding="utf-8")
+
+
 def setup(app: "Sphinx") -> None:
     """Make the pages before the first one is read."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", end_sections, priority=100)
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("build-finished", write_versions)

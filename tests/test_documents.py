@@ -1,5 +1,7 @@
 """README, guides and tutorials: every block of code and every command runs, every link leads somewhere."""
 
+import re
+
 import pytest
 
 from documents import DOCS, LANGUAGES, ROOT, blocks_of, links_of, pages, run_page
@@ -12,7 +14,6 @@ NOT_RUN = {  # programs of other people, what needs a database or a second host,
     "scp": "a second host",
     "cp": "copies files of a kind that this model does not have",
     "sqlite3": "may not be installed",
-    "quorate keys revoke": "the id is made up; tests/test_service.py revokes one",
     "quorate ledger move": "PostgreSQL; tests/test_ledger_commands.py moves one",
 }
 LONG = {"docs/howto/everlasting.md"}  # plays phases of 100,000 queries
@@ -48,6 +49,13 @@ def test_links_lead_somewhere(name):
     page = ROOT / name
     for target in links_of(page):
         assert (page.parent / target).exists(), target
+
+
+def test_the_glossary_has_our_words():
+    defined = re.findall(r"^(\w[^\n]*)\n    \w", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
+    ours = "teacher, quorum, no-quorum, Renyi order, slack, quanta, cover, phase, seat, unit, neighbours, wear, claim"
+    assert set(ours.split(", ")) <= set(defined)
+    assert len(defined) == len(set(defined))
 
 
 def test_every_page_is_in_a_table_of_contents():

@@ -369,3 +369,16 @@ def test_the_plots_of_the_docs_stand_alone(tmp_path):
         svg = path.read_text(encoding="utf-8")
         assert 'xmlns="http://www.w3.org/2000/svg"' in svg
         assert "var(--" not in svg
+
+
+def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
+    from quorate.report.pictures import draw_pictures, plot_belief, plot_neighbours
+
+    drawn = draw_pictures(tmp_path)
+    assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg"]
+    for path in drawn:
+        text = path.read_text()
+        assert text.startswith("<svg role=")
+        assert "var(--blue)" in text
+    assert "at most 1.65 times as high" in plot_neighbours(0.5).description
+    assert "epsilon 1 to 0.73" in plot_belief().description

@@ -3,13 +3,13 @@
 import json
 import math
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import pandas
 import pytest
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import get_scorer
 from sklearn.tree import DecisionTreeClassifier
@@ -40,6 +40,7 @@ from quorate.mechanisms.selection.mechanism import negative_binomial
 from quorate.noise import system_noise
 from quorate.privacy import Budget
 from quorate.search import plan_search
+from quorate.search import scores as scores_module
 from quorate.search import search as search_module
 from quorate.search.scores import Scoring
 
@@ -186,6 +187,19 @@ def test_a_delta_of_trials_is_paid_for_each_of_them():
     assert certain.renyi(math.inf) >= stopping.renyi(math.inf) - 1e-6
 
 
+def test_the_tail_events_of_trials_stay_within_the_slack_by_enumeration():
+    """Each trial may show its data set outright, with probability delta; such an outcome has the best score."""
+    delta, epsilon, weights = 0.01, 0.7, (2, 3, 1, 2)
+    stopping = RandomStopping(candidates=1, weights=weights, trial=ApproximateTrial(epsilon, delta))
+    released, worst = released_best(stopping, (0, 1, 2, 3, 3)), 0.0
+    limit = math.exp(stopping.renyi(math.inf))
+    for first, second in epsilon_trials(epsilon):
+        one = released.law(np.array([*(1 - delta) * first, delta, 0.0]))
+        other = released.law(np.array([*(1 - delta) * second, 0.0, delta]))
+        worst = max(worst, float(np.maximum(one - limit * other, 0.0).sum()))
+    assert 0.9 * stopping.slack < worst <= stopping.slack
+
+
 def test_whoever_learns_the_number_of_trials_learns_more_than_is_claimed():
     """The number does not depend on the data; the claim does depend on its being secret."""
     told, kept = (released_best(small_stopping(kind), (0, 1, 2)) for kind in (NumberTold, RandomStopping))
@@ -228,6 +242,8 @@ def test_laws_try_a_candidate_as_often_as_asked_and_end():
         assert 1 - missed == pytest.approx(tried, abs=1e-6)
     with pytest.raises(InvalidInput, match="below 1"):
         negative_binomial(1, candidates=3, tried=1.0)
+    with pytest.raises(Infeasible, match="name fewer"):
+        negative_binomial(1, candidates=500, tried=0.9)
     with pytest.raises(InvalidInput, match="first weight"):
         RandomStopping(candidates=2, weights=(0, 3), trial=GaussianTrial(1.0, 1e-6))
 
@@ -307,6 +323,8 @@ def test_nothing_but_what_was_released_is_kept(found):
     assert set(vars(found)) - set(found.get_params()) == {
         "best_estimator_", "best_index_", "best_params_", "best_score_", "claim_", "method_", "plan_", "unit_",
     }  # fmt: skip
+    assert "_fits" not in vars(found.best_estimator_), "how many copies were fitted is how many trials there were"
+    assert vars(found.estimator).get("_fits", []) == []
     private = [
         part for part in vars(found.best_estimator_).values() if len(np.atleast_1d(np.asarray(part, object))) > 999
     ]
@@ -348,13 +366,45 @@ def test_a_regression_is_scored_by_its_squared_error():
         PrivateSearchCV(linear(), GRID, largest_error=2.0).fit(X, y, public=public)
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "roc_auc"])
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"])
 def test_a_score_is_near_what_it_estimates(scoring):
     X, y, _ = table(20_000)
     model = DecisionTreeClassifier(max_depth=2).fit(X[:500], y[:500])
-    true = get_scorer(scoring)(model, X, y)
+    true = get_scorer(scoring)(model, X, y == "yes") if "brier" in scoring else get_scorer(scoring)(model, X, y)
     with entropy_tape(1):
         assert Scoring(scoring).score(model, X, y, epsilon=1.0, delta=1e-6) == pytest.approx(true, abs=0.01)
+
+
+class Drawn(NoisyVector):
+    """A mechanism that releases what it is given, and notes what it was made for."""
+
+    seen: ClassVar = []
+
+    @classmethod
+    def calibrate(cls, *, squared_sensitivities, **settings):
+        assert settings["rounded"], "the bound on the best trial needs it"
+        cls.seen.append([squared_sensitivities[0]])
+        return super().calibrate(squared_sensitivities=squared_sensitivities, **settings)
+
+    def release(self, parts):
+        self.seen[-1].append(parts[0])
+        return parts
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"])
+def test_one_row_moves_what_is_released_by_no_more_than_the_noise_is_for(scoring, monkeypatch):
+    X, y, _ = table(400)
+    model = DecisionTreeClassifier(max_depth=2).fit(X, y)
+    monkeypatch.setattr(scores_module, "NoisyVector", Drawn)
+    Drawn.seen = []
+    for place, (row, label) in enumerate(product(X[:6], ["no", "yes"])):
+        rows, labels = X.copy(), y.copy()
+        rows[7], labels[7] = row, label
+        Scoring(scoring).score(model, rows, labels, epsilon=1.0, delta=1e-6)
+        assert Drawn.seen[place][0] == Drawn.seen[0][0]
+    squared, released = Drawn.seen[0][0], np.array([one for _, one in Drawn.seen])
+    moved = max(int(np.square(one - other).sum()) for one, other in product(released, released))
+    assert 0.5 * squared <= moved <= squared
 
 
 def test_one_row_moves_a_squared_error_by_no_more_than_the_noise_is_for():
@@ -460,6 +510,7 @@ def test_wrong_settings_are_refused(monkeypatch):
     X, y, public = table(100)
     for settings, kind in (
         ({"scoring": "f1"}, InvalidInput),
+        ({"scoring": "roc_auc", "estimator": PrivateLogisticRegression(classes=["no", "yes", "maybe"])}, InvalidInput),
         ({"held_out": 0.001}, Infeasible),
         ({"held_out": 1.0}, Infeasible),
         ({"method": "grid"}, InvalidInput),
@@ -467,11 +518,11 @@ def test_wrong_settings_are_refused(monkeypatch):
         ({"epsilon": -1.0}, InvalidInput),
     ):
         with pytest.raises(kind, match=next(iter(settings))):
-            PrivateSearchCV(linear(), GRID, **settings).fit(X, y, public=public)
+            PrivateSearchCV(**{"estimator": linear()} | settings).fit(X, y, public=public)
     monkeypatch.setattr(search_module, "MOST_ENTRIES", 10)
     with pytest.raises(InvalidInput, match="more than 10 released numbers"):
         PrivateSearchCV(linear(), GRID).fit(X, y, public=public)
-    with pytest.raises(NotFittedError, match="not fitted"):
+    with pytest.raises(InvalidInput, match="cannot be saved"):
         save(PrivateSearchCV(linear(), GRID), "nowhere")
 
 

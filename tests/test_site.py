@@ -126,6 +126,11 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
         assert "url(http" not in style.read_text(encoding="utf-8").replace('"', "").replace("'", "")
 
 
+def test_there_is_search_and_a_switch_to_dark(site, pages):
+    assert "quorum" in (site / "searchindex.js").read_text(encoding="utf-8")
+    assert "theme-switch" in (site / "index.html").read_text(encoding="utf-8")
+
+
 def test_no_page_is_an_orphan(pages):
     """From the front page, by links, every page is reached."""
     reached, waiting = {"index.html"}, ["index.html"]

@@ -95,7 +95,7 @@ def test_the_script_and_the_commands_run(tables, capsys):
     assert (tables / "quorate-start" / "published" / "GUARANTEE.md").is_file()
     for command in told["commands"]:
         assert main(command.split()[1:]) == 0
-    assert capsys.readouterr().out.startswith("answer,outcome")
+    assert capsys.readouterr().out.startswith("row,answer,outcome")
     assert read_table("quorate-start/questions.csv").column_names == datasets.bank().new.column_names
     for line in (tables / "quorate-start" / "script.py").read_text().splitlines():
         assert len(line) <= 120
@@ -112,6 +112,7 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
     assert len(rows) == 5
     assert (tables / "first" / "model" / "ledger.sqlite").exists()
     ast.parse((tables / "first" / "script.py").read_text())
+    assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,7 @@ from quorate.exchange import (
     rows_of,
 )
 from quorate.ledger import Ledger
-from quorate.ledger.allowance import Allowance, Tally
-from quorate.ledger.budget import LeasedBudget
+from quorate.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
 from quorate.rows import query_digests, take_rows

@@ -4,10 +4,10 @@ Three things outside this package carry its promises: randomness that nobody can
 leases are counted, and a disk that keeps what it was told to keep.
 """
 
-import importlib.util
 import json
 import os
 import platform
+import re
 import ssl
 import sys
 import tempfile
@@ -29,16 +29,16 @@ from quorate.ledger.chain import state_folder
 __all__ = ["Finding", "run_doctor"]
 
 Verdict = Literal["ok", "missing", "warning", "unsound"]
-_EXTRAS = {  # a module that each extra brings, and what it is for
-    "report": ("matplotlib", "report pages"),
-    "service": ("uvicorn", "quorate serve"),
-    "postgres": ("psycopg", "a ledger that several hosts share"),
-    "dask": ("distributed", "teachers fitted on a Dask cluster"),
-    "ray": ("ray", "teachers fitted on a Ray cluster"),
-    "torch": ("torch", "batched learners on PyTorch"),
-    "docs": ("sphinx", "this documentation, built from source"),
+_PURPOSES = {  # of the extras
+    "report": "report pages",
+    "service": "quorate serve",
+    "postgres": "a ledger that several hosts share",
+    "dask": "teachers fitted on a Dask cluster",
+    "ray": "teachers fitted on a Ray cluster",
+    "torch": "batched learners on PyTorch",
+    "docs": "this documentation, built from source",
+    "test": "the tests",
 }
-_NEEDED = ("numpy", "scikit-learn", "scipy", "opendp", "pyarrow", "skops")
 _RELEASED = 1_760_000_000  # seconds since 1970: this code is younger, so that a clock before it is wrong
 _SYNCS = 20
 _INSTANT = 20e-6  # seconds: no disk writes so fast
@@ -79,18 +79,38 @@ def _show(findings: list[Finding], *, sound: bool) -> None:
 
 def _installed() -> Iterator[Finding]:
     yield Finding("Python", "ok", f"{platform.python_version()} on {platform.system()}")
-    for package in _NEEDED:
-        try:
-            yield Finding(package, "ok", metadata.version(package))
-        except metadata.PackageNotFoundError:
-            yield Finding(package, "unsound", "not installed, and needed: pip install quorate")
+    for package in _required().get("", ()):
+        version = _version(package)
+        told = "not installed, and needed: pip install quorate" if version is None else version
+        yield Finding(package, "unsound" if version is None else "ok", told)
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, (module, purpose) in _EXTRAS.items():
-        there = importlib.util.find_spec(module) is not None
-        told = purpose if there else f"{purpose}: pip install 'quorate[{extra}]'"
-        yield Finding(f"extra {extra}", "ok" if there else "missing", told)
+    for extra, packages in _required().items():
+        if not extra:
+            continue
+        missing = [package for package in packages if _version(package) is None]
+        told = _PURPOSES.get(extra, ", ".join(packages))
+        if missing:
+            told += f": pip install 'quorate[{extra}]' brings {', '.join(missing)}"
+        yield Finding(f"extra {extra}", "missing" if missing else "ok", told)
+
+
+def _required() -> dict[str, list[str]]:
+    """Return the packages that each extra needs, as the installed package says; those of all under no name."""
+    required: dict[str, list[str]] = {"": []}
+    for line in metadata.requires("quorate") or ():
+        package, extra = re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0], re.search(r"extra == ['\"](\w+)['\"]", line)
+        if package != "quorate":
+            required.setdefault(extra[1] if extra else "", []).append(package)
+    return required
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _machine() -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from quorate.cli.commands.fit_options import Hypotheses, Output, PlannedHypotheses, ReportedOutput, Tables
-from quorate.cli.fit import read_tables
+from quorate.cli.fit import beside_public_rows, read_tables
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.concepts.words import rule_text
@@ -79,6 +79,8 @@ def run_fit_concept(
     if "queries" in settings and ask is None:
         bill["queries_planned"] = settings["queries"]
     bill |= _bill(classifier, method, columns, answers)
+    if method == "semi-private":
+        bill |= beside_public_rows(classifier, extra["public"], columns, known)
     if method == "semi-private" or ask is None:
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Trials
-from quorate.cli.fit import read_tables
+from quorate.cli.fit import beside_public_rows, read_tables
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
@@ -29,8 +29,8 @@ def run_fit_linear(tables: Tables, budget: Budget, columns: Columns, output: Rep
         made.set_params(cuts=columns.cuts, crosses=_crosses(columns.cross, schema), waves=columns.waves)
         return PrivateLogisticRegression(columns=made, classes=classes, **vars(budget))
 
-    model, schema = _fitted(make, tables, output)
-    bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_}
+    model, schema, beside = _fitted(make, tables, output)
+    bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_} | beside
     if output.report is not None:
         _write_report(model, schema, bill, output.report)
     show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
@@ -49,7 +49,7 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
         model = PrivateLogisticRegression(columns=columns, classes=classes)
         return PrivateSearchCV(model, {"columns__cuts": cuts}, **settings)
 
-    search, schema = _fitted(make, tables, output)
+    search, schema, beside = _fitted(make, tables, output)
     plan = search.plan_
     bill = _bill(search.best_estimator_, schema, output) | {
         "epsilon": plan.epsilon,
@@ -62,12 +62,18 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
         "trial_epsilon": plan.trial_epsilon,
         "naive_epsilon": plan.naive_epsilon,
     }
+    bill |= beside
     show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
     return 0
 
 
-def _fitted(make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output) -> tuple[Any, Schema]:
-    """Read the tables, fit and save what `make` makes of columns and classes; return it, and the schema."""
+def _fitted(
+    make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output
+) -> tuple[Any, Schema, dict[str, Any]]:
+    """Read the tables, fit and save what `make` makes of columns and classes.
+
+    Return it, the schema, and for the bill how it compares with public rows alone.
+    """
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, schema, declared = read_tables(tables, step)
@@ -81,7 +87,7 @@ def _fitted(make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Out
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    return model, schema
+    return model, schema, beside_public_rows(model, points, schema, known)
 
 
 def _crosses(text: str | None, schema: Schema) -> list[tuple[int, int]] | None:

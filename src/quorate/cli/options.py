@@ -23,16 +23,16 @@ PLAN_OPTIONS = {
 }
 RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",
-    "with --plan": "plan table workload public columns epsilon delta alpha records report json",
-    "with --online": "online table workload public columns groups epsilon delta alpha ledger out ask json",
-    "without --plan or --online": "table workload public columns groups epsilon delta engine out ask synthetic report "
-    "json",
+    "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
+    "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
+    "without --plan or --online": "table workload public columns groups leave_out epsilon delta engine out ask "
+    "synthetic report json",
 }
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Return what an option lists, separated by commas, or None where it was not given."""
-    return None if text is None else [part.strip() for part in text.split(",")]
+def listed(text: str) -> list[str]:
+    """Return what an option lists, separated by commas."""
+    return [part.strip() for part in text.split(",")]
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:

@@ -27,11 +27,21 @@ from quorate.tables import Number, Schema, frame_of, read_table
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["run_dry", "run_predict"]
+__all__ = ["Reading", "run_dry", "run_predict"]
 
 Answer = tuple[Any, str]  # a label or None, and what became of the query
 _BATCHES = 20  # at most, in which queries are asked
 _BILLED = ("queries", "answered", "no_quorum", "refused", "epsilon_allowed", "epsilon_spent", "budget_left_percent")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How queries and models are read: unknown categories, columns left out, what names a row, types to trust."""
+
+    unknown: Literal["answer", "refuse"] = "answer"
+    leave_out: Sequence[str] = ()
+    key: str | None = None
+    trusted: list[str] | None = None
 
 
 def run_predict(
@@ -41,8 +51,7 @@ def run_predict(
     out: Path | None,
     on_no_quorum: Literal["abstain", "random", "raise"],
     caller: str,
-    key: str | None = None,
-    trusted: list[str] | None = None,
+    reading: Reading,
     report: Path | None = None,
     as_json: bool,
 ) -> int:
@@ -60,15 +69,15 @@ def run_predict(
     if opened.kind in ("query release", "online release"):
         return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
-        return _ask_published(opened, queries, out=out, key=key, trusted=trusted, as_json=as_json)
+        return _ask_published(opened, queries, out=out, reading=reading, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
-        encoded, keys = _encoded(opened, queries, key)
+        encoded, keys, unknown = _encoded(opened, queries, reading)
         if opened.kind == "everlasting":
             return _ask_everlasting(
-                opened, encoded, out=out, keys=keys, on_no_quorum=on_no_quorum, trusted=trusted, as_json=as_json
+                opened, encoded, out=out, keys=keys, on_no_quorum=on_no_quorum, trusted=reading.trusted, as_json=as_json
             )
-        classifier = load(opened, trusted=trusted)  # a file that was changed is refused here, and so is a manifest
+        classifier = load(opened, trusted=reading.trusted)  # a changed file or manifest is refused here
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
     text = _written(answers, keys, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
@@ -76,7 +85,7 @@ def run_predict(
         _write(out, text)
     elif not as_json:
         sys.stdout.write(text)
-    bill = _bill(classifier, answers)
+    bill = _bill(classifier, answers) | unknown
     if as_json and out is None:
         bill["answers"] = [_plain(label) for label, _ in answers]
         bill["outcomes"] = [outcome for _, outcome in answers]
@@ -88,17 +97,15 @@ def run_predict(
     return _verdict(bill, on_no_quorum)
 
 
-def run_dry(
-    folder: Path, queries: Path, *, caller: str, key: str | None, trusted: list[str] | None, as_json: bool
-) -> int:
+def run_dry(folder: Path, queries: Path, *, caller: str, reading: Reading, as_json: bool) -> int:
     """Say what the queries would cost, and ask nothing. Exit code 1 if some may be refused."""
     opened = open_folder(folder)
     if opened.kind in ("query release", "online release", "everlasting"):
         raise InvalidInput(f"there is no dry run of a model of kind {opened.kind}: see quorate ledger show {folder}")
-    encoded, _ = _encoded(opened, queries, key)
+    encoded, _, unknown = _encoded(opened, queries, reading)
     quote = Quote(len(encoded), 0, len(encoded), takes=0.0, left=1.0)
     if not isinstance(opened, PublishedFolder):
-        classifier = load(opened, trusted=trusted)
+        classifier = load(opened, trusted=reading.trusted)
         quote = classifier.cost(encoded, caller=caller)
         classifier.session_.close()
     bill = {
@@ -108,7 +115,7 @@ def run_dry(
         "may_be_refused": quote.refused,
         "takes_percent": round(100 * quote.takes, 4),
         "budget_left_percent": math.floor(1e6 * quote.left) / 1e4,
-    }
+    } | unknown
     show_bill("A dry run: nothing was asked", bill, as_json=as_json, asked=True)
     if not as_json:
         print(f"quorate: {quote}", file=sys.stderr)
@@ -130,15 +137,13 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 
-def _ask_published(
-    folder: Folder, queries: Path, *, out: Path | None, key: str | None, trusted: list[str] | None, as_json: bool
-) -> int:
+def _ask_published(folder: Folder, queries: Path, *, out: Path | None, reading: Reading, as_json: bool) -> int:
     """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
-    model, (encoded, keys) = load(folder, trusted=trusted), _encoded(folder, queries, key)
+    model, (encoded, keys, unknown) = load(folder, trusted=reading.trusted), _encoded(folder, queries, reading)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
     columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
-    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
+    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0} | unknown
     text = _written([(label, "answered") for label in labels], keys, columns)
     if out is not None:
         _write(out, text)
@@ -241,24 +246,37 @@ class _Keys:
     values: Sequence[Any]
 
 
-def _encoded(folder: Folder, queries: Path, key: str | None) -> tuple[Any, _Keys]:
-    """Return the queries as the model takes them, and what names their rows."""
-    table = read_table(queries, role="query")
-    if key is None:
-        return _taken(folder, table), _Keys("row", range(1, len(table) + 1))
-    if key not in table.column_names:
-        raise InvalidInput(f"--key names {key!r}, and the queries have no such column")
-    named = _Keys(key, table[key].to_pylist())
+def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, _Keys, dict[str, Any]]:
+    """Return the queries as the model takes them, what names their rows, and unknown categories for the bill."""
+    table, key = read_table(queries, role="query"), reading.key
+    if lacking := [name for name in reading.leave_out if name not in table.column_names]:
+        raise InvalidInput(f"--leave-out names {lacking[0]!r}, and the queries have no such column")
+    keys = _Keys("row", range(1, len(table) + 1))
     schema = folder.schema()
-    known = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
-    return _taken(folder, table if key in known else table.drop_columns([key])), named
+    if key is not None:
+        if key not in table.column_names:
+            raise InvalidInput(f"--key names {key!r}, and the queries have no such column")
+        keys = _Keys(key, table[key].to_pylist())
+        known = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
+        table = table if key in known else table.drop_columns([key])
+    table = table.drop_columns([name for name in reading.leave_out if name != key])
+    if schema is None:
+        return _taken(folder, table), keys, {}
+    encoded = (schema.refusing_unknown() if reading.unknown == "refuse" else schema).encode(table, role="query")
+    unknown = schema.count_unknown(table)
+    for name, count in unknown.items():
+        print(
+            f"quorate: {count:,} of {len(encoded):,} queries have a category in column {name!r} that the model "
+            "does not know; they are answered as none of those that it knows, and cost the same. With --unknown "
+            "refuse nothing is asked",
+            file=sys.stderr,
+        )
+    return encoded, keys, {"unknown_categories": unknown} if unknown else {}
 
 
 def _taken(folder: Folder, table: Any) -> Any:
-    """Return the queries as the model takes them: encoded by the schema in its folder, as a frame, or as numbers."""
-    manifest, schema = folder.manifest, folder.schema()
-    if schema is not None:
-        return schema.encode(table, role="query")
+    """Return the queries of a model without a schema: a frame like that of the fit, or numbers."""
+    manifest = folder.manifest
     if manifest.get("form") is not None:
         return frame_of(table, FrameForm.from_described(manifest["form"]))
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")

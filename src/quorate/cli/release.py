@@ -44,6 +44,7 @@ class Subject:
 
     def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
         self.about, self.names = about, names
+        self.left_out: Sequence[str] = ()  # columns of the tables that are not read
 
     @classmethod
     def parse(cls, text: str) -> "Subject":
@@ -60,9 +61,9 @@ class Subject:
         return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
 
     def records(self, table: pa.Table) -> Any:
-        """Return a table as the release takes it: unchanged, or its columns as points, with NaN for non-numbers."""
+        """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
         if not self.names:
-            return table
+            return table.drop_columns([name for name in self.left_out if name in table.column_names])
         return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
 
     def public(self, table: pa.Table | None) -> Any:
@@ -76,6 +77,7 @@ def run_release(
     public: Path | None,
     columns: Path | None,
     groups: str | None,
+    leave_out: Sequence[str],
     workload: str | None,
     epsilon: float,
     delta: float,
@@ -106,6 +108,7 @@ def run_release(
             "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
     subject = Subject.parse(workload)
+    subject.left_out = leave_out
     declared = None if columns is None else Columns.load(columns)
     if plan:
         check_report(report, inputs=[public, columns])

@@ -96,11 +96,7 @@ def check_model(
     edges = 1 / (1 + np.exp(-np.linspace(-_FARTHEST, _FARTHEST, bins - 1)))
     parts = _grids(model, take_rows(rows, first), labels, where, groups=len(names), edges=edges)
     noisy = NoisyVector.calibrate(
-        epsilon=epsilon,
-        delta=delta,
-        squared_sensitivities=(2,) * len(parts),
-        shares=_SHARES[: len(parts)],
-        rounded=True,  # mechanisms/selection/PROOF.md, step 4: a search compares such scores
+        epsilon=epsilon, delta=delta, squared_sensitivities=(2,) * len(parts), shares=_SHARES[: len(parts)]
     )
     tables = _released(noisy, parts)
     released = ReleasedCounts(

@@ -5,7 +5,7 @@ store        transactions, in an SQLite file; postgres: in a database
 chain        entries that hang together by a keyed hash, a transaction that adds to them, and how far they had come
 verify       reads all of them, and the secret noises that are kept
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
-keys         who may ask, and how much of it each may have;  allowance: what is drawn for whom
+keys         who may ask, and how much of it each may have
 ledger       all of it together;  export: its entries for an archive
 place        where it is, moving and restoring it
 """
@@ -16,7 +16,7 @@ from quorate.ledger.place import find_ledger, move, restore
 from quorate.ledger.rules import LOST, Phase
 from quorate.ledger.shares import Key, Project
 from quorate.ledger.verify import Verification
-from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal
+from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal, share_figures
 
 __all__ = [
     "LOST",
@@ -34,4 +34,5 @@ __all__ = [
     "find_ledger",
     "move",
     "restore",
+    "share_figures",
 ]

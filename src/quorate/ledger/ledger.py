@@ -29,6 +29,8 @@ from quorate.privacy import Budget
 __all__ = ["Ledger"]
 
 _ID = 16
+_HELD = 30.0  # seconds that an id is left to a process that cannot be looked up
+_PROBE = "probe"  # the name of a row that proves that the ledger can be written
 
 
 class Ledger(Notes, Phases, KeyRing):
@@ -46,7 +48,6 @@ class Ledger(Notes, Phases, KeyRing):
     """
 
     def __init__(self, store: Store, *, fingerprint: str, folder: Path, key: bytes) -> None:
-        super().__init__()
         self._store, self._key = store, key
         self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
         self._seen = Head()
@@ -176,6 +177,16 @@ class Ledger(Notes, Phases, KeyRing):
         """Return what the ledger holds now."""
         with self.change() as change:
             return change.state
+
+    def probe(self) -> None:
+        """Write something of no meaning, and sync it; raise `LedgerRefused` where that cannot be done."""
+        self._store.check_room()
+        with self.change() as change:
+            change.statements.run(
+                "INSERT INTO quorate_secret VALUES (?, ?, 1) ON CONFLICT (ledger, name) DO UPDATE SET "
+                "value = quorate_secret.value + 1",
+                (self._id, _PROBE),
+            )
 
     def last_state(self) -> State:
         """Return what the ledger held when this process last looked."""
@@ -327,4 +338,8 @@ class Ledger(Notes, Phases, KeyRing):
 
 
 def _is_gone(owner: str, silent: float) -> bool:
-    return is_gone(owner.partition("@")[2], silent=silent)
+    """Return whether who holds an id is dead, or cannot be looked up and has held it for as long as an idle lease.
+
+    One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
+    """
+    return is_gone(owner.partition("@")[2], silent=silent, most=_HELD)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from quorate.errors import IdReused, InProgress, QuorateError
+from quorate.errors import IdReused, InProgress, KeyClosed, QuorateError
 from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
 from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.shares import allow, hold_for, is_limited
@@ -72,7 +72,10 @@ def admit(
             if earlier is not None:
                 results[place] = _earlier(change, one, earlier, owner, is_gone)
             if results[place] is None:
-                allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at, taken=rows)
+                if (key := change.state.keys.get(one.caller)) is not None:
+                    if not key.opens(change.at):
+                        raise KeyClosed("this key was revoked, or has expired")
+                    allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at, taken=rows)
                 rows[one.caller] += len(one.queries)
                 if one.id is not None:
                     taken.append((change.ledger, one.caller, one.id, one.body, owner, change.at))
@@ -292,8 +295,13 @@ def _write(change: Change, seq: int, done: Sequence[tuple[Asked, Outcome]]) -> N
         "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
     )  # nothing was drawn for it
     change.statements.run_many(
-        "UPDATE quorate_request SET outcome = ?, seq = ? WHERE ledger = ? AND caller = ? AND id = ?",
-        [(pack(outcome), seq, change.ledger, one.caller, one.id) for one, outcome in done if not _empty(outcome)],
+        "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
+        "WHERE ledger = ? AND caller = ? AND id = ?",
+        [
+            (pack(outcome), seq, change.at, change.ledger, one.caller, one.id)
+            for one, outcome in done
+            if not _empty(outcome)
+        ],
     )
 
 

@@ -4,7 +4,7 @@ A store only reads and writes what these functions return, so that SQLite and Po
 allow. Amounts are whole quanta (see `quorate.privacy.Budget`); what is leased counts as spent until it is returned.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -133,6 +133,9 @@ def to_json(state: State) -> dict[str, Any]:
     return kept | pairs | {"order": repr(state.order)}
 
 
+_READ: dict[str, Callable[[Any], Any]] = {"keys": keys_from, "projects": projects_from, "holds": holds_from}
+
+
 def from_json(kept: Mapping[str, Any]) -> State:
     """Return the state that `to_json` wrote."""
     leases = {
@@ -140,8 +143,9 @@ def from_json(kept: Mapping[str, Any]) -> State:
         for name, lease in kept["leases"].items()
     }
     state: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
-    state |= {"order": float(kept["order"]), "leases": leases, "keys": keys_from(kept["keys"])}
-    state |= {"projects": projects_from(kept.get("projects", ())), "holds": holds_from(kept.get("holds", {}))}
+    state |= {"order": float(kept["order"]), "leases": leases}
+    for name, read in _READ.items():  # an older version had neither projects nor holds
+        state[name] = read(kept[name]) if kept.get(name) else {}
     state["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
     return State(**{**kept, **state})
 
@@ -164,8 +168,8 @@ def _opened(event: Event) -> State:
         capacity=_pair(body["capacity"]),
         spent=_pair(body["spent"]),
         at=event.at,
-        keys=keys_from(body["keys"]),
-        projects=projects_from(body.get("projects", ())),
+        keys=keys_from(body["keys"]) if body["keys"] else {},
+        projects=projects_from(body["projects"]) if body.get("projects") else {},
     )
     if not all(0 <= spent <= capacity for spent, capacity in zip(state.spent, state.capacity, strict=True)):
         raise LedgerRefused("a ledger opens with an account that nobody could have spent like that")
@@ -221,7 +225,7 @@ def _answered(state: State, body: Mapping[str, Any], at: float) -> State:
         state = replace(state, leases={**state.leases, body["lease"]: lease})
     if "used" in body:
         state = charge_used(state, str(body.get("owner", "")), body["used"])
-    return refund_rows(state, body["returned"])
+    return refund_rows(state, body["returned"]) if body["returned"] else state
 
 
 def _moved(state: State, body: Mapping[str, Any], at: float) -> State:

@@ -179,7 +179,10 @@ def allow(state: "State", caller: str, rows: int, at: float, *, taken: Mapping[s
                 f"{max(0, party.per_phase - party.in_phase)} left; ask again in the next one"
             )
         if party.per_minute is not None and _in_minute(party, at) + asked > party.per_minute:
-            raise RateLimited(f"{_of(party)} may ask {party.per_minute} rows a minute; ask again in the next one")
+            raise RateLimited(
+                f"{_of(party)} may ask {party.per_minute} rows a minute; ask again in the next one",
+                retry_after=_minute(at) + _MINUTE - at,
+            )
 
 
 def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":

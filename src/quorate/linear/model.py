@@ -19,7 +19,7 @@ from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 from quorate.predictors.base import check_matrix, check_records
-from quorate.predictors.manners import CountedCopies
+from quorate.predictors.manners import CountedCopies, ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import FrameForm, as_frame, is_frame
@@ -71,7 +71,7 @@ def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) 
     return clone(model).set_params(columns=clone(check_columns(columns)))
 
 
-class LinearModel(CountedCopies, BaseEstimator):
+class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
     epsilon: float

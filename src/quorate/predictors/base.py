@@ -22,8 +22,9 @@ from quorate.exchange import Quote
 from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
+from quorate.notebook import html_card
 from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two_classes, without_values
-from quorate.predictors.manners import NO_SCORES, CountedCopies, Without
+from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
@@ -45,6 +46,16 @@ __all__ = [
     "two_classes",
     "without_values",
 ]
+
+_SHOWN = 10  # labels in a notebook
+
+
+_MOST_BYTES = 2**32  # of a sparse matrix that is filled
+_PROJECT = (
+    "Project it to a few hundred columns first, by numbers that do not depend on the records: "
+    "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
+    "alike; or encode a column of texts inside the estimator"
+)
 
 
 def is_auto(estimator: Any) -> bool:
@@ -108,6 +119,10 @@ def takes_frames(estimator: Any) -> bool:
 def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
     """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
     X = as_frame(X)
+    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
+        raise InvalidInput(
+            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
+        )
     if is_frame(X):
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
@@ -231,6 +246,15 @@ class Predictions(np.ndarray):
             return repr(self.labels)
         return f"Predictions({int(answered.sum())} of {self.size} answered, {self.refused} refused)"
 
+    def _repr_html_(self) -> str:
+        if getattr(self, "answered", None) is None:
+            return html_card("Labels", {}, lines=[repr(self.labels)])
+        first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
+        facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
+        share = float(self.answered.mean()) if self.size else 0.0
+        more = ", ..." if self.size > _SHOWN else ""
+        return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
+
 
 def check_choice(name: str, value: object, known: Sequence[str]) -> None:
     """Refuse a setting that is none of the known ones."""
@@ -238,7 +262,7 @@ def check_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
-class QuorateClassifier(CountedCopies, ClassifierMixin, BaseEstimator):
+class QuorateClassifier(CountedCopies, ShowsClaim, ClassifierMixin, BaseEstimator):
     """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
 
     classes: Any
@@ -284,6 +308,11 @@ class SessionClassifier(QuorateClassifier):
     def claim_(self) -> str:
         """The guarantee, in one sentence."""
         return str(self._claim(self.epsilon_, self.delta_))
+
+    def _bar(self) -> tuple[str, float] | None:
+        if self.budget_ is None:
+            return None
+        return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.

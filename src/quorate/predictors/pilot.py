@@ -15,6 +15,7 @@ from sklearn.base import clone
 from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible
 from quorate.learners import Deal
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.quiet import silence
 from quorate.rows import take_rows
 
@@ -24,6 +25,7 @@ Counts = NDArray[np.int64]
 
 LEAST_TEACHERS = 8  # fewer do not show how much they disagree
 _MOST_TEACHERS = 200  # more show nothing new
+_TRIED = 10_000  # queries of a run, at most: more show nothing new either
 _SURE = 2.0  # standard errors by which public rows alone must be better for it to be said
 
 
@@ -67,8 +69,9 @@ class Pilot:
         """Return what to say where public rows alone are clearly better than these answers would be, or None."""
         if self.alone is None:
             return None
-        right, answered = self.try_out(mechanism, queries=queries) or (0.0, 0.0)
-        error = np.sqrt(max(self.alone * (1 - self.alone), 1e-4) / len(self.codes))
+        tried = min(queries, _TRIED) if isinstance(mechanism, ThresholdMechanism) else len(self.codes)
+        right, answered = self.try_out(mechanism, queries=tried) or (0.0, 0.0)
+        error = np.sqrt(max(self.alone * (1 - self.alone), 1e-4) * (1 / len(self.codes) + 1 / tried))
         if self.alone <= right * answered + _SURE * error:
             return None
         return (

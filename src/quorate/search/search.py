@@ -76,7 +76,8 @@ class PrivateSearchCV(BaseEstimator):
     epsilon, delta
         The guarantee of all that is left after `fit`.
     scoring
-        "accuracy" (unless given), "balanced_accuracy" or "roc_auc"; "neg_mean_squared_error" for regressions.
+        "accuracy" (unless given), "balanced_accuracy", "neg_brier_score" or "roc_auc", which is the noisiest;
+        "neg_mean_squared_error" for regressions.
     held_out
         The share of units that score. They take no part in fitting.
     tried
@@ -130,7 +131,7 @@ class PrivateSearchCV(BaseEstimator):
         )
         self.plan_ = plan_of(chosen, epsilon=self.epsilon, delta=self.delta)
         scoring = scoring_of(self.scoring, candidates[0], self.largest_error)
-        conditions = self._declare(candidates, y)
+        conditions = self._declare(candidates, y, scoring)
         trials = _Trials(candidates, chosen.trial.epsilon, chosen.trial.delta, scoring, public)
         trials.deal(X, y, groups, held_out=check_rate("held_out", self.held_out))
         self.unit_ = "row" if groups is None else "person"
@@ -164,12 +165,14 @@ class PrivateSearchCV(BaseEstimator):
             raise InvalidInput("candidates are all classifiers, or all regressions: their scores are compared")
         return candidates, settings
 
-    def _declare(self, candidates: list[Any], y: Any) -> tuple[str, ...]:
+    def _declare(self, candidates: list[Any], y: Any, scoring: Scoring) -> tuple[str, ...]:
         """Tell all candidates the same classes; return on what the claim depends."""
         if is_regressor(candidates[0]):
             return ()
         declared = [one.classes for one in candidates if one.classes is not None]
         classes, _ = declared_classes(declared[0] if declared else None, y)
+        if scoring.name == "roc_auc" and len(classes) != 2:
+            raise InvalidInput(f"scoring='roc_auc' is for two classes, and there are {len(classes)}")
         for one in candidates:
             one.set_params(classes=classes.tolist())
         return () if declared else (LABELS_READ,)
@@ -253,7 +256,7 @@ class _Trials:
         """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
         try:
             with silence():
-                model = self._fit(clone(self._candidates[number]))
+                model = self._fit(_copied(self._candidates[number]))
                 score = self._scoring.score(model, *self._scored, epsilon=self._epsilon, delta=self._delta)
         except (InvalidInput, Infeasible):  # decided from public values
             raise
@@ -268,3 +271,9 @@ class _Trials:
         if isinstance(model, LinearModel) and model.entries_ > MOST_ENTRIES:  # proof: step 2
             raise InvalidInput(f"a candidate with more than {MOST_ENTRIES} released numbers is not searched")
         return model
+
+
+def _copied(model: Any) -> Any:
+    """Return a copy that knows nothing of others: `clone` counts the fits of all copies, and so the trials."""
+    settings = model.get_params(deep=False)
+    return type(model)(**{name: clone(value, safe=False) for name, value in settings.items()})

@@ -1,6 +1,7 @@
 """A server from settings to its clean stop: uvicorn, one process or several, on loopback unless told otherwise."""
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -13,14 +14,13 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from quorate.errors import InvalidInput
+from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
 
 __all__ = ["serve"]
 
-_KEEP_ALIVE = 60  # seconds that a connection may rest between two requests
 _READY = 0.2  # seconds that a worker has to say whether it has started
-_GRACE = 30  # seconds that requests under way have to end after the signal
 
 
 def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int:
@@ -86,8 +86,9 @@ def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None]
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=_KEEP_ALIVE,
+        http=EdgeProtocol,
+        timeout_graceful_shutdown=math.ceil(settings.stop_seconds),
+        timeout_keep_alive=math.ceil(settings.idle_seconds),
     )
     host, port = listening.getsockname()[:2]
 

@@ -50,6 +50,8 @@ class Tables:
         The column that says whose row it is. The person, not the row, is then protected.
     leave_out
         Columns not to use, separated by commas.
+    texts
+        Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     """
@@ -62,6 +64,7 @@ class Tables:
     schema: Path | None = None
     groups: str | None = None
     leave_out: str | None = None
+    texts: str | None = None
     missing_texts: str | None = None
 
 
@@ -366,7 +369,7 @@ class Trials:
     """
 
     cuts: str = "1,2,4,8"
-    scoring: Literal["accuracy", "balanced_accuracy", "roc_auc"] = "accuracy"
+    scoring: Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"] = "accuracy"
     held_out: float = 0.2
     tried: float = 0.9
     method: Literal["auto", "random stopping", "composition"] = "auto"

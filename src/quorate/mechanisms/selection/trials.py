@@ -139,6 +139,6 @@ class ApproximateTrial(_Private):
         slack, plain = self.slack * check_count("trials", trials) * _UP, self.epsilon * trials * _UP
         if slack > check_delta(delta):
             return math.inf
-        if slack > delta * (1 - 1e-6):  # what is left for a conversion is of no use
+        if slack >= delta * (1 - 1e-6):  # what is left for a conversion is of no use
             return plain
         return min(plain, smallest_epsilon(lambda order: self.renyi(order) * trials * _UP, delta=delta, slack=slack)[0])
