@@ -101,7 +101,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: 
     model, encoded = load(folder), _encoded(folder, queries)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
-    columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
+    columns = _score_columns(_scored(model), told["score"]) if "score" in told else told
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
     text = _written([(label, "answered") for label in labels], columns)
     if out is not None:
@@ -121,9 +121,14 @@ def _told(model: Any, encoded: NDArray[np.float64]) -> dict[str, list[Any]]:
     if hasattr(model, "predict_interval"):
         low, high = np.transpose(model.predict_interval(encoded)).tolist()
         return {"low": low, "high": high}
-    if hasattr(model, "predict_proba") and not getattr(model, "multilabel_", False):
+    if hasattr(model, "predict_proba"):
         return {"score": np.asarray(model.predict_proba(encoded)).tolist()}
     return {}
+
+
+def _scored(model: Any) -> NDArray[Any]:
+    """Return what a published model has scores of: its classes, or the numbers of its labels."""
+    return np.arange(len(model.coef_)) if getattr(model, "multilabel_", False) else np.asarray(model.classes_)
 
 
 def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> dict[str, list[Any]]:
@@ -278,15 +283,15 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
 
 
 def _written(answers: list[Answer], beside: Mapping[str, list[Any]] | None = None) -> str:
-    """Return the answers as CSV, one line a query, in the order of the queries; sets are lists in JSON."""
+    """Return the answers as CSV, a line a query, in the order of the queries; sets and several labels as JSON lists."""
     columns = beside or {}
     rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["answer", "outcome", *columns])
     for (label, outcome), more in zip(answers, rows, strict=True):
-        told = [json.dumps(one) if isinstance(one, list) else one for one in more]
-        writer.writerow(["" if label is None else label, outcome, *told])
+        told = [json.dumps(one) if isinstance(one, list) else one for one in ("" if label is None else label, *more)]
+        writer.writerow([told[0], outcome, *told[1:]])
     return file.getvalue()
 
 
