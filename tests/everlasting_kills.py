@@ -31,7 +31,9 @@ def small(refresh="queries", relabel="votes", **changes):
     """
     X = np.random.default_rng(0).normal(size=(360, 1))
     settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS, "classes": [0, 1]}
-    made = EverlastingClassifier(Thresholds(), refresh=refresh, relabel=relabel, **(settings | changes))
+    made = EverlastingClassifier(
+        Thresholds(both_directions=False), refresh=refresh, relabel=relabel, **(settings | changes)
+    )
     return made.fit(X, (X[:, 0] >= 0).astype(int))
 
 

@@ -81,6 +81,9 @@ class FakeLedger:
     def read_keys(self):
         pass
 
+    def probe(self):
+        pass
+
     def add(self, token, *scopes):
         self.keys[token] = SimpleNamespace(id=token.split("_")[1], scopes=scopes, revoked=False)
 

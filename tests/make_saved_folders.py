@@ -34,7 +34,7 @@ def private_folders(home):
     quorum = PrivateClassifier(aggregator="quorum", no_quorums=2, **settings).fit(X, y)
     save(quorum, home / "quorum", extra={"schema.json": schema})
     answers = {"classifier": plain.predict(queries).tolist(), "quorum": quorum.predict(queries).tolist()}
-    made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=20)
+    made = EverlastingClassifier(Thresholds(both_directions=False), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=20)
     made.fit(X[:, :1], (X[:, 0] > 0).astype(int))
     save(made, home / "everlasting")
     answers["everlasting"] = made.predict([[2.5], [-2.5]]).tolist()

@@ -226,7 +226,7 @@ def test_text_columns_are_named_with_a_remedy(kind):
 
 def test_a_score_needs_all_of_its_answers(records):
     classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=20, aggregator="noisy_max").fit(*records)
-    with pytest.raises(BudgetSpent, match="of 50 queries could not be paid for, so that there is no score"):
+    with pytest.raises(BudgetSpent, match="50 new queries must all be paid for to have a score"):
         classifier.score(records[0][:50], records[1][:50])
 
 

@@ -287,7 +287,7 @@ SECRETS = ("secret", "987654")
         (
             "dose,age,town,x,ill\n1,1,north,1,yes\n",
             ["--schema", "schema.json"],
-            "of the private records: 'x'; remove them",
+            "of the private records: 'x'; leave them out",
         ),
         ("dose,ill\n1,yes\n", ["--schema", "nowhere.json"], "nowhere.json: there is no such file"),
         ("dose,ill\n1,yes\n", ["--public", "nowhere.csv"], "nowhere.csv: there is no such file"),
@@ -518,6 +518,6 @@ def test_a_report_of_what_was_asked(tmp_path):
     text = page.read_text()
     for part in ("Budget spent over queries", "Answer rate over queries", "sharp_majority", "predictors/PROOF.md"):
         assert part in text
-    outcomes = [line.split(",")[1] for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
+    outcomes = [line.split(",")[2] for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
     assert outcomes == ["answered"] * 30 + ["refused"] * 10
     assert main(["predict", str(model), str(asked), "--report", str(tmp_path / "no" / "page.html")]) == 1

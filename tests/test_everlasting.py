@@ -47,14 +47,16 @@ def clear(rows, seed):
 
 
 def fitted(estimator=None, **changes):
-    estimator = Thresholds() if estimator is None else estimator
+    estimator = Thresholds(both_directions=False) if estimator is None else estimator
     return EverlastingClassifier(estimator, **(TARGET | changes)).fit(*records())
 
 
 # --- Behaviour -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", [Thresholds(), Thresholds(both_directions=True), Stumps(1), LogisticRegression()])
+@pytest.mark.parametrize(
+    "estimator", [Thresholds(both_directions=False), Thresholds(both_directions=True), Stumps(1), LogisticRegression()]
+)
 def test_three_phases_answer_rightly_and_phases_are_counted_by_arrivals(estimator):
     classifier = fitted(estimator, chunk=10)
     for phase in (1, 2, 3):
@@ -199,7 +201,7 @@ BAD = [
 @pytest.mark.parametrize(("changes", "text"), BAD)
 def test_bad_settings_are_refused(changes, text):
     with pytest.raises((InvalidInput, Infeasible), match=text):
-        EverlastingClassifier(**({"estimator": Thresholds()} | TARGET | changes)).fit(*records())
+        EverlastingClassifier(**({"estimator": Thresholds(both_directions=False)} | TARGET | changes)).fit(*records())
 
 
 def test_bad_queries_are_refused_and_take_no_seat():
@@ -215,7 +217,7 @@ def test_bad_queries_are_refused_and_take_no_seat():
 # --- Teachers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("concept", [Thresholds(), Thresholds(both_directions=True), Stumps(3)])
+@pytest.mark.parametrize("concept", [Thresholds(both_directions=False), Thresholds(both_directions=True), Stumps(3)])
 def test_cuts_make_as_few_mistakes_as_the_class_can(concept):
     random = np.random.default_rng(1)
     for _ in range(30):
@@ -237,11 +239,11 @@ def test_cuts_make_as_few_mistakes_as_the_class_can(concept):
 
 def test_a_teacher_without_rows_votes_and_other_concepts_have_teachers():
     X, y = np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 0])
-    for estimator in (Thresholds(), Intervals(), LogisticRegression(), KNeighborsClassifier(1)):
+    for estimator in (Thresholds(both_directions=False), Intervals(), LogisticRegression(), KNeighborsClassifier(1)):
         ensemble = teach(estimator, X, y, Deal.of([[0, 1, 2], [], []]), classes=2, first=False)
         assert ensemble.count(X).put_to(lambda votes: votes.sum(axis=1).tolist()) == [3, 3, 3]
     for estimator in (
-        Thresholds(),
+        Thresholds(both_directions=False),
         LogisticRegression(),
     ):  # nobody knows anything: no majority, rather than a wrong one
         ensemble = teach(estimator, X, y, Deal.of([[]] * 10), classes=2, first=False)
@@ -626,7 +628,7 @@ def taught(kind, released, challenge, point):
     X, labels = seats.since(0)
     deal = deal_seats(labels, teachers=100)
     probes = np.linspace(-3, 3, 41)[:, np.newaxis]
-    return fit_cuts(Thresholds(), X, labels, deal).ballots(probes)
+    return fit_cuts(Thresholds(both_directions=False), X, labels, deal).ballots(probes)
 
 
 @pytest.mark.parametrize(("kind", "caught"), [(Seats, False), (Shifting, True)])

@@ -186,7 +186,9 @@ def test_no_quorums_as_played_have_the_law_of_a_run():
 
 def test_a_fitted_classifier_is_audited():
     X = np.random.default_rng(0).normal(size=(20_000, 1))
-    made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60, classes=[0, 1])
+    made = EverlastingClassifier(
+        Thresholds(both_directions=False), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=60, classes=[0, 1]
+    )
     made.fit(X, (X[:, 0] > 0).astype(int))
     verdict = audit(made, plays=20_000)
     assert not verdict.violated

@@ -95,7 +95,14 @@ def test_teachers_without_rows_have_no_opinion_together(estimator):
 @pytest.mark.parametrize(
     "estimator",
     [
-        *(Thresholds(), Thresholds(both_directions=True), Stumps(1), Halfspaces(1), Intervals(), MeanDirection()),
+        *(
+            Thresholds(both_directions=False),
+            Thresholds(both_directions=True),
+            Stumps(1),
+            Halfspaces(1),
+            Intervals(),
+            MeanDirection(),
+        ),
         *(LogisticRegression(), NearestCentroid(), KNeighborsClassifier(3)),
     ],
 )
@@ -125,7 +132,9 @@ def test_labelboost_samples_as_many_as_it_pays_for_and_all_alike(monkeypatch):
 
     monkeypatch.setattr(boosting, "Relabel", Spied)
     for _ in range(120):  # one of 240 is never sampled with probability 240 * 0.75**120, below 1e-12
-        new, _ = boosting.boosted(Thresholds(), (X, (X[:, 0] > 50).astype(int)), X + 0.5, boost=boost, seats=30)
+        new, _ = boosting.boosted(
+            Thresholds(both_directions=False), (X, (X[:, 0] > 50).astype(int)), X + 0.5, boost=boost, seats=30
+        )
         assert np.array_equal(new[:, 0], seen[-1][1])
     for place, shift in ((0, 0.0), (1, 0.5)):
         assert {len(set(one[place])) for one in seen} == {30}
@@ -141,7 +150,9 @@ def test_labelboost_takes_a_secret_sample_of_the_records(monkeypatch):
 
     monkeypatch.setattr(classifier, "secret_sample", last)
     X = np.random.default_rng(0).normal(size=(8003, 1))  # no multiple of a chunk
-    made = EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-4, chunk=4, no_quorums=20, relabel="labelboost")
+    made = EverlastingClassifier(
+        Thresholds(both_directions=False), epsilon=8.0, delta=1e-4, chunk=4, no_quorums=20, relabel="labelboost"
+    )
     made.fit(X, (X[:, 0] > 0).astype(int))
     ((count, size),) = asked
     assert (count, size) == (8003, made.teachers_ * 4)
@@ -250,7 +261,7 @@ def test_what_no_later_phase_could_teach_is_refused_by_fit(concept, settings):
         made.fit(X, (X[:, 0] > 0).astype(int))
 
 
-@pytest.mark.parametrize("concept", [Thresholds(), Intervals()])
+@pytest.mark.parametrize("concept", [Thresholds(both_directions=False), Intervals()])
 def test_classes_that_take_any_number_of_rows_may_grow_for_ever(concept):
     X = np.random.default_rng(0).normal(size=(400, 1))
     settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 5, "no_quorums": 5, "growth": 2.0}
@@ -327,7 +338,9 @@ def test_a_model_of_a_type_of_ones_own_is_saved_and_goes_on_and_loads_only_where
     X = np.random.default_rng(0).normal(size=(360, 1))
     settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS, "classes": [0, 1]}
     made = EverlastingClassifier(OwnTree(max_depth=1), **settings).fit(X, (X[:, 0] >= 0).astype(int))
-    folder = save(made, tmp_path / "model")
+    with pytest.raises(InvalidInput, match=r"loading it would be refused: test_everlasting_once\.OwnTree"):
+        save(made, tmp_path / "model")
+    folder = save(made, tmp_path / "model", trusted=[f"{__name__}.OwnTree"])
     made.predict(X[: SEATS + 1])  # through the next phase, whose teachers this process writes too
     made.session_.folder.kept = None  # as after any error: it reads back what it wrote itself
     made.predict([[2.0]])
@@ -452,5 +465,5 @@ def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkey
 def test_a_claim_is_rounded_up():
     X = np.random.default_rng(0).normal(size=(360, 1))
     settings = {"epsilon": 60.00000049, "delta": 1e-2, "chunk": 6, "no_quorums": 12, "phase_size": SEATS}
-    made = EverlastingClassifier(Thresholds(), **settings).fit(X, (X[:, 0] >= 0).astype(int))
+    made = EverlastingClassifier(Thresholds(both_directions=False), **settings).fit(X, (X[:, 0] >= 0).astype(int))
     assert made.claim_.startswith("all answers are (60.00000049, 0.01)-")

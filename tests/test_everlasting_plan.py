@@ -40,7 +40,7 @@ def sphere(rows, features=3, seed=0):
 
 
 def test_small_chunks_are_best_and_what_is_promised_comes():
-    plan = plan_everlasting(Thresholds(), epsilon=4.0, delta=1e-6, records=20_000, phases=2)
+    plan = plan_everlasting(Thresholds(both_directions=False), epsilon=4.0, delta=1e-6, records=20_000, phases=2)
     assert plan.chunk <= 8
     assert plan.feasible
     assert plan.no_quorum_rate < 0.02
@@ -51,11 +51,14 @@ def test_small_chunks_are_best_and_what_is_promised_comes():
     assert {one.chunk: one.no_quorum_rate for one in plan.candidates}[15] > plan.no_quorum_rate
     assert json.loads(json.dumps(plan.as_dict()))["teachers"] == 20_000 // plan.chunk
     assert "Records and queries both keep epsilon = 4" in plan.summary()
-    EverlastingClassifier(Thresholds(), **plan.settings())
+    EverlastingClassifier(Thresholds(both_directions=False), **plan.settings())
 
 
 def test_the_smallest_number_of_records_grows_as_epsilon_falls():
-    sizes = [plan_everlasting(Thresholds(), epsilon=e, no_quorum_rate=0.1, phases=0).records for e in (4.0, 8.0)]
+    sizes = [
+        plan_everlasting(Thresholds(both_directions=False), epsilon=e, no_quorum_rate=0.1, phases=0).records
+        for e in (4.0, 8.0)
+    ]
     assert sizes[0] > 1.5 * sizes[1]
     assert sizes[0] < 10_000
 
@@ -77,7 +80,7 @@ def test_a_public_sample_stands_for_any_learner():
     assert pointing.phases[0].error < 0.05
 
 
-@pytest.mark.parametrize("concept", [Stumps(3), Intervals(), Halfspaces(2), Thresholds()])
+@pytest.mark.parametrize("concept", [Stumps(3), Intervals(), Halfspaces(2), Thresholds(both_directions=False)])
 def test_points_of_a_class_have_labels_of_one_hypothesis(concept):
     X, y = simulated_points(concept)(500)
     assert X.shape == (500, concept.features)
@@ -92,10 +95,12 @@ def test_what_cannot_be_planned_is_said(monkeypatch):
     with pytest.raises(InvalidInput, match="too large for a sample"):
         plan_everlasting(LogisticRegression(), sample=sphere(200), chunks=(50,))
     with pytest.raises(Infeasible, match=r"half of all queries would find no quorum .* it takes about"):
-        plan_everlasting(Thresholds(), epsilon=4.0, records=500)
+        plan_everlasting(Thresholds(both_directions=False), epsilon=4.0, records=500)
     with pytest.raises(InvalidInput, match=r"400 public rows cannot show .* 0.0001; give at least 20,000"):
         plan_everlasting(LogisticRegression(), sample=sphere(400), chunks=(3,), no_quorum_rate=1e-4)
-    short = plan_everlasting(Thresholds(), epsilon=4.0, records=3000, no_quorum_rate=0.001, phases=0)
+    short = plan_everlasting(
+        Thresholds(both_directions=False), epsilon=4.0, records=3000, no_quorum_rate=0.001, phases=0
+    )
     assert not short.feasible
     assert "falls short" in short.summary()
     [change] = short.nearest
@@ -105,17 +110,17 @@ def test_what_cannot_be_planned_is_said(monkeypatch):
     assert json.loads(json.dumps(short.as_dict()))["nearest"][0]["value"] == change.value
     monkeypatch.setattr(planning, "_MOST_STEPS", 0)
     with pytest.raises(Infeasible, match="no number of records up to 500 brings"):
-        plan_everlasting(Thresholds(), epsilon=4.0, no_quorum_rate=0.001)
+        plan_everlasting(Thresholds(both_directions=False), epsilon=4.0, no_quorum_rate=0.001)
 
 
 def test_an_epsilon_too_small_for_a_cutoff_is_refused():
     with pytest.raises(Infeasible, match=r"epsilon must be at least 0\.0004883, not 0\.0001"):
-        EverlastingClassifier(Thresholds(), epsilon=1e-4).fit(*sphere(200, features=1))
+        EverlastingClassifier(Thresholds(both_directions=False), epsilon=1e-4).fit(*sphere(200, features=1))
 
 
 @pytest.mark.parametrize("epsilon", [81.0, 200.0, 1e5])
 def test_an_epsilon_of_any_size_has_a_cutoff(epsilon):
-    made = EverlastingClassifier(Thresholds(), epsilon=epsilon, delta=1e-2, chunk=6, no_quorums=12)
+    made = EverlastingClassifier(Thresholds(both_directions=False), epsilon=epsilon, delta=1e-2, chunk=6, no_quorums=12)
     made.fit(*sphere(360, features=1))
     assert made.terms_.cutoff.epsilon <= 40
     assert made.predict([[2.0], [-2.0]]).tolist() == [1, 0]

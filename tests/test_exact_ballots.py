@@ -19,6 +19,7 @@ from quorate.learners import (
     BatchedCentroid,
     BatchedLogistic,
     BatchedNaiveBayes,
+    BatchedQuadratic,
     BatchedRidge,
     BatchedStump,
     BatchedTree,
@@ -33,6 +34,7 @@ LEARNERS = {
     "ridge": BatchedRidge(),
     "centroid": BatchedCentroid(),
     "naive_bayes": BatchedNaiveBayes(),
+    "quadratic": BatchedQuadratic(),
     "stump": BatchedStump(),
     "tree": BatchedTree(max_depth=4),
 }

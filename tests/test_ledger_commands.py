@@ -79,9 +79,9 @@ def test_show_says_what_was_spent(model, capsys):
     assert after["entries"] > before["entries"]
     assert after["head"] != before["head"]
     table = shown(capsys, "ledger", "show", model)
-    assert table.out == ""
-    assert "0 in use, 0 revoked" in table.err
-    assert f"{100 * after['left']:.2f}%" in table.err
+    assert table.err == ""
+    assert "0 in use, 0 revoked" in table.out
+    assert f"{100 * after['left']:.2f}%" in table.out
 
 
 def test_verify_finds_a_ledger_sound(model, capsys):
@@ -320,3 +320,25 @@ def test_an_old_copy_of_a_shared_ledger_is_restored_on_every_host(
     for host in (first, second):
         assert shown(capsys, "ledger", "verify", on(host)).out.startswith("sound: ")
         assert figures(capsys, host)["left"] <= spent
+
+
+def test_shares_are_given_changed_and_shown(model, capsys):
+    project = json.loads(shown(capsys, "keys", "project", model, "ward", "--budget", "0.25", "--json").out)
+    assert (project["name"], project["budget_spent"]) == ("ward", 0)
+    assert project["budget"] == pytest.approx(0.25)
+    made = json.loads(
+        shown(
+            capsys, "keys", "add", model, "a", "--project", "ward", "--no-quorums", "7", "--expires", "2", "--json"
+        ).out
+    )
+    (key,) = json.loads(shown(capsys, "keys", "list", model, "--json").out)
+    assert (key["project"], key["no_quorums"], key["no_quorums_met"], key["last_use"]) == ("ward", 7, 0, None)
+    assert "0 of 7" in shown(capsys, "keys", "list", model).out
+    changed = ("keys", "change", model, made["id"], "--no-quorums", "9", "--lift", "quota", "--project", "", "--json")
+    key = json.loads(shown(capsys, *changed).out)
+    assert (key["project"], key["no_quorums"]) == (None, 9)
+    again = json.loads(shown(capsys, "keys", "rotate", model, made["id"], "--json").out)
+    assert again["id"] == made["id"]
+    assert again["key"] != made["key"]
+    for wrong in (("--budget", "2"), ("--no-quorums", "-1"), ("--lift", "colour"), ("--per-phase", "1")):
+        shown(capsys, "keys", "change", model, made["id"], *wrong, code=1)

@@ -1,4 +1,4 @@
-"""How clear a vote must be: one definition, held against simulated mechanisms and against README's table."""
+"""How clear a vote must be: one definition, held against simulated mechanisms and the table of the reference."""
 
 import re
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_threshold_noise_is_counted():
     assert correct_probability(stability, votes_needed(stability)) >= 0.99
 
 
-def test_the_table_of_the_readme():
+def test_the_table_of_the_mechanisms():
     target = {"epsilon": 1.0, "delta": 1e-6, "teachers": 8000}
     one_query = {"epsilon": 1.0, "delta": 1e-6, "teachers": 100, "queries": 1}
     made = {
@@ -72,7 +72,7 @@ def test_the_table_of_the_readme():
         "SharpMajority": SharpMajority.calibrate(**one_query),
         "SoftMajority": SoftMajority.calibrate(**one_query),
     }
-    table = Path(__file__).parents[1].joinpath("README.md").read_text()
+    table = Path(__file__).parents[1].joinpath("docs", "reference", "mechanisms.md").read_text()
     for name, mechanism in made.items():
         (cell,) = re.findall(rf"^\| `{name}` \| [^|]+ \| ([^|]+) \|", table, flags=re.MULTILINE)
         assert int(cell.split()[0].replace(",", "")) == votes_needed(mechanism), name

@@ -1,4 +1,4 @@
-"""The paths through the house: how many of our modules one job visits, in the order that docs/ARCHITECTURE.md draws.
+"""The paths through the house: how many of our modules one job visits, in the order of docs/reference/architecture.md.
 
 A module counts once a function of it is entered; importing it does not count. The ceilings only ever fall.
 """
@@ -31,7 +31,7 @@ from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
 REQUEST, PREDICT = 30, 40  # modules visited, at most
-PAGE = (Path(__file__).parent.parent / "docs" / "ARCHITECTURE.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "architecture.md").read_text()
 PATHS = {job: line.split(" -> ") for job, line in re.findall(r"^    (\w+): (.+)$", PAGE, flags=re.MULTILINE)}
 
 

@@ -16,7 +16,7 @@ import quorate
 
 DEPRECATED = {"quorate.audit"}  # importing it warns
 FOUND = {info.name for info in pkgutil.walk_packages(quorate.__path__, "quorate.")}
-PAGE = (pathlib.Path(__file__).parent.parent / "docs" / "api.md").read_text()
+PAGE = (pathlib.Path(__file__).parent.parent / "docs" / "reference" / "api.md").read_text()
 API = re.findall(r"^- `(quorate[\w.]*)\.(\w+)`: \S", PAGE, re.MULTILINE)
 MODULES = ["quorate", *sorted(FOUND - DEPRECATED)]
 

@@ -279,3 +279,34 @@ def test_the_help_says_what_there_is():
     )
     for word in ("--workload", "--public", "--online", "--plan", "--synthetic", "marginals:ORDER"):
         assert word in shown.stdout
+
+
+def test_a_query_that_is_answered_at_another_cut_says_so(data, tmp_path, capsys):
+    """{"income": 30000} was answered as < 29978.5, and only who compared the two could see it."""
+    out, table = tmp_path / "line", [data / "private.csv", "--public", data / "public.csv"]
+    asked = ["--ask", '{"wage": 1000.0001}']
+    code, printed, told = run(capsys, *table, "--workload", "thresholds:wage", "--out", out, *asked, "--json")
+    (answer,) = json.loads(printed)["answers"]
+    assert code == 0
+    assert answer["asked"] == '{"wage": 1000.0001}'
+    assert answer["query"].startswith("wage < ")
+    assert f"{answer['asked']} is answered at the nearest cut: {answer['query']}" in told
+    cut = answer["query"].removeprefix("wage < ")
+    code, printed, told = run(capsys, out, "--ask", f'{{"wage": {cut}}}')
+    assert (code, told) == (0, "")
+    header, row = printed.splitlines()
+    assert "asked" not in header
+    assert all(len(cell) < 20 for cell in row.split(",")[2:])
+    release = QueryRelease.load(out)
+    answers = release.answer([{"wage": float(cut)}, {"wage": 1000.0001}])
+    assert answers["asked"].to_pylist() == [None, '{"wage": 1000.0001}']
+    assert "asked" not in release.answer().column_names
+
+
+def test_an_online_release_says_so_too(data, tmp_path, capsys):
+    code, _, told = run(
+        capsys, data / "private.csv", "--public", data / "public.csv", "--workload", "ranges:age", "--online",
+        "--alpha", "0.2", "--ask", '{"age": [30.01, null]}', "--out", tmp_path / "line",
+    )  # fmt: skip
+    assert code == 0, told
+    assert '{"age": [30.01, null]} is answered at the nearest cut: age >= ' in told

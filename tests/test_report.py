@@ -15,6 +15,7 @@ from quorate import InvalidInput
 from quorate.auditing import Verdict
 from quorate.held_out.intervals import Interval
 from quorate.held_out.measures import Bin, Measure, ModelCheck
+from quorate.linear.curves import Curve
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report.audit import AuditReport, render_audit
 from quorate.report.check import CheckReport, render_check
@@ -53,6 +54,10 @@ def full(text="clinic"):
         label_counts={text: 1200, "home": 700},
         accuracy=Accuracy(points=((0.5, 0.9, 0.4), (1.0, 0.94, 0.97)), source=f"simulated {text}"),
         agreement=Agreement.of([0.5, 0.93, 1.0], source=f"pilot {text}"),
+        curves=(
+            Curve(f"age {text}", (18.0, 40.0, 90.0), ((-1.0, 0.1, 0.8),), ((0.2, 0.05, 0.3),)),
+            Curve(text, ("f", text, "none of them"), ((0.2, -0.3, 0.0),), ((0.02, 0.03, 0.5),)),
+        ),
         proofs={f"quorate/privacy/PROOF.md{text}": text},
         software={text: text},
         notes=(text,),
@@ -190,7 +195,7 @@ def test_pages_share_one_head_and_one_style():
 def test_every_plot_has_words_and_ids_of_its_own(name):
     text = rendered(name, "clinic")
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(drawings) == 5
+    assert len(drawings) == {"model": 7, "release": 5}[name]
     for drawing in drawings:
         page = Page(drawing)
         assert ("svg", "role", "img") in page.attributes
@@ -364,3 +369,16 @@ def test_the_plots_of_the_docs_stand_alone(tmp_path):
         svg = path.read_text(encoding="utf-8")
         assert 'xmlns="http://www.w3.org/2000/svg"' in svg
         assert "var(--" not in svg
+
+
+def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
+    from quorate.report.pictures import draw_pictures, plot_belief, plot_neighbours
+
+    drawn = draw_pictures(tmp_path)
+    assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg"]
+    for path in drawn:
+        text = path.read_text()
+        assert text.startswith("<svg role=")
+        assert "var(--blue)" in text
+    assert "at most 1.65 times as high" in plot_neighbours(0.5).description
+    assert "epsilon 1 to 0.73" in plot_belief().description

@@ -75,8 +75,8 @@ def test_answers_in_bytes_and_only_what_is_asked_for():
 def test_every_route_answers_and_head_too():
     async def work(app):
         for route in ROUTES:
-            path = route.path.replace("{name}", "m")
-            if route.method == "GET" and route.endpoint not in ("budget", "dashboard", "metrics"):
+            path = route.path.replace("{name}", "m").replace("{version}", "1")
+            if route.method == "GET" and route.endpoint not in ("share", "budget", "dashboard", "metrics"):
                 assert (await call(app, "GET", path)).status == 200, path
                 assert (await call(app, "HEAD", path)).status == 200, path
             for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "GET" if route.method == "POST" else "POST"):
@@ -307,7 +307,8 @@ def test_without_a_valid_key_nothing_is_told():
                 assert (got[0].status, got[0].code) == (401, "unauthenticated")
                 assert "Basic" in got[0].headers["www-authenticate"]
             assert (await call(app, "GET", "/v2/health/ready")).status == 200
-            assert (await call(app, "GET", "/budget/other", headers=bearer("qk_a1_x"))).code == "unknown_model"
+            for other in ("/budget/other", "/v2/models/other"):  # nobody can list models by what they are told
+                assert (await call(app, "GET", other, headers=bearer("qk_a1_x"))).code == "unauthenticated"
 
     asyncio.run(main())
 
@@ -717,7 +718,9 @@ def test_a_log_line_has_these_fields_and_no_others():
     asyncio.run(main())
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     asked, lost, unknown = [line for line in lines if line["event"] == "request"]
-    assert set(asked) == {"time", "event", "route", "model", "status", "code", "milliseconds", "key"}
+    fields = {"time", "event", "route", "model", "status", "code", "milliseconds", "key", "request", "rows"}
+    assert set(asked) == fields
+    assert asked["rows"] == 1
     assert (asked["route"], asked["model"], asked["key"]) == ("/v2/models/{name}/infer", "m", "a1")
     assert asked["milliseconds"] % 20 == 0
     assert (lost["route"], lost["status"], lost["key"]) == ("", 404, None)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from quorate.service.codec import (
     DATATYPES,
     ResponseTensor,
+    Tensor,
     binary_of,
     from_binary,
     from_json,
@@ -163,7 +164,8 @@ def test_bodies_that_are_no_requests(code, body):
         ("too_many_rows", {"shape": [101], "data": [1.0] * 101}),
         ("bad_tensor", {"data": ["1", "2"]}),
         ("bad_tensor", {"data": [True, False]}),
-        ("bad_tensor", {"data": [None, 1.0]}),
+        ("bad_tensor", {"datatype": "INT64", "data": [None, 1]}),
+        ("bad_tensor", {"datatype": "BOOL", "data": [None, True]}),
         ("bad_tensor", {"data": [[1.0], [2.0]]}),
         ("bad_tensor", {"data": {"a": 1}}),
         ("bad_tensor", {"data": "12"}),
@@ -273,6 +275,29 @@ def test_no_refusal_repeats_what_was_sent(text, place):
     with pytest.raises(Refused) as caught:
         read_request(f'{{"inputs": [{described}]}}'.encode(), names=["x"], row_limit=100)
     assert "canary" not in caught.value.sentence
+
+
+def test_a_null_among_floats_or_texts_is_a_missing_value():
+    read = read_request(json.dumps({"inputs": [tensor(data=[None, 1.0])]}).encode(), names=("x",), row_limit=100)
+    assert str(read.inputs["x"].values.tolist()) == "[nan, 1.0]"
+    texts = tensor(datatype="BYTES", data=[None, "b"])
+    assert read_request(json.dumps({"inputs": [texts]}).encode(), names=("x",), row_limit=100).inputs["x"].values == [
+        None,
+        "b",
+    ]
+    gaps = {"features": Tensor("features", "FP64", [1, 2], np.array([np.nan, 1.0]))}
+    with pytest.raises(Refused, match="not_finite"):
+        MatrixInput(2).queries(gaps)
+    assert np.isnan(MatrixInput(2, missing=True).queries(gaps)).tolist() == [[True, False]]
+    named = {name: Tensor(name, "FP64", [1], np.array([value])) for name, value in (("a", np.nan), ("b", 1.0))}
+    with pytest.raises(Refused, match="not_finite"):
+        NamedInputs(["a", "b"]).queries(named)
+    columns = {"age": Number(low=0, high=10, missing="indicator"), "sex": Category(["f"], missing="indicator")}
+    given = {"age": Tensor("age", "FP64", [1], np.array([np.nan])), "sex": Tensor("sex", "BYTES", [1], [None])}
+    assert SchemaInputs(Schema(columns)).queries(given).tolist() == [[0.0, 1.0, 0.0, 1.0]]
+    strict = Schema({"age": Number(low=0, high=10), "sex": Category(["f"])})
+    with pytest.raises(Refused, match="invalid_input"):
+        SchemaInputs(strict).queries(given)
 
 
 def test_nulls_of_other_clients_are_nothing():

@@ -18,11 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quorate import PrivateClassifier, load, save
+from quorate import InvalidInput, PrivateClassifier, load, save
 from quorate.ledger import find_ledger
 from quorate.models import open_folder
 from quorate.service import Settings
 from quorate.service.errors import PROBLEMS
+from quorate.service.worker import open_models
 from quorate.tables import Category, Number, Schema
 from service_client import features, serving
 
@@ -94,6 +95,8 @@ def test_the_stock_client_finds_its_way(client):
     assert not client.is_model_ready("other")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     about = client.get_model_metadata("array")
+    assert client.is_model_ready("array", model_version="1")
+    assert client.get_model_metadata("array", model_version="1") == about
     assert about["inputs"] == [{"name": "features", "datatype": "FP64", "shape": [-1, 3]}]
     assert [tensor["datatype"] for tensor in about["outputs"]] == ["BYTES", "INT64", "BYTES"]
     assert "differentially private" in about["parameters"]["claim"]
@@ -116,7 +119,7 @@ def test_the_stock_client_asks(client, datatype, binary_in, outputs):
             triton.InferRequestedOutput("index", binary_data=False),
         ],
     }[outputs]
-    result = client.infer("array", [tensor], outputs=wanted, request_id="")
+    result = client.infer("array", [tensor], outputs=wanted, request_id="", model_version="1" if binary_in else "")
     labels, index, outcome = (result.as_numpy(name).tolist() for name in ("label", "index", "outcome"))
     as_text = [label.decode() if isinstance(label, bytes) else label for label in labels]
     assert [label.decode() if isinstance(label, bytes) else label for label in outcome] == ["answered"] * 2
@@ -375,7 +378,9 @@ def test_a_thousand_canaries_do_not_sing(server):
 def test_a_log_line_has_no_room_for_a_feature(server):
     lines = [json.loads(line) for line in server.written().splitlines() if '"event":"request"' in line]
     for line in lines:
-        assert set(line) == {"time", "event", "route", "model", "status", "code", "milliseconds", "key"}
+        fields = {"time", "event", "route", "model", "status", "code", "milliseconds", "key", "request", "rows"}
+        assert set(line) - {"cause"} == fields
+        assert re.fullmatch("[0-9a-f]{16}", line["request"])  # made here: what the client calls it is not told
         assert line["milliseconds"] % 5 == 0
         assert line["model"] in ("", "array", "table")
 
@@ -498,6 +503,17 @@ def test_a_server_that_cannot_start_says_why(tmp_path, workers):
     assert "Traceback" not in text
 
 
+def test_a_folder_that_everybody_may_write_is_not_served(models):
+    folder = models["array"]
+    mode = os.stat(folder).st_mode
+    os.chmod(folder, 0o777)
+    try:
+        with pytest.raises(InvalidInput, match="may be written by everybody"):
+            open_models(Settings(models={"m": str(folder)}))
+    finally:
+        os.chmod(folder, mode)
+
+
 # Keys, with a real ledger.
 
 
@@ -507,6 +523,7 @@ def test_keys_quotas_and_rates(tmp_path):
     asker = ledger.add_key("asker", scopes=["ask"])
     poor = ledger.add_key("poor", scopes=["ask"], quota=3)
     slow = ledger.add_key("slow", scopes=["ask"], per_minute=4)
+    burnt = ledger.add_key("burnt", scopes=["ask"], budget=0.0)
     reader = ledger.add_key("reader", scopes=["budget"])
     admin = ledger.add_key("admin", scopes=["admin"])
     with serving(Settings(models={"m": str(folder)}, port=0, pace_ms=0), tmp_path / "log") as server:
@@ -518,6 +535,9 @@ def test_keys_quotas_and_rates(tmp_path):
         assert [asks(poor, n).code for n in range(4)] == ["", "", "", "quota_spent"]
         codes = [asks(slow, n).code for n in range(12)]
         assert "rate_limited" in codes
+        assert asks(burnt, 1).code == "share_spent"
+        told = server.request("GET", "/share/m", headers={"Authorization": f"Bearer {poor}"}).json
+        assert (told["key"], told["quota"], told["used"], told["budget"]) == (poor.split("_")[1], 3, 3, None)
         assert asks(reader, 1).code == "forbidden"
         assert ask(server, "m", features([1, 0, 0])).code == "unauthenticated"
 
@@ -535,9 +555,14 @@ def test_keys_quotas_and_rates(tmp_path):
         ledger.revoke_key(asker.split("_")[1])
         _until(lambda: asks(asker, 1).code == "unauthenticated")
         text = server.written()
-    for token in (asker, poor, slow, reader, admin):
+    for token in (asker, poor, slow, burnt, reader, admin):
         assert token.split("_", 2)[2] not in text
-    assert {refusal.code for refusal in ledger.refusals(100)} == {"quota_spent", "rate_limited", "forbidden"}
+    assert {refusal.code for refusal in ledger.refusals(100)} == {
+        "quota_spent",
+        "rate_limited",
+        "share_spent",
+        "forbidden",
+    }
 
 
 def _check_document(server, examples):

@@ -444,7 +444,7 @@ def test_a_schema_from_a_public_table():
         ({"a": [None, None]}, {}, "column 'a' has no value in the public table"),
         ({"a": [float("inf"), 1]}, {}, "column 'a' holds numbers that are infinite or too large"),
         ({"a": [1e308, 1e308]}, {}, "column 'a' holds numbers that are infinite or too large"),
-        ({"a": pa.array([1, 2], pa.date32())}, {}, "column 'a' is of type date32[day]: only numbers, texts"),
+        ({"a": pa.array([1, 2], pa.time32("s"))}, {}, "column 'a' is of type time32[s]: only numbers, dates"),
         (
             {"a": [f"n{i}" for i in range(300)]},
             {},
@@ -503,7 +503,7 @@ def test_tables_with_texts_need_one(values, text):
             "'colums' means nothing here; the keys are columns, label, groups, leave_out, missing_texts",
         ),
         ('{"columns": {"a": 1}}', "column 'a': expected an object such as"),
-        ('{"columns": {"a": {}}}', 'column \'a\': kind must be "number" or "category", not None'),
+        ('{"columns": {"a": {}}}', 'column \'a\': kind must be "number", "date", "category" or "text", not None'),
         (
             '{"columns": {"a": {"kind": "number", "center": 1}}}',
             "column 'a': 'center' means nothing here; the keys are centre",

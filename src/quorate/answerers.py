@@ -34,14 +34,33 @@ class Votes:
         if isinstance(self.mechanism, ThresholdMechanism):
             (self.run,) = open_runs([self.mechanism], budget, ledger)
 
+    def row_cost(self) -> Cost:
+        """Return what a no-quorum of a run costs, or a query and its answer."""
+        order = self._budget.order
+        if isinstance(self.mechanism, ThresholdMechanism):
+            return self.mechanism.no_quorum_cost(order)
+        return self.mechanism.query_cost(order) + self.mechanism.answer_cost(order)
+
+    @property
+    def stops_at_last_no_quorum(self) -> bool:
+        """Whether each no-quorum is paid for, and nothing else is. A run that redraws ends where its budget does."""
+        return isinstance(self.mechanism, ThresholdMechanism) and not self.mechanism.redraws
+
     def affordable(self, most: int) -> int:
         """Return how many queries may be counted, so that no ballot is counted in vain."""
         if isinstance(self.mechanism, ThresholdMechanism):
             if self.run is not None and self.run.no_quorums_left == 0:
                 raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
             return most
+        return _payable(self._budget, self.row_cost(), most)
+
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many new queries are sure to be paid for, and what they cost at most."""
+        if self.run is not None:
+            return self.run.quote(most)
+        assert isinstance(self.mechanism, QueryMechanism)
         order = self._budget.order
-        return _payable(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
+        return _quoted(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
 
     def draw(self, X: Any) -> Answers:
         """Count the ballots, and release what the mechanism makes of them."""
@@ -64,6 +83,8 @@ class OneByOne:
     `records` are those that it reads, for a folder to keep; `drawn` counts the answers of this process.
     """
 
+    stops_at_last_no_quorum = False
+
     def __init__(self, draw: Callable[[NDArray[np.float64]], int], cost: Cost, *, records: Any = None) -> None:
         self.cost, self.records, self.drawn = cost, records, 0
         self._draw = draw
@@ -73,9 +94,17 @@ class OneByOne:
         """Answer from this budget; there is no other state."""
         self._budget = budget
 
+    def row_cost(self) -> Cost:
+        """Return what each answer costs."""
+        return Cost(0.0) if self._budget is None else self.cost
+
     def affordable(self, most: int) -> int:
         """Return how many answers the budget can pay for."""
         return most if self._budget is None else _payable(self._budget, self.cost, most)
+
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many new queries can be paid for, and what they cost."""
+        return (most, Cost(0.0)) if self._budget is None else _quoted(self._budget, self.cost, most)
 
     def draw(self, X: Any) -> Answers:
         """Charge for all, then draw them one by one."""
@@ -101,3 +130,8 @@ def _payable(budget: Budget, cost: Cost, most: int) -> int:
     if payable := budget.acquire(cost, most=most):
         return payable
     raise BudgetSpent("the budget cannot pay for another query")
+
+
+def _quoted(budget: Budget, cost: Cost, most: int) -> tuple[int, Cost]:
+    payable = min(most, budget.affordable(cost))
+    return payable, cost.times(payable)

@@ -117,10 +117,13 @@ def check_count(name: str, value: object, *, least: int = 1) -> int:
 
 
 _FIELDS: dict[str, Callable[[str, object], object]] = {  # what the settings of every mechanism of this name must be
-    **dict.fromkeys(("teachers", "no_quorums"), check_count),
+    **dict.fromkeys(
+        ("teachers", "no_quorums", "sensitivity", "allowed", "spread", "cells", "units", "rank"), check_count
+    ),
+    "classes": lambda name, value: check_count(name, value, least=2),
     **dict.fromkeys(("margin", "cap"), lambda name, value: check_count(name, value, least=0)),
-    **dict.fromkeys(("threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
-    "price": check_positive,
+    **dict.fromkeys(("scale", "threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
+    **dict.fromkeys(("price", "epsilon"), check_positive),
     "order": lambda _, value: check_order(value),
     "slack": lambda _, value: check_delta(value),
 }

@@ -2,12 +2,15 @@
 
     QuorateError
     |-- BudgetSpent     the budget cannot pay for this; nothing was drawn and nothing was answered
+    |   |-- ShareSpent  this caller's share of it cannot; others are still answered
+    |   `-- ShareInUse  all that is left of this caller's share is set aside for its other requests; ask again
     |-- NoQuorum        the teachers did not agree, and the caller asked for an error then; it was paid for
     |-- RunEnded        a threshold run has used up its no-quorums
     |-- WrongProcess    a budget, a run or a noise source was carried into a forked process
     |-- LedgerRefused   the ledger was rolled back, exchanged, cut short or edited, or cannot be read or written
     |-- IdReused        a request came with the id of an earlier one, and asks something else
     |-- InProgress      a request with this id is being answered just now; ask again
+    |-- KeyClosed       the key of this caller was revoked, or has expired
     |-- QuotaSpent      this caller has had all the answers that its key allows
     |-- RateLimited     this caller has had the answers that its key allows in a minute; ask again later
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
@@ -24,26 +27,45 @@ __all__ = [
     "InProgress",
     "Infeasible",
     "InvalidInput",
+    "KeyClosed",
     "LedgerRefused",
     "NoQuorum",
     "QuorateError",
     "QuotaSpent",
     "RateLimited",
     "RunEnded",
+    "ShareInUse",
+    "ShareSpent",
     "WrongProcess",
 ]
 
 
 class QuorateError(Exception):
-    """Base of all exceptions raised on purpose by this package."""
+    """Base of all exceptions raised on purpose by this package.
+
+    `retry_after` are the seconds after which it is worth trying again, where that is known.
+    """
 
     code = "refused"
+    retry_after: float | None = None
 
 
 class BudgetSpent(QuorateError):
     """The budget cannot pay for what was asked. Nothing was drawn."""
 
     code = "budget_spent"
+
+
+class ShareSpent(BudgetSpent):
+    """The share of the budget that a caller was given is spent. Nothing was drawn; others are still answered."""
+
+    code = "share_spent"
+
+
+class ShareInUse(BudgetSpent):
+    """What is left of a caller's share is set aside for other requests of it. Nothing was drawn; ask again."""
+
+    code = "share_in_use"
 
 
 class NoQuorum(QuorateError):
@@ -81,9 +103,16 @@ class Infeasible(QuorateError, ValueError):
 
 
 class LedgerRefused(QuorateError):
-    """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered."""
+    """The ledger is not the one that was last written here, or cannot be read or written. Nothing is answered.
+
+    `cause` is the class of what is wrong, for logs: it names no value.
+    """
 
     code = "ledger_refused"
+
+    def __init__(self, text: str, *, cause: str = "not_sound", retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.cause, self.retry_after = cause, retry_after
 
 
 class IdReused(QuorateError):
@@ -98,6 +127,12 @@ class InProgress(QuorateError):
     code = "in_progress"
 
 
+class KeyClosed(QuorateError):
+    """The key of a caller was revoked, or has expired, since it was let in. Nothing was drawn."""
+
+    code = "unauthenticated"
+
+
 class QuotaSpent(QuorateError):
     """A key has had all the answers that it was given. Nothing was drawn."""
 
@@ -108,3 +143,7 @@ class RateLimited(QuorateError):
     """A key has had its answers of this minute. Nothing was drawn; ask again later."""
 
     code = "rate_limited"
+
+    def __init__(self, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after

@@ -4,7 +4,7 @@ A caller that repeats a query pays nothing. This is also a defence: noisy answer
 would average the noise away.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
@@ -25,8 +25,10 @@ __all__ = [
     "Memory",
     "Outcome",
     "Query",
+    "Quote",
     "Replies",
     "Request",
+    "SetAside",
     "firsts_of",
     "outcome_of",
     "replies_of",
@@ -55,15 +57,67 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """What is set aside of a caller's share: no-quorums, and cost in quanta of divergence; None where it has no limit.
+
+    `spent` says that the share itself is used up, and not only what others have set aside of it.
+    """
+
+    no_quorums: int | None
+    cost: int | None
+    spent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome."""
+    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
+
+    `held` is set aside for its caller, where that has a share of its own.
+    """
 
     known: Mapping[bytes, int]
     outcome: Outcome | None = None
+    held: SetAside | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a batch of queries would cost now. Nothing was asked, and nothing is spent.
+
+    Of the `queries`, those that this caller asked before and those that stand twice in the batch are `repeated`, and
+    free. At least `payable` of the others can be paid for, which takes at most the share `takes` of the whole budget;
+    the share `left` is left of it. Where only no-quorums are paid for, more are answered if the teachers agree.
+
+    >>> print(Quote(queries=600, repeated=100, payable=400, takes=0.4, left=0.41))
+    600 queries: 100 free repetitions, 500 new. At least 400 new ones can be paid for, with at most 40.00% of the \
+    budget, of which 41.00% is left. Up to 100 may be refused
+    """
+
+    queries: int
+    repeated: int
+    payable: int
+    takes: float
+    left: float
+
+    @property
+    def refused(self) -> int:
+        """How many queries may be refused, at most."""
+        return self.queries - self.repeated - self.payable
+
+    def __str__(self) -> str:
+        new = self.queries - self.repeated
+        text = f"{self.queries:,} queries: {self.repeated:,} free repetitions, {new:,} new."
+        least = "All" if not self.refused else f"At least {self.payable:,}"
+        text += f" {least} new ones can be paid for, with at most {self.takes:.2%} of the budget"
+        text += f", of which {self.left:.2%} is left"
+        return text if not self.refused else f"{text}. Up to {self.refused:,} may be refused"
 
 
 class Memory(Protocol):
     """Where answers are kept: in this process, or in a `quorate.ledger.Ledger`."""
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
+        """Return the answers that this caller was given to these queries. Nothing is counted."""
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
@@ -92,6 +146,11 @@ class KeptAnswers:
     def __init__(self) -> None:
         self._answers: dict[Query, int] = {}
         self._outcomes: dict[tuple[str, str], tuple[bytes, Outcome]] = {}
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
+        """Return the answers that this caller was given to these queries."""
+        wanted = ((caller, query) for query in queries)
+        return {query: self._answers[query] for query in wanted if query in self._answers}
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of each request, or why it is refused."""

@@ -11,7 +11,7 @@ its id, or its caller's limits.
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -27,15 +27,18 @@ from quorate.exchange import (
     Asked,
     KeptAnswers,
     Memory,
+    Outcome,
     Query,
+    Quote,
     Replies,
     Request,
+    SetAside,
     firsts_of,
     replies_of,
     rows_of,
 )
 from quorate.ledger import Ledger
-from quorate.ledger.budget import LeasedBudget
+from quorate.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
 from quorate.rows import query_digests, take_rows
@@ -72,6 +75,13 @@ class Answerer(Protocol):
 
         A query that is refused while others after it are answered has the label `REFUSED`.
         """
+
+    def row_cost(self) -> Cost:
+        """Return the most that one query may cost now."""
+
+    @property
+    def stops_at_last_no_quorum(self) -> bool:
+        """Whether each no-quorum costs `row_cost` and nothing else does, and `draw` ends where the budget does."""
 
     def move(self, ledger: Ledger) -> None:
         """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
@@ -114,6 +124,16 @@ class Session:
             return reply
         raise reply
 
+    def quote(self, X: Any, *, caller: str = "") -> Quote:
+        """Return what a batch of checked queries would cost now. Nothing is asked."""
+        queries = set(query_digests(X))
+        new = len(queries) - len(self._memory.recall(caller, queries))
+        payable, cost = self.answerer.quote(new)
+        if self.budget is None:
+            return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
+        whole = self.budget.capacity().renyi
+        return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
+
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
         asked = [self._asked(request) for request in requests]
@@ -131,7 +151,26 @@ class Session:
             finally:
                 if self.budget is not None:
                     self.budget.return_unused()
-        return [replies_of(results[first], spent, ended) for first in firsts]
+        return [replies_of(results[first], spent, ended.get(first)) for first in firsts]
+
+    def payable(self, X: Any, *, caller: str = "") -> tuple[int, int]:
+        """Return how many of these checked queries are new to this caller, and how many of those can be paid for now.
+
+        Nothing is charged. Where a mechanism pays for no-quorums alone, as many are payable as are asked.
+        """
+        asked = self._asked(Request(X, caller))
+        with self._lock:
+            (admitted,) = self._memory.admit([asked])
+            if isinstance(admitted, QuorateError):
+                raise admitted
+            new = len(set(asked.queries) - set(admitted.known))
+            try:
+                return new, self.answerer.affordable(new) if new else 0
+            except (BudgetSpent, RunEnded):
+                return new, 0
+            finally:
+                if self.budget is not None:
+                    self.budget.return_unused()
 
     def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
         """Return a session that goes on from the ledger that `make` makes for the budget. This one answers no more.
@@ -166,11 +205,11 @@ class Session:
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
-    ) -> tuple[Cost, BudgetSpent | None]:
-        """Answer what is new, and put the outcomes in place of what was admitted."""
+    ) -> tuple[Cost, dict[int, BudgetSpent | None]]:
+        """Answer what is new, put the outcomes in place of what was admitted, and return why any was cut short."""
         waiting = {place: one for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None}
         if not waiting:
-            return Cost(0.0), None
+            return Cost(0.0), {}
         known = {
             (asked[place].caller, query): label for place, one in waiting.items() for query, label in one.known.items()
         }
@@ -178,30 +217,58 @@ class Session:
         for place in waiting:
             for row, query in enumerate(asked[place].queries):
                 first.setdefault((asked[place].caller, query), (place, row))
-        new = [query for query in first if query not in known]
-        X = rows_of(requests, [first[query] for query in new])
-        fresh, spent, ended = self._drawn(X, new, known)
-        outcomes = self._memory.keep(fresh, known, [asked[place] for place in waiting])
+        held = {place: one.held for place, one in waiting.items() if one.held is not None}
+        parts: dict[int | None, list[Query]] = {}  # what is drawn together; who has a share is drawn for apart
+        for one, (place, _) in first.items():
+            if one not in known:
+                parts.setdefault(place if place in held else None, []).append(one)
+        recalled = len(known)
+        fresh, spent, ended = dict[Query, int](), Cost(0.0), dict[int | None, BudgetSpent | None]()
+        tally = Tally(self.budget)
+        for part, new in parts.items():
+            X = rows_of(requests, [first[query] for query in new])
+            payer = tally if part is None else self._allowance(asked[part].caller, held[part])
+            drawn, cost, ended[part] = self._drawn(X, new, known, payer)
+            fresh, spent = fresh | drawn, spent + cost
+            if isinstance(payer, Allowance):
+                tally.include(payer.caller, payer.used)
+        before = len(known) - recalled  # drawn for these requests, and kept block by block
+        outcomes = self._kept(fresh, known, [asked[place] for place in waiting], tally, before)
         for place, outcome in zip(waiting, outcomes, strict=True):
             results[place] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
-        return spent, ended
+        return spent, {place: ended.get(place if place in held else None) for place in waiting}
+
+    def _allowance(self, caller: str, held: SetAside) -> Allowance:
+        assert self.ledger is not None
+        return Allowance(self.ledger, self.budget, caller, held)
+
+    def _kept(
+        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked], tally: Tally, drawn: int
+    ) -> list[Outcome | QuorateError]:
+        """Keep answers and outcomes, with what each caller has used where somebody counts it."""
+        if self.ledger is None or self._memory is not self.ledger:
+            return self._memory.keep(fresh, known, asked)
+        counts = isinstance(self.budget, LeasedBudget)
+        used = tally.used({one.caller for one in asked}) if counts else None
+        return self.ledger.keep(fresh, known, asked, used=used, drawn=drawn)
 
     def _drawn(
-        self, X: Any, new: list[Query], known: dict[Query, int]
+        self, X: Any, new: list[Query], known: dict[Query, int], payer: Tally | Allowance
     ) -> tuple[dict[Query, int], Cost, BudgetSpent | None]:
         """Draw answers block by block, each kept before the next; return the last block, the cost, and why it ended."""
         fresh, spent, start = dict[Query, int](), Cost(0.0), 0
         while start < len(new):
-            if fresh:
+            if len(fresh) >= self.block or (fresh and isinstance(payer, Tally)):
                 self._memory.keep(fresh, known, [])
                 fresh = {}
+            stop = min(len(new), start + self.block)
             try:
-                payable = self.answerer.affordable(min(len(new) - start, self.block))
-                answers = self.answerer.draw(take_rows(X, slice(start, start + payable)))
+                answers = payer.draw(self.answerer, take_rows(X, slice(start, stop)), new[start:stop])
             except (BudgetSpent, RunEnded) as error:
-                return fresh, spent, BudgetSpent(f"{error}. Queries answered before can be asked again")
+                kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
+                return fresh, spent, kind(f"{error}. Queries answered before can be asked again")
             drawn = zip(new[start:], answers.labels.tolist(), strict=False)
-            fresh = {query: label for query, label in drawn if label != REFUSED}
+            fresh |= {query: label for query, label in drawn if label != REFUSED}
             spent = spent + (answers.spent or Cost(0.0))
             start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
         return fresh, spent, None

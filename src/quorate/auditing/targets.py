@@ -42,7 +42,9 @@ def _classifier(aggregator: str, **settings: Any) -> PrivateClassifier:
 
 
 def _everlasting() -> EverlastingClassifier:
-    return EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=30, classes=[0, 1])
+    return EverlastingClassifier(
+        Thresholds(both_directions=False), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=30, classes=[0, 1]
+    )
 
 
 def _made_up(rows: int, features: int, *, seed: int) -> tuple[Any, Any]:

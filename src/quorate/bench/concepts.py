@@ -121,10 +121,10 @@ def _chances(choice: Any, data: Any, subsets: Any, places: list[float]) -> Any:
 def theory_figures(quick: bool) -> Iterator[Figure]:
     """Measure how the excess error falls with records, what label noise costs, and how many queries are answered."""
     sweeps: list[tuple[str, str, Concept, tuple[int, ...], int]] = [
-        ("thresholds", "agnostic", Thresholds(), (20_000, 320_000), 6 if quick else 16),
-        ("thresholds", "stable", Thresholds(), (1000, 4000, 16_000), 10 if quick else 60),
-        ("thresholds", "pure", Thresholds(), (1000, 4000, 16_000), 10 if quick else 60),
-        ("thresholds", "semi-private", Thresholds(), (1000, 4000, 16_000), 20 if quick else 100),
+        ("thresholds", "agnostic", Thresholds(both_directions=False), (20_000, 320_000), 6 if quick else 16),
+        ("thresholds", "stable", Thresholds(both_directions=False), (1000, 4000, 16_000), 10 if quick else 60),
+        ("thresholds", "pure", Thresholds(both_directions=False), (1000, 4000, 16_000), 10 if quick else 60),
+        ("thresholds", "semi-private", Thresholds(both_directions=False), (1000, 4000, 16_000), 20 if quick else 100),
         ("halfspaces", "stable", Halfspaces(2), (1000, 8000), 3 if quick else 8),
         ("halfspaces", "pure", Halfspaces(2), (1000, 8000), 3 if quick else 8),
         ("halfspaces", "semi-private", Halfspaces(2), (1000, 8000), 3 if quick else 8),
@@ -133,7 +133,9 @@ def theory_figures(quick: bool) -> Iterator[Figure]:
         sweep = excess_sweep(method, concept, sizes, repeats=repeats)
         yield f"theory.excess_exponent.{name}.{method.replace('-', '_')}", sweep.exponent, "power of n"
         yield f"theory.excess_at_most_records.{name}.{method.replace('-', '_')}", sweep.errors[-1], "error"
-    runs = [plateau_errors(Thresholds(), records=200_000, gamma=0.2) for _ in range(1 if quick else 5)]
+    runs = [
+        plateau_errors(Thresholds(both_directions=False), records=200_000, gamma=0.2) for _ in range(1 if quick else 5)
+    ]
     for method in ("subsample", "agnostic"):
         yield f"theory.noise20.{method}_over_gamma", float(np.mean([run[method] for run in runs])) / 0.2, "ratio"
     for method, queries in answered_queries(records=1_000_000).items():

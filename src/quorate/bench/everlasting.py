@@ -182,7 +182,7 @@ def _poison_figures(quick: bool) -> Iterator[Figure]:
     phases, size = (2, 50_000) if quick else (10, 100_000)
     for name, refresh, share in (("queries", "queries", 20), ("pool", "pool", 20), ("none", "pool", 0)):
         classifier = EverlastingClassifier(
-            Thresholds(),
+            Thresholds(both_directions=False),
             epsilon=4.0,
             delta=1e-6,
             chunk=20,

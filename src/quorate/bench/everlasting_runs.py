@@ -102,7 +102,7 @@ def line_course(*, records: int, phases: int, **settings: Any) -> Course:
         return X, line_truth(X)
 
     chosen: dict[str, Any] = {"delta": 1e-6, "chunk": 3, "classes": [0, 1]} | settings
-    classifier = EverlastingClassifier(Thresholds(), **chosen)
+    classifier = EverlastingClassifier(Thresholds(both_directions=False), **chosen)
     return run_phases(classifier, draw, records=records, phases=phases, drift=line_drift)
 
 

@@ -16,12 +16,20 @@ from typing import TypeVar
 import numpy as np
 
 from quorate.bench.figures import Figure
-from quorate.learners.batched import BatchedLogistic
+from quorate.learners.batched import BatchedLogistic, BatchedQuadratic
 from quorate.learners.deal import Deal
 from quorate.learners.linear import LinearTeachers
-from quorate.learners.teachers import Matrix
+from quorate.learners.teachers import Learner, Matrix
+from quorate.learners.tree import BatchedTree
 
-__all__ = ["CountingFigures", "FittingFigures", "counting_figures", "fitting_figures", "learner_figures"]
+__all__ = [
+    "CountingFigures",
+    "FittingFigures",
+    "counting_figures",
+    "fitting_figures",
+    "learner_figures",
+    "seconds_over_logistic",
+]
 
 _Result = TypeVar("_Result")
 
@@ -83,6 +91,19 @@ def fitting_figures(
     return FittingFigures(batch, one_by_one * teachers / len(chunks), agreement)
 
 
+def seconds_over_logistic(*learners: Learner, teachers: int = 500, rows: int = 60, features: int = 20) -> list[float]:
+    """Return how many times the CPU time of logistic teachers others of the same shape take to fit."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(teachers * rows, features))
+    y = (X[:, 0] + random.normal(size=len(X)) > 0).astype(np.int64)
+    deal = Deal(np.arange(len(X)), np.full(teachers, rows))
+    with _one_thread():
+        first, *others = (
+            _timed(partial(learner.fit, X, y, deal, classes=2), 3)[0] for learner in (BatchedLogistic(), *learners)
+        )
+    return [seconds / first for seconds in others]
+
+
 def counting_figures(
     *,
     teachers: int = 10_000,
@@ -139,6 +160,9 @@ def learner_figures(quick: bool) -> Iterator[Figure]:
     fitting = fitting_figures(teachers=2000, loop=60, queries=300) if quick else fitting_figures()
     yield "learners.logistic_times_faster_than_a_loop", fitting.times_faster, "ratio"
     yield "learners.ballots_equal_to_scikit_learn", fitting.agreement, "share"
+    tree, quadratic = seconds_over_logistic(BatchedTree(4, 5), BatchedQuadratic(), teachers=100 if quick else 500)
+    yield "learners.tree_seconds_over_logistic", tree, "ratio"
+    yield "learners.quadratic_seconds_over_logistic", quadratic, "ratio"
     counting = counting_figures(teachers=2000, queries=20_000) if quick else counting_figures()
     yield "learners.counting_share_of_bare_product", counting.speed_share, "ratio"
     yield "learners.counting_peak_bytes", float(counting.peak_bytes), "bytes"

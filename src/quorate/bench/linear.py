@@ -18,6 +18,7 @@ from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.model_peers import model_peer_figures
 from quorate.bench.splits import Split, split_of
 from quorate.rows import is_number
+from quorate.bench.texts import text_figures
 
 __all__ = ["linear_figures"]
 
@@ -94,6 +95,7 @@ def linear_figures(quick: bool) -> Iterator[Figure]:
             yield from ((f"{name}.{measure}_lost", value, unit) for measure, value, unit in _medians(lost)[:2])
     yield from model_peer_figures(ours, quick)
     yield from _size_figures(quick)
+    yield from text_figures(quick)
 
 
 def _roads(quick: bool) -> Iterator[tuple[str, list[Run]]]:
@@ -146,8 +148,7 @@ def _run(split: Split, epsilon: float, public: Callable[[Any], Any] | None, *, d
 
 
 def _size_figures(quick: bool) -> Iterator[Figure]:
-    """Yield how long a million rows of 100 columns take, one straight line a column, and how much memory."""
-    from quorate.features import AdditiveColumns
+    """Yield how long a million rows of 100 columns take with the default columns, and how much memory."""
     from quorate.linear import PrivateLogisticRegression
 
     generator = np.random.default_rng(0)
@@ -155,6 +156,6 @@ def _size_figures(quick: bool) -> Iterator[Figure]:
     X = generator.normal(size=(rows, 100))
     y = X[:, 0] + X[:, 1] + generator.normal(size=rows) > 0
     before = time.perf_counter()
-    PrivateLogisticRegression(classes=[False, True], columns=AdditiveColumns(cuts=1)).fit(X, y, public=X[:2000] + 0.0)
+    PrivateLogisticRegression(classes=[False, True]).fit(X, y, public=X[:2000] + 0.0)
     yield "linear.million_rows.seconds", (time.perf_counter() - before) * (10 if quick else 1), "s"
     yield "linear.million_rows.peak_bytes", None if quick else float(peak_bytes()), "bytes"

@@ -1,9 +1,10 @@
 """How many teachers, and of which kind: the default against a grid, and trees against lines where no line will do.
 
 The default number of teachers knows the number of records, columns and queries, and epsilon. On UCI Adult and UCI Bank
-Marketing it is held against the best of a grid of teachers and learners. Two generated tables have labels that no
-linear score tells apart. Columns are one-hot and scaled by the public part, whose labels are never read. Noise is that
-of the planned mechanism, simulated on all judges, so that gaps of half a point can be seen. Medians over splits.
+Marketing it is held against the best of a grid of teachers and learners, and so is what was chosen on the labels of the
+public part, which nothing else reads. Two generated tables have labels that no linear score tells apart. Columns are
+one-hot and scaled by the public part. Noise is that of the planned mechanism, simulated on all judges, so that gaps of
+half a point can be seen. Medians over splits.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from quorate.bench.figures import Figure, data_folder
 from quorate.learners import Deal, batched_equivalent
 from quorate.planner import plan
+from quorate.planner.mechanisms.task import Task
+from quorate.predictors.trial import Goal, candidates, choose_learner
 from quorate.simulation import simulate
 
 __all__ = ["teacher_figures"]
@@ -31,11 +34,12 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Split:
-    """Private records, public points without labels, and judges."""
+    """Private records, public points and their labels, and judges."""
 
     X: Any
     y: Codes
     public: Any
+    known: Codes
     judges: Any
     labels: Codes
 
@@ -43,6 +47,13 @@ class _Split:
         """Return the default number of teachers, for answers or for a student."""
         rows, columns = self.X.shape
         return plan(**_TARGET, records=rows, features=columns, teach=teach).teachers
+
+    def chosen(self, *, teach: bool) -> tuple[Any, int]:
+        """Return the learner and the number of teachers that do best on public points and their labels."""
+        goal = Goal(Task(**_TARGET, classes=2), "auto", records=len(self.X), teach=teach)
+        choice = choose_learner(candidates(None), self.public, self.known, goal)
+        assert choice.teachers is not None
+        return candidates(None)[choice.learner], choice.teachers
 
 
 @cache
@@ -91,7 +102,7 @@ def _crossed(seed: int, rows: int = 40_000) -> _Split:
 def _drawn(random: np.random.Generator, X: NDArray[np.float64], score: NDArray[np.float64]) -> _Split:
     y = (random.random(len(X)) < 1 / (1 + np.exp(-score))).astype(np.int64)
     private, public = 3 * len(X) // 4, 7 * len(X) // 8
-    return _Split(X[:private], y[:private], X[private:public], X[public:], y[public:])
+    return _Split(X[:private], y[:private], X[private:public], y[private:public], X[public:], y[public:])
 
 
 def _read(folder: Path, name: str, seed: int) -> _Split:
@@ -106,11 +117,11 @@ def _read(folder: Path, name: str, seed: int) -> _Split:
         order = random.permutation(table.num_rows)
         private, rest = (table.take(part) for part in np.array_split(order, 2))
     public, judges = (rest.take(part) for part in np.array_split(random.permutation(rest.num_rows), 2))
-    y, labels = (_codes(table[label].to_pylist()) for table in (private, judges))
+    y, known, labels = (_codes(table[label].to_pylist()) for table in (private, public, judges))
     private, public, judges = (table.drop_columns([label]) for table in (private, public, judges))
     schema = Schema.from_public(public, leave_out=["fnlwgt"] if name == "adult" else [])
-    known, judged = (schema.encode(part, role="public") for part in (public, judges))
-    return _Split(schema.encode(private), y, known, judged, labels)
+    points, judged = (schema.encode(part, role="public") for part in (public, judges))
+    return _Split(schema.encode(private), y, points, known, judged, labels)
 
 
 def _codes(values: list[Any]) -> Codes:
@@ -124,36 +135,51 @@ def teacher_figures(quick: bool) -> Iterator[Figure]:
     from sklearn.tree import DecisionTreeClassifier
 
     line, tree = LogisticRegression(), DecisionTreeClassifier(max_depth=4, min_samples_leaf=5)
+    balanced = LogisticRegression(class_weight="balanced")
     for make in (_rings, _crossed):
         forest = RandomForestClassifier(50, min_samples_leaf=5, random_state=0)
         gains = [_gains(make(seed), (line, tree), forest, seed) for seed in range(1 if quick else 5)]
         yield f"trees.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[0] for gain in gains), "points"
         yield f"trees.student_auc_gain.{make.__name__[1:]}", median(gain[1] for gain in gains), "auc"
+        yield f"chosen.vote_gain_points.{make.__name__[1:]}", 100 * median(gain[2] for gain in gains), "points"
     for name in _TABLES:
         found = (data_folder() / name).exists()
         splits = [_read(data_folder(), name, seed) for seed in range((1 if quick else 5) * found)]
-        gaps = _gaps(splits, (line, tree)) if found else (None, None)
-        for purpose, gap in zip(("vote", "student"), gaps, strict=True):
+        gaps = _gaps(splits, (line, balanced, tree)) if found else (None,) * 4
+        for purpose, gap in zip(("vote", "student", "chosen.vote", "chosen.student"), gaps, strict=True):
             yield f"teachers.gap_points.{purpose}.{name}", gap, "points"
 
 
-def _gains(split: _Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float]:
-    """Return by how much trees beat lines, each with its best number of the grid: answers, and the student's area."""
+def _gains(split: _Split, learners: tuple[Any, Any], student: Any, seed: int) -> tuple[float, float, float]:
+    """Return by how much trees beat lines, each with its best number of the grid: answers, and the student's area.
+
+    Then by how much the answers of what was chosen on public labels beat those of lines.
+    """
     line, tree = (
         np.max([_worth(split, learner, student, teachers=count, seed=seed) for count in _GRID], axis=0)
         for learner in learners
     )
-    return float(tree[0] - line[0]), float(tree[2] - line[2])
+    learner, teachers = split.chosen(teach=False)
+    chosen = _worth(split, learner, student, teachers=teachers, seed=seed)
+    return float(tree[0] - line[0]), float(tree[2] - line[2]), chosen[0] - float(line[0])
 
 
-def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, float]:
-    """Return by how many points the default is worse than the best of the grid: answers, and a student's."""
+def _gaps(splits: list[_Split], learners: tuple[Any, ...]) -> tuple[float, ...]:
+    """Return by how many points the default is worse than the best of the grid: answers, and a student's.
 
-    def typical(learner: Any, counts: list[int]) -> NDArray[np.float64]:
-        dealt = enumerate(zip(splits, counts, strict=True))
-        found = [_worth(split, learner, learner, teachers=count, seed=seed) for seed, (split, count) in dealt]
-        return 100 * np.median(found, axis=0)
+    Then the same for what was chosen on public labels.
+    """
 
-    best = np.max([typical(learner, [count] * len(splits)) for learner in learners for count in _GRID], axis=0)
-    vote, student = (typical(learners[0], [split.planned(teach=teach) for split in splits]) for teach in (False, True))
-    return float(best[0] - vote[0]), float(best[1] - student[1])
+    def typical(used: list[tuple[Any, int]]) -> NDArray[np.float64]:
+        dealt = enumerate(zip(splits, used, strict=True))
+        worth = [
+            _worth(split, learner, learner, teachers=count, seed=seed) for seed, (split, (learner, count)) in dealt
+        ]
+        return 100 * np.median(worth, axis=0)
+
+    grid = [[(learner, count)] * len(splits) for learner in learners for count in _GRID]
+    best = np.max([typical(used) for used in grid], axis=0)
+    purposes = ((0, False), (1, True))
+    default = [typical([(learners[0], split.planned(teach=teach)) for split in splits])[i] for i, teach in purposes]
+    chosen = [typical([split.chosen(teach=teach) for split in splits])[i] for i, teach in purposes]
+    return tuple(float(best[place % 2] - found) for place, found in enumerate([*default, *chosen]))

@@ -26,6 +26,8 @@ def opened_ledger(model: Path) -> "Iterator[Ledger]":
 
 def ledger_figures(view: "LedgerView") -> dict[str, Any]:
     """Return what a ledger says, as JSON takes it."""
+    from quorate.ledger import share_figures
+
     return {
         "place": view.place,
         "entries": view.entries,
@@ -36,7 +38,8 @@ def ledger_figures(view: "LedgerView") -> dict[str, Any]:
         "epsilon_spent": view.spent_epsilon,
         "left": view.left,
         "leases": [{"id": lease.id, "owner": lease.owner, "share": lease.share} for lease in view.leases],
-        "keys": [key_figures(key) for key in view.keys],
+        "keys": [key_figures(key, view) for key in view.keys],
+        "projects": [{"name": one.name} | share_figures(one, view) for one in view.projects],
     } | _phase_figures(getattr(view, "phase", None))
 
 
@@ -49,15 +52,17 @@ def _phase_figures(phase: Any) -> dict[str, Any]:
     return {shown[name]: getattr(phase, name) for name in names}
 
 
-def key_figures(key: "Key") -> dict[str, Any]:
+def key_figures(key: "Key", view: "LedgerView") -> dict[str, Any]:
     """Return what may be shown of a key: never its secret, nor the hash of it."""
+    from quorate.ledger import share_figures
+
     return {
         "id": key.id,
         "name": key.name,
         "scopes": list(key.scopes),
-        "quota": key.quota,
-        "per_minute": key.per_minute,
-        "used": key.used,
+        "project": key.project or None,
+        **share_figures(key, view),
         "created": key.created,
+        "expires": key.expires,
         "revoked": key.revoked,
     }

@@ -1,14 +1,16 @@
 """Commands and exit codes: 0 done, 1 refused (the message says why), 2 wrong usage."""
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import audit, bench, demo, plan, predict, release, serve
+from quorate.cli.commands import audit, bench, datasets, demo, doctor, plan, predict, release, serve, start
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
@@ -37,7 +39,7 @@ Everything that is printed is covered by the guarantee. Exit code 1 if a limit t
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
 """
-for command in (demo, plan, predict, serve, release, audit, bench, ledger, keys):
+for command in (demo, start, plan, predict, serve, release, audit, bench, ledger, keys, datasets, doctor):
     app.command(command)
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 app.command("quorate.cli.commands.check:check", help=_CHECK)
@@ -67,12 +69,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print(
-            "quorate: interrupted; what was charged stays charged. Ask again: what was answered before is free",
-            file=sys.stderr,
-        )
+        print(f"quorate: interrupted; {_left_by(given)}", file=sys.stderr)
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _left_by(arguments: Sequence[str]) -> str:
+    """Return what is true of a command that was interrupted: what it has spent, and what it has written."""
+    command, rest = next(iter(arguments), ""), arguments[1:]
+    asked = Path(next((text for text in rest if not text.startswith("-")), "."))
+    if command == "predict" or (command == "release" and ("--online" in rest or asked.is_dir())):
+        return "what was charged stays charged. Ask again: what was answered before is free"
+    if command == "check":
+        return "nothing was printed, and so nothing is spent"
+    if command not in ("fit", "release"):
+        return "nothing private was read" if command in ("audit", "bench", "demo", "plan") else "nothing is half done"
+    out = next((Path(text) for option, text in itertools.pairwise(rest) if option == "--out"), None)
+    out = next((Path(text.removeprefix("--out=")) for text in rest if text.startswith("--out=")), out)
+    if out is None or not out.exists():
+        return "nothing was written and nothing was answered, and so nothing is spent"
+    from quorate.models import open_folder
+
+    try:
+        open_folder(out)
+    except QuorateError:
+        return f"no model was written and nothing was answered, and so nothing is spent. What is in {out} is no model"
+    return f"the model in {out} is whole. Its budget is spent by answers, and none was given"
 
 
 def _said(error: CycloptsError) -> object:

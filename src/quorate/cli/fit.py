@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers
 from quorate.cli.named import make_learner
+from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
@@ -21,27 +23,41 @@ if TYPE_CHECKING:
     from quorate.models import PublishedFolder
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["check_columns", "chosen_schema", "published_model", "read_tables", "run_fit", "run_fit_student_first"]
+__all__ = [
+    "beside_public_rows",
+    "check_columns",
+    "chosen_schema",
+    "published_model",
+    "read_tables",
+    "run_fit",
+    "run_fit_student_first",
+]
+
+_FOLDS = 3  # of public rows, each judged by a model of the others
 
 
 def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
     """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
     step()
     records = read_table(tables.table, role="private")
-    left_out = _listed(tables.leave_out) or ()
-    _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out)
+    left_out, texts, gaps = (
+        listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
+    )
+    _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out, texts=texts)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
-    columns = chosen_schema(
-        records,
-        known,
-        tables.schema,
-        label=tables.label,
-        classes=_listed(tables.classes),
-        groups=tables.groups,
-        leave_out=left_out,
-        missing_texts=_listed(tables.missing_texts) or (),
-    )
+    with _told_at_once():
+        columns = chosen_schema(
+            records,
+            known,
+            tables.schema,
+            label=tables.label,
+            classes=None if tables.classes is None else listed(tables.classes),
+            groups=tables.groups,
+            leave_out=left_out,
+            texts=texts,
+            missing_texts=gaps,
+        )
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
     return records, known, columns, list(columns.label.classes)
@@ -63,7 +79,14 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
         with _told_at_once():
-            classifier.fit(encoded, labels, groups=units, public=points, one_scale=columns.one_scale)
+            classifier.fit(
+                encoded,
+                labels,
+                groups=units,
+                public=points,
+                public_labels=_public_labels(columns, known),
+                one_scale=columns.one_scale,
+            )
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -71,7 +94,10 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         _write_report(classifier, bill, output.report)
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
-        Console(stderr=True).print(classifier.plan_.summary())
+        console = Console(stderr=True)
+        console.print(classifier.plan_.summary())
+        for sentence in classifier.plan_.assumptions:
+            console.print(f"Assumed: {sentence}.")
     return 0
 
 
@@ -88,11 +114,40 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))
     }
-    if prior is None and public is not None and columns.label.column in public.column_names:
-        known = columns.labels(public, role="public").tolist()
+    labelled = _public_labels(columns, public)
+    if prior is None and labelled is not None:
+        known = labelled.tolist()
         counts = {label: max(known.count(label), 0.5) for label in labels.values()}
         given["prior"] = {label: count / sum(counts.values()) for label, count in counts.items()}
     return given
+
+
+def _public_labels(columns: Schema, public: Any) -> Any:
+    """Return the labels of the public table; None where it has none."""
+    assert columns.label is not None
+    shown = public is not None and columns.label.column in public.column_names
+    return columns.labels(public, role="public") if shown else None
+
+
+def beside_public_rows(model: Any, points: Any, columns: Schema, public: Any) -> dict[str, Any]:
+    """Return how often a published model is right on labelled public rows, and one of these rows alone; say if less.
+
+    The model is released, so that this costs nothing. A row is judged by a model of other rows.
+    """
+    labels = _public_labels(columns, public)
+    if labels is None or min(Counter(labels.tolist()).values()) < _FOLDS or len(set(labels.tolist())) < 2:
+        return {}
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    right = float(np.mean(np.asarray(model.predict(points)) == labels))
+    alone = float(np.mean(cross_val_predict(LogisticRegression(max_iter=1000), points, labels, cv=_FOLDS) == labels))
+    if alone > right + 2 * np.sqrt(alone * (1 - alone) / len(labels)):
+        text = (
+            f"a logistic regression of public rows alone is right on {alone:.1%} of them, and this model on {right:.1%}"
+        )
+        print(f"quorate: {text}: public rows alone would do better", file=sys.stderr)
+    return {"right_on_public_rows": right, "right_by_public_rows_alone": alone}
 
 
 def _numbers_by_class(option: str, text: str | None) -> Any:
@@ -171,14 +226,16 @@ def chosen_schema(
     classes: Sequence[str] | None,
     groups: str | None = None,
     leave_out: Sequence[str] = (),
+    texts: Sequence[str] = (),
     missing_texts: Sequence[str] = (),
 ) -> Schema:
     """Return the schema that is written, or learned from the public table, or else made of the header alone."""
     gaps = (*MISSING_TEXTS, *missing_texts)
     if schema is None:
         known, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
-        return make(known, label=label, classes=classes, groups=groups, leave_out=leave_out, missing_texts=gaps)
-    written = Schema.load(schema).without(leave_out).with_missing_texts(missing_texts)
+        named = {"leave_out": leave_out, "texts": texts, "missing_texts": gaps}
+        return make(known, label=label, classes=classes, groups=groups, **named)
+    written = Schema.load(schema).without(leave_out).with_texts(texts).with_missing_texts(missing_texts)
     if groups is not None:
         written = written.with_groups(groups)
     if label is not None or classes is not None:
@@ -189,22 +246,20 @@ def chosen_schema(
     return written
 
 
-def _check_named(records: Any, *, label: str | None, groups: str | None, leave_out: Sequence[str]) -> None:
+def _check_named(records: Any, *, label: str | None, groups: str | None, **listed: Sequence[str]) -> None:
     """Refuse options that name a column which is not there: names are public."""
-    for option, names in (("--label", [label]), ("--groups", [groups]), ("--leave-out", leave_out)):
+    more = [(f"--{option.replace('_', '-')}", names) for option, names in listed.items()]
+    for option, names in (("--label", [label]), ("--groups", [groups]), *more):
         for name in names:
             if name and name not in records.column_names:
                 columns = ", ".join(repr(column) for column in records.column_names)
                 raise InvalidInput(f"{option} names {name!r}, and there is no such column; the columns are {columns}")
 
 
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
-
-
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
     shown = _shown(classifier, plan, folder)
-    return shown | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
+    chosen = {} if classifier.chosen_ is None else {"learner": classifier.chosen_.why}
+    return shown | chosen | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
 
 
 def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from quorate.cli.commands.fit_options import Hypotheses, Output, PlannedHypotheses, ReportedOutput, Tables
-from quorate.cli.fit import read_tables
+from quorate.cli.fit import beside_public_rows, read_tables
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
+from quorate.concepts.words import rule_text
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import save
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
@@ -78,6 +79,8 @@ def run_fit_concept(
     if "queries" in settings and ask is None:
         bill["queries_planned"] = settings["queries"]
     bill |= _bill(classifier, method, columns, answers)
+    if method == "semi-private":
+        bill |= beside_public_rows(classifier, extra["public"], columns, known)
     if method == "semi-private" or ask is None:
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     else:
@@ -121,6 +124,7 @@ def _bill(classifier: Any, method: str, columns: Schema, answers: Any) -> dict[s
     }
     if method == "semi-private":
         bill |= {
+            "rule": rule_text(classifier.hypothesis_, classifier.classes_.tolist(), columns.condition),
             "hypothesis": repr(classifier.hypothesis_),
             "candidates": classifier.candidates_,
             "excess": classifier.excess(),
@@ -146,7 +150,7 @@ def _write_report(classifier: Any, bill: dict[str, Any], answers: Any, path: Pat
     data = ReportData(
         title="A private hypothesis" if bill["method"] == "semi-private" else "Private answers",
         claim=Claim(epsilon=bill["epsilon"], delta=bill["delta"], unit=classifier.unit_),  # classes: declared
-        results={name: bill[name] for name in (*shown, "hypothesis", "candidates", "excess") if name in bill},
+        results={name: bill[name] for name in (*shown, "rule", "hypothesis", "candidates", "excess") if name in bill},
         label_counts={str(name): labels[str(name)] for name in bill["classes"]} if answers else None,
         proofs={f"quorate/{name}": line for name, line in _PROOFS.items()},
         software=software_versions(),

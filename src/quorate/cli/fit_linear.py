@@ -1,41 +1,100 @@
-"""From a table of private records to a linear model that may be published: `quorate fit linear`."""
+"""From a table of private records to a linear model that may be published: `quorate fit linear` and `fit search`."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from quorate.cli.commands.fit_options import Budget, Output, Tables
-from quorate.cli.fit import read_tables
-from quorate.cli.output import check_new_folder, show_bill, steps
+from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Trials
+from quorate.cli.fit import beside_public_rows, read_tables
+from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
 from quorate.tables.columns import feature_names
 
-__all__ = ["run_fit_linear"]
+if TYPE_CHECKING:
+    from quorate.linear.curves import Curve
+
+__all__ = ["run_fit_linear", "run_fit_search"]
 
 
-def run_fit_linear(tables: Tables, budget: Budget, output: Output) -> int:
+def run_fit_linear(tables: Tables, budget: Budget, columns: Columns, output: ReportedOutput) -> int:
     """Read the records, fit a logistic regression, write it, and print what it promises."""
+    check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
+
+    def make(made: Any, classes: Any) -> Any:
+        from quorate.linear import PrivateLogisticRegression
+
+        return PrivateLogisticRegression(columns=made.set_params(**vars(columns)), classes=classes, **vars(budget))
+
+    model, schema, beside = _fitted(make, tables, output)
+    bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_} | beside
+    if output.report is not None:
+        _write_report(model, schema, bill, output.report)
+    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
+def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Output) -> int:
+    """Read the records, try logistic regressions with more or fewer cuts, write the best, and print what it cost."""
+    settings = vars(trials) | vars(budget)
+    cuts = _numbers(settings.pop("cuts"))
+
+    def make(columns: Any, classes: Any) -> Any:
+        from quorate.linear import PrivateLogisticRegression
+        from quorate.search import PrivateSearchCV
+
+        model = PrivateLogisticRegression(columns=columns, classes=classes)
+        return PrivateSearchCV(model, {"columns__cuts": cuts}, **settings)
+
+    search, schema, beside = _fitted(make, tables, output)
+    plan = search.plan_
+    bill = _bill(search.best_estimator_, schema, output) | {
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "cuts": search.best_params_["columns__cuts"],
+        "score": search.best_score_,
+        "scoring": trials.scoring,
+        "method": plan.method,
+        "candidates": plan.candidates,
+        "trial_epsilon": plan.trial_epsilon,
+        "naive_epsilon": plan.naive_epsilon,
+    }
+    bill |= beside
+    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
+    return 0
+
+
+def _fitted(make: Callable[[Any, Any], Any], tables: Tables, output: Output) -> tuple[Any, Schema, dict[str, Any]]:
+    """Read the tables, fit and save what `make` makes of columns and classes.
+
+    Return it, the schema, and for the bill how it compares with public rows alone.
+    """
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
         records, known, schema, declared = read_tables(tables, step)
         encoded, labels, units = schema.encode(records), schema.labels(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
-        from quorate.linear import PrivateLogisticRegression
+        from quorate.features import AdditiveColumns
         from quorate.models import save
 
-        columns = _declared(schema) if points is None else None
-        model = PrivateLogisticRegression(classes=declared, columns=columns, **vars(budget))
+        model = make(AdditiveColumns(declared=_declared(schema) if points is None else None), declared)
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    bill = _bill(model, schema) | {"folder": str(output.out)}
-    show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
-    return 0
+    return model, schema, beside_public_rows(model, points, schema, known)
 
 
-def _declared(schema: Schema) -> Any:
-    """Return the columns of a schema that says how large every number may be."""
-    from quorate.features import AdditiveColumns
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--cuts takes whole numbers, as in 1,4,8, not {text!r}") from None
+
+
+def _declared(schema: Schema) -> list[Any]:
+    """Return what a schema that says how large every number may be declares of the encoded columns."""
     from quorate.features.blocks import Ramps
 
     declared: list[Any] = []
@@ -50,10 +109,57 @@ def _declared(schema: Schema) -> Any:
                 f"how large {name!r} may be is not known: pass public rows (--public), or a schema (--schema) with low "
                 "and high for every number"
             )
-    return AdditiveColumns(declared=declared)
+    return declared
 
 
-def _bill(model: Any, schema: Schema) -> dict[str, Any]:
+def _write_report(model: Any, schema: Schema, bill: dict[str, Any], path: Path) -> None:
+    from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
+
+    data = ReportData(
+        title="A linear model",
+        claim=Claim(epsilon=model.epsilon, delta=model.delta, unit=model.unit_),  # classes: declared
+        curves=_named_curves(model.curves_, schema),
+        proofs=proofs_for("linear"),
+        software=software_versions(),
+        notes=(
+            f"The claim in full: {model.claim_}.",
+            f"The model predicts {bill['label']!r}, with {bill['coefficients']} coefficients.",
+        ),
+    )
+    write_report(data, path)
+
+
+def _named_curves(curves: tuple["Curve", ...], schema: Schema) -> tuple["Curve", ...]:
+    """Return the curves with the names of the table's columns, and numbers as they stand in the table."""
+    features = [
+        (column, name, kind if name == column else None)
+        for column, kind in schema.columns.items()
+        for name in feature_names(kind, column)
+    ]
+    named, first = [], 0
+    for curve in curves:
+        column, name, kind = features[first]
+        if isinstance(kind, Number):
+            named.append(replace(curve, column=column, values=_as_in_table(kind, curve.values)))
+        elif curve.numeric:  # a category by itself, or the mark of missing values: 0 or 1
+            named.append(replace(curve, column=name))
+        else:
+            texts = [text.removeprefix(f"{column}=") for _, text, _ in features[first : first + len(curve.values) - 1]]
+            named.append(replace(curve, column=column, values=(*texts, curve.values[-1])))
+        first += 1 if curve.numeric else len(curve.values) - 1
+    return tuple(named)
+
+
+def _as_in_table(kind: Number, values: Sequence[Any]) -> tuple[float, ...]:
+    """Return encoded values as they were before they were scaled."""
+    if kind.centre is not None and kind.spread is not None:
+        return tuple(kind.centre + kind.spread * value for value in values)
+    if kind.low is not None and kind.high is not None:
+        return tuple(kind.low + (kind.high - kind.low) * (value + 1) / 2 for value in values)
+    return tuple(values)
+
+
+def _bill(model: Any, schema: Schema, output: Output) -> dict[str, Any]:
     assert schema.label is not None
     return {
         "claim": model.claim_,
@@ -64,5 +170,5 @@ def _bill(model: Any, schema: Schema) -> dict[str, Any]:
         "classes": model.classes_.tolist(),
         "features": model.n_features_in_,
         "coefficients": int(model.coef_.size),
-        "public_rows_differ_by": model.shift_,
+        "folder": str(output.out),
     }

@@ -42,7 +42,7 @@ def _show(model: Path, *, json: bool = False) -> int:
             "leases": f"{len(leases)} out, {100 * sum(lease['share'] for lease in leases):.2f}% of the budget",
             "keys": f"{len(keys)} in use, {len(figures['keys']) - len(keys)} revoked",
         }
-    show_bill(f"The ledger of {model}", figures, as_json=json)
+    show_bill(f"The ledger of {model}", figures, as_json=json, asked=True)
     return 0
 
 

@@ -1,7 +1,7 @@
 """What the words that --learner and --concept take stand for."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from quorate.cli.options import ConceptName, LearnerName
 from quorate.concepts import Boxes, Concept, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
@@ -21,7 +21,7 @@ def make_concept(name: ConceptName, features: int) -> Concept:
         )
     makers: dict[str, Callable[[], Concept]] = {
         "stumps": lambda: Stumps(features=features),
-        "thresholds": lambda: Thresholds(both_directions=True),
+        "thresholds": Thresholds,
         "intervals": Intervals,
         "boxes": lambda: Boxes(features),
         "halfspaces": lambda: Halfspaces(features),
@@ -30,21 +30,27 @@ def make_concept(name: ConceptName, features: int) -> Concept:
     return makers[name]()
 
 
-def make_learner(name: LearnerName) -> Any:
-    """Return the scikit-learn estimator that each teacher is a copy of. Those up to "tree" are fitted as one array."""
+def make_learner(name: LearnerName | Literal["auto"] | None) -> Any:
+    """Return the scikit-learn estimator that each teacher is a copy of. Those up to "tree" are fitted as one array.
+
+    What is left open, or "auto", is returned as it is: the fit chooses.
+    """
+    if name is None or name == "auto":
+        return name
     from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+    from sklearn.linear_model import RidgeClassifier
     from sklearn.naive_bayes import GaussianNB
     from sklearn.neighbors import NearestCentroid
     from sklearn.tree import DecisionTreeClassifier
 
+    from quorate.predictors.trial import CANDIDATES
+
     makers: dict[str, Callable[[], Any]] = {
-        "logistic": LogisticRegression,
+        **CANDIDATES,
         "ridge": RidgeClassifier,
         "centroid": NearestCentroid,
         "naive-bayes": GaussianNB,
         "stump": lambda: DecisionTreeClassifier(max_depth=1),
-        "tree": lambda: DecisionTreeClassifier(max_depth=4, min_samples_leaf=5),
         "forest": lambda: RandomForestClassifier(n_estimators=10, max_depth=8),
         # Not the histogram kind: its threads cost more than they bring on chunks of a hundred rows.
         "boosting": lambda: GradientBoostingClassifier(n_estimators=20, max_depth=2),

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from quorate.errors import InvalidInput
 
-__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "refuse_idle"]
+__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "listed", "refuse_idle"]
 
-LearnerName = Literal["logistic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"]
+LearnerName = Literal[
+    "logistic", "quadratic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
+]
 ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
 
 PLAN_OPTIONS = {
@@ -21,11 +23,16 @@ PLAN_OPTIONS = {
 }
 RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",
-    "with --plan": "plan table workload public columns epsilon delta alpha records report json",
-    "with --online": "online table workload public columns groups epsilon delta alpha ledger out ask json",
-    "without --plan or --online": "table workload public columns groups epsilon delta engine out ask synthetic report "
-    "json",
+    "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
+    "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
+    "without --plan or --online": "table workload public columns groups leave_out epsilon delta engine out ask "
+    "synthetic report json",
 }
+
+
+def listed(text: str) -> list[str]:
+    """Return what an option lists, separated by commas."""
+    return [part.strip() for part in text.split(",")]
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:

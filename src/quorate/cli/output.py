@@ -9,19 +9,22 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from quorate.errors import InvalidInput
 from quorate.report import check_installed
 
-__all__ = ["check_new_file", "check_new_folder", "check_report", "show_bill", "steps"]
+__all__ = ["check_new_file", "check_new_folder", "check_report", "readable", "show_bill", "steps"]
 
 _SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
 
 
-def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
-    """Print figures: one JSON object on standard output, or a table on standard error for people."""
+def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = False) -> None:
+    """Print figures: one JSON object on standard output, or a table for people.
+
+    The table goes to standard error, beside what the command wrote, or to standard output where it is what was `asked`.
+    """
     if as_json:
         print(json.dumps(bill))
         return
@@ -30,14 +33,19 @@ def show_bill(title: str, bill: dict[str, Any], *, as_json: bool) -> None:
         if not isinstance(value, dict | list):
             shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
             table.add_row(_SHOWN.get(name, name.replace("_", " ")), escape(shown))
-    Console(stderr=True).print(table)
+    Console(stderr=not asked).print(table)
+
+
+def readable(value: Any) -> Any:
+    """Return a number as people read it: noise and sampling leave nothing beyond six digits. JSON has them all."""
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 @contextmanager
 def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal; what is yielded is called when the next of the named steps begins."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task(names[0], total=len(names))
         rest = iter(names)

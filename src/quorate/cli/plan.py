@@ -12,8 +12,7 @@ from rich.table import Column, Table
 from quorate.cli.named import make_concept
 from quorate.cli.options import ConceptName
 from quorate.errors import InvalidInput
-from quorate.planner import ConceptPlan, PrivatePlan, plan, plan_concept
-from quorate.planner.mechanisms.task import least_agreement
+from quorate.planner import Candidate, ConceptPlan, PrivatePlan, plan, plan_concept
 
 __all__ = ["read_votes", "run_plan", "run_plan_concept"]
 
@@ -55,6 +54,8 @@ def _show(console: Console, planned: PrivatePlan) -> None:
     console.print(_comparison(planned))
     if planned.roads:
         console.print(_compared_roads(planned))
+        for road in planned.roads:
+            console.print(f"{road.name}: {road.why}.")
     for sentence in planned.assumptions:
         console.print(f"Assumed: {sentence}.")
     if planned.published:
@@ -63,11 +64,7 @@ def _show(console: Console, planned: PrivatePlan) -> None:
             console.print(f"{bound.citation}: {bound.sentence}.")
     if planned.feasible:
         return
-    console.print(
-        f"\n[bold]Not feasible[/bold]: {planned.right:.1%} of the queries would be answered with the plurality's "
-        f"label, and {planned.answer_rate:.0%} are asked for, and {least_agreement(planned.classes):.0%} of "
-        "the answers given."
-    )
+    console.print(f"\n[bold]Not feasible[/bold]: {planned.lacking()}.")
     if not planned.nearest:
         console.print("No change of one number alone would do.")
         return
@@ -78,18 +75,21 @@ def _show(console: Console, planned: PrivatePlan) -> None:
 
 
 def _comparison(planned: PrivatePlan) -> Table:
-    columns = ("answered", "agreeing", "answered and right", "no-quorums", "noise")
-    table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected", caption="* chosen")
-    rows = [(planned.aggregator, planned.answered, planned.agreement, planned.right, planned.no_quorums, planned.noise)]
-    rows += [(c.aggregator, c.answered, c.agreement, c.right, c.no_quorums, c.noise) for c in planned.candidates]
-    for place, (name, answered, agreement, right, no_quorums, noise) in enumerate(rows):
+    """Return what each aggregator would give. Only the noise of the chosen one is shown: 80 columns hold no more."""
+    columns = [
+        Column(title, justify="right") for title in ("answered", "of those, plurality", "of all queries", "no-quorums")
+    ]
+    noise = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in planned.noise.items())
+    caption = f"* chosen, with {noise}"
+    table = Table(Column("aggregator", no_wrap=True), *columns, title="Expected: plurality labels", caption=caption)
+    compared: list[PrivatePlan | Candidate] = [planned, *planned.candidates]
+    for place, one in enumerate(compared):
         table.add_row(
-            f"[bold]{name}[/bold] *" if place == 0 else name,
-            f"{answered:.1%}",
-            f"{agreement:.1%}",
-            f"{right:.1%}",
-            "-" if no_quorums is None else f"{no_quorums:,}",
-            ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in noise.items()),
+            f"[bold]{one.aggregator}[/bold] *" if place == 0 else one.aggregator,
+            f"{one.answered:.1%}",
+            f"{one.agreement:.1%}",
+            f"{one.right:.1%}",
+            "-" if one.no_quorums is None else f"{one.no_quorums:,}",
         )
     return table
 
@@ -98,10 +98,11 @@ def _compared_roads(planned: PrivatePlan) -> Table:
     caption = (
         "on a reference table: normal columns, a linear truth. Where the truth is not linear, votes of trees can win"
     )
-    table = Table(Column("road", no_wrap=True), "with", "expected loss", "why", title="Other roads", caption=caption)
+    columns = (Column("road", no_wrap=True), Column("with", no_wrap=True), Column("expected loss", justify="right"))
+    table = Table(*columns, title="Roads", caption=caption)
     for road in planned.roads:
         loss = f"at most {road.loss:.1%}" if road.bound else f"{road.loss:.1%}"
-        table.add_row(road.name, road.estimator, loss, road.why)
+        table.add_row(road.name, road.estimator, loss)
     return table
 
 

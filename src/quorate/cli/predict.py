@@ -15,20 +15,33 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.cli.output import check_new_file, check_report, show_bill, steps
+from quorate.cli.output import check_new_file, check_report, readable, show_bill, steps
 from quorate.errors import BudgetSpent, InvalidInput
+from quorate.exchange import Quote
+from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.tables import Number, Schema, read_table
+from quorate.rows import FrameForm, take_rows
+from quorate.tables import Number, Schema, frame_of, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["run_predict"]
+__all__ = ["Reading", "run_dry", "run_predict"]
 
 Answer = tuple[Any, str]  # a label or None, and what became of the query
 _BATCHES = 20  # at most, in which queries are asked
 _BILLED = ("queries", "answered", "no_quorum", "refused", "epsilon_allowed", "epsilon_spent", "budget_left_percent")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How queries and models are read: unknown categories, columns left out, what names a row, types to trust."""
+
+    unknown: Literal["answer", "refuse"] = "answer"
+    leave_out: Sequence[str] = ()
+    key: str | None = None
+    trusted: list[str] | None = None
 
 
 def run_predict(
@@ -38,6 +51,7 @@ def run_predict(
     out: Path | None,
     on_no_quorum: Literal["abstain", "random", "raise"],
     caller: str,
+    reading: Reading,
     report: Path | None = None,
     as_json: bool,
 ) -> int:
@@ -55,21 +69,23 @@ def run_predict(
     if opened.kind in ("query release", "online release"):
         return _ask_release(opened, queries, out=out, caller=caller, as_json=as_json)
     if isinstance(opened, PublishedFolder):
-        return _ask_published(opened, queries, out=out, as_json=as_json)
+        return _ask_published(opened, queries, out=out, reading=reading, as_json=as_json)
     with steps(["reading", *["asking"] * _BATCHES], quiet=as_json) as step:
         step()
-        encoded = _encoded(opened, queries)
+        encoded, keys, unknown = _encoded(opened, queries, reading)
         if opened.kind == "everlasting":
-            return _ask_everlasting(opened, encoded, out=out, on_no_quorum=on_no_quorum, as_json=as_json)
-        classifier = load(opened)  # a file that was changed is refused here, and so is a manifest
+            return _ask_everlasting(
+                opened, encoded, out=out, keys=keys, on_no_quorum=on_no_quorum, trusted=reading.trusted, as_json=as_json
+            )
+        classifier = load(opened, trusted=reading.trusted)  # a changed file or manifest is refused here
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
-    text = _written(answers, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
+    text = _written(answers, keys, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
     if out is not None:
         _write(out, text)
     elif not as_json:
         sys.stdout.write(text)
-    bill = _bill(classifier, answers)
+    bill = _bill(classifier, answers) | unknown
     if as_json and out is None:
         bill["answers"] = [_plain(label) for label, _ in answers]
         bill["outcomes"] = [outcome for _, outcome in answers]
@@ -79,6 +95,31 @@ def run_predict(
         _write_report(classifier, asked, {name: value for name, value in bill.items() if name in _BILLED}, report)
     show_bill("The bill", bill, as_json=as_json)
     return _verdict(bill, on_no_quorum)
+
+
+def run_dry(folder: Path, queries: Path, *, caller: str, reading: Reading, as_json: bool) -> int:
+    """Say what the queries would cost, and ask nothing. Exit code 1 if some may be refused."""
+    opened = open_folder(folder)
+    if opened.kind in ("query release", "online release", "everlasting"):
+        raise InvalidInput(f"there is no dry run of a model of kind {opened.kind}: see quorate ledger show {folder}")
+    encoded, _, unknown = _encoded(opened, queries, reading)
+    quote = Quote(len(encoded), 0, len(encoded), takes=0.0, left=1.0)
+    if not isinstance(opened, PublishedFolder):
+        classifier = load(opened, trusted=reading.trusted)
+        quote = classifier.cost(encoded, caller=caller)
+        classifier.session_.close()
+    bill = {
+        "queries": quote.queries,
+        "repeated": quote.repeated,
+        "payable": quote.payable,
+        "may_be_refused": quote.refused,
+        "takes_percent": round(100 * quote.takes, 4),
+        "budget_left_percent": math.floor(1e6 * quote.left) / 1e4,
+    } | unknown
+    show_bill("A dry run: nothing was asked", bill, as_json=as_json, asked=True)
+    if not as_json:
+        print(f"quorate: {quote}", file=sys.stderr)
+    return 1 if quote.refused else 0
 
 
 def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
@@ -96,14 +137,14 @@ def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str
     return ask_published(folder, asked, out=out, synthetic=None, as_json=as_json)
 
 
-def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: bool) -> int:
+def _ask_published(folder: Folder, queries: Path, *, out: Path | None, reading: Reading, as_json: bool) -> int:
     """Ask a model that may be published, and for its sets or intervals if it has them: nothing is charged."""
-    model, encoded = load(folder), _encoded(folder, queries)
+    model, (encoded, keys, unknown) = load(folder, trusted=reading.trusted), _encoded(folder, queries, reading)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
     columns = _score_columns(_scored(model), told["score"]) if "score" in told else told
-    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0}
-    text = _written([(label, "answered") for label in labels], columns)
+    bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0} | unknown
+    text = _written([(label, "answered") for label in labels], keys, columns)
     if out is not None:
         _write(out, text)
     elif as_json:
@@ -114,7 +155,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, as_json: 
     return 0
 
 
-def _told(model: Any, encoded: NDArray[np.float64]) -> dict[str, list[Any]]:
+def _told(model: Any, encoded: Any) -> dict[str, list[Any]]:
     """Return what a published model says beside its answers: sets, the ends of intervals, or probabilities."""
     if hasattr(model, "predict_set"):
         return {"set": [model.classes_[row].tolist() for row in model.predict_set(encoded)]}
@@ -140,16 +181,23 @@ def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> 
 
 
 def _ask_everlasting(
-    folder: Folder, encoded: NDArray[np.float64], *, out: Path | None, on_no_quorum: str, as_json: bool
+    folder: Folder,
+    encoded: Any,
+    *,
+    out: Path | None,
+    keys: "_Keys",
+    on_no_quorum: str,
+    trusted: list[str] | None,
+    as_json: bool,
 ) -> int:
     """Ask an everlasting model: what is refused is refused until the next phase."""
-    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum)
+    answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum, trusted=trusted)
     if out is not None:
-        _write(out, _written(answers))
+        _write(out, _written(answers, keys))
     elif as_json:
         bill["answers"], bill["outcomes"] = ([_plain(one[place]) for one in answers] for place in (0, 1))
     else:
-        sys.stdout.write(_written(answers))
+        sys.stdout.write(_written(answers, keys))
     show_bill("The bill", bill, as_json=as_json)
     if bill["refused"]:
         print(f"quorate: {bill['refused']} queries were refused: the phase is closed, and the next one begins when its "
@@ -158,12 +206,12 @@ def _ask_everlasting(
 
 
 def _everlasting_answers(
-    folder: Folder, encoded: NDArray[np.float64], *, on_no_quorum: str
+    folder: Folder, encoded: Any, *, on_no_quorum: str, trusted: list[str] | None
 ) -> tuple[list[Answer], dict[str, Any]]:
     """Return the answers and the bill. Each query takes a seat, or counts in the phase: asking again is not free."""
     if on_no_quorum == "random":
         raise InvalidInput("an everlasting model leaves queries without a quorum unanswered; say abstain or raise")
-    classifier = load(folder)
+    classifier = load(folder, trusted=trusted)
     try:
         predictions = classifier.predict(encoded)
         progress = classifier.progress_
@@ -195,15 +243,53 @@ def _scores(predictions: Any) -> list[list[float]]:
     return [row if told else [] for row, told in zip(scores.tolist(), predictions.answered.tolist(), strict=True)]
 
 
-def _encoded(folder: Folder, queries: Path) -> NDArray[np.float64]:
-    """Return the queries as numbers, by the schema in the model's folder; a model without one takes numbers alone."""
-    manifest, schema, table = folder.manifest, folder.schema(), read_table(queries, role="query")
-    if schema is not None:
-        return schema.encode(table, role="query")
+@dataclass(frozen=True)
+class _Keys:
+    """What names the rows of the queries: their number, from 1, or a column of theirs."""
+
+    name: str
+    values: Sequence[Any]
+
+
+def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, _Keys, dict[str, Any]]:
+    """Return the queries as the model takes them, what names their rows, and unknown categories for the bill."""
+    table, key = read_table(queries, role="query"), reading.key
+    if lacking := [name for name in reading.leave_out if name not in table.column_names]:
+        raise InvalidInput(f"--leave-out names {lacking[0]!r}, and the queries have no such column")
+    keys = _Keys("row", range(1, len(table) + 1))
+    schema = folder.schema()
+    if key is not None:
+        if key not in table.column_names:
+            raise InvalidInput(f"--key names {key!r}, and the queries have no such column")
+        keys = _Keys(key, table[key].to_pylist())
+        known = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
+        table = table if key in known else table.drop_columns([key])
+    table = table.drop_columns([name for name in reading.leave_out if name != key])
+    if schema is None:
+        return _taken(folder, table), keys, {}
+    encoded = (schema.refusing_unknown() if reading.unknown == "refuse" else schema).encode(table, role="query")
+    unknown = schema.count_unknown(table)
+    for name, count in unknown.items():
+        print(
+            f"quorate: {count:,} of {len(encoded):,} queries have a category in column {name!r} that the model "
+            "does not know; they are answered as none of those that it knows, and cost the same. With --unknown "
+            "refuse nothing is asked",
+            file=sys.stderr,
+        )
+    return encoded, keys, {"unknown_categories": unknown} if unknown else {}
+
+
+def _taken(folder: Folder, table: Any) -> Any:
+    """Return the queries of a model without a schema: a frame like that of the fit, or numbers."""
+    manifest = folder.manifest
+    if manifest.get("form") is not None:
+        return frame_of(table, FrameForm.from_described(manifest["form"]))
     names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
     if len(names) != features:
         raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")
-    return Schema({name: Number() for name in names}).encode(table, role="query")
+    kind = Number(missing="indicator") if manifest.get("missing") else Number()
+    encoded = Schema(dict.fromkeys(names, kind)).encode(table, role="query")
+    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
 
 
 @dataclass
@@ -221,7 +307,7 @@ class _Asked:
 
 def _asked(
     classifier: "PrivateClassifier",
-    encoded: NDArray[np.float64],
+    encoded: Any,
     *,
     on_no_quorum: str,
     caller: str,
@@ -230,17 +316,12 @@ def _asked(
     # What "raise" means here is the exit code: answers that were paid for are not thrown away.
     classifier.on_no_quorum = "random" if on_no_quorum == "random" else "abstain"
     asked = _Asked(spending=[(0, classifier.spent_epsilon())])
-    planned = getattr(classifier, "queries", len(encoded))
-    if len(encoded) > planned:
-        print(
-            f"quorate: {len(encoded):,} queries are asked and the model is planned for {planned:,}: "
-            "the last ones may be refused",
-            file=sys.stderr,
-        )
+    if (text := _foreseen(classifier, encoded, caller)) is not None:
+        print(f"quorate: {text}", file=sys.stderr)
     size, told = -(-len(encoded) // _BATCHES), False
     for start in range(0, len(encoded), size):
         step()
-        batch = encoded[start : start + size]
+        batch = take_rows(encoded, slice(start, start + size))
         try:
             predictions = classifier.predict(batch, caller=caller)
         except BudgetSpent as error:  # a later batch may still repeat what was answered before
@@ -257,6 +338,22 @@ def _asked(
         asked.spending.append((done, classifier.spent_epsilon()))
         asked.answer_rate.append((done, answered / len(batch)))
     return asked
+
+
+def _foreseen(classifier: Any, encoded: NDArray[np.float64], caller: str) -> str | None:
+    """Return what to say before queries are asked that may be more than the budget can still pay for, or None.
+
+    Where only no-quorums are paid for, nobody knows: it is said where more is asked, with what was asked before, than
+    was planned for.
+    """
+    quote = classifier.cost(encoded, caller=caller)
+    planned = getattr(classifier, "queries", 0)
+    before = classifier.session_.ledger.answers_kept()
+    if isinstance(getattr(classifier, "mechanism_", None), ThresholdMechanism):
+        if before + quote.queries - quote.repeated <= planned:
+            return None
+        return f"{before:,} queries were answered before, and the model is planned for {planned:,} in all. {quote}"
+    return str(quote) if quote.refused else None
 
 
 def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str, Any], path: Path) -> None:
@@ -282,16 +379,16 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
     write_report(data, path)
 
 
-def _written(answers: list[Answer], beside: Mapping[str, list[Any]] | None = None) -> str:
+def _written(answers: list[Answer], keys: _Keys, beside: Mapping[str, list[Any]] | None = None) -> str:
     """Return the answers as CSV, a line a query, in the order of the queries; sets and several labels as JSON lists."""
     columns = beside or {}
     rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["answer", "outcome", *columns])
-    for (label, outcome), more in zip(answers, rows, strict=True):
-        told = [json.dumps(one) if isinstance(one, list) else one for one in ("" if label is None else label, *more)]
-        writer.writerow([told[0], outcome, *told[1:]])
+    writer.writerow([keys.name, "answer", "outcome", *columns])
+    for name, (label, outcome), more in zip(keys.values, answers, rows, strict=True):
+        first, *told = (json.dumps(one) if isinstance(one, list) else readable(one) for one in (label, *more))
+        writer.writerow([name, "" if label is None else first, outcome, *told])
     return file.getvalue()
 
 

@@ -7,6 +7,8 @@ only those are paid for that public data and earlier answers miss.
 import csv
 import io
 import json
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,13 @@ from rich.console import Console
 from rich.table import Table
 
 from quorate.checks import check_count
-from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, steps
+from quorate.cli.output import check_new_file, check_new_folder, check_report, readable, show_bill, steps
 from quorate.concepts import Boxes, Concept, Halfspaces
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.models import Folder, load, open_folder, save
 from quorate.planner.release import ReleasePlan, plan_release
 from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
-from quorate.release.domain import make_domain
+from quorate.release.domain import Domain, make_domain
 from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
@@ -34,6 +36,7 @@ __all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "Subject", "ask_online", "ask_publi
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 SYNTHETIC_FILE = "synthetic.csv"
 _SHOWN = 20  # answers printed for people
+_MOVED = 5  # of those that are answered at another cut
 
 
 class Subject:
@@ -41,6 +44,7 @@ class Subject:
 
     def __init__(self, about: Workload | Concept, names: tuple[str, ...] = ()) -> None:
         self.about, self.names = about, names
+        self.left_out: Sequence[str] = ()  # columns of the tables that are not read
 
     @classmethod
     def parse(cls, text: str) -> "Subject":
@@ -57,9 +61,9 @@ class Subject:
         return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names)
 
     def records(self, table: pa.Table) -> Any:
-        """Return a table as the release takes it: unchanged, or its columns as points, with NaN for non-numbers."""
+        """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
         if not self.names:
-            return table
+            return table.drop_columns([name for name in self.left_out if name in table.column_names])
         return np.stack([read_numbers(column) for column in read_columns(table, self.names).values()], axis=1)
 
     def public(self, table: pa.Table | None) -> Any:
@@ -73,6 +77,7 @@ def run_release(
     public: Path | None,
     columns: Path | None,
     groups: str | None,
+    leave_out: Sequence[str],
     workload: str | None,
     epsilon: float,
     delta: float,
@@ -103,6 +108,7 @@ def run_release(
             "boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
     subject = Subject.parse(workload)
+    subject.left_out = leave_out
     declared = None if columns is None else Columns.load(columns)
     if plan:
         check_report(report, inputs=[public, columns])
@@ -164,6 +170,7 @@ def _release(
         _write(release, subject, out, synthetic)
         step()
         answers = release.answer(queries).to_pylist() if queries else []
+        _say_nearest(release.domain_, queries)
         if report is not None:
             write_report_of(release, known, report)
     bill = {**release_bill(release), "folder": str(out), "answers": answers}
@@ -216,16 +223,21 @@ def _write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequen
     if not isinstance(records, pa.Table):
         known = names or [f"x{place + 1}" for place in range(records.shape[1])]
         records = pa.table({name: records[:, place] for place, name in enumerate(known)})
-    path.write_text(_csv(records.to_pylist(), records.column_names), encoding="utf-8")
+    path.write_text(_csv(records.to_pylist(), records.column_names, full=True), encoding="utf-8")
 
 
-def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str], *, full: bool = False) -> str:
+    """Return rows as CSV, numbers with the digits that people read, or with all of them."""
+
+    def shown(value: Any) -> Any:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        return value if full else readable(value)
+
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(
-        ["" if row[name] is None or row[name] != row[name] else row[name] for name in names] for row in rows
-    )
+    writer.writerows([shown(row[name]) for name in names] for row in rows)
     return file.getvalue()
 
 
@@ -245,6 +257,7 @@ def ask_published(
         return 0
     queries = parse_queries(asked, release.subject) if asked else None
     table = release.answer(queries)
+    _say_nearest(release.domain_, queries)
     rows = table.to_pylist()
     if out is not None:
         out.write_text(_csv(rows, table.column_names), encoding="utf-8")
@@ -380,6 +393,7 @@ def _told(
         told = []
     finally:
         release.close()
+    _say_nearest(release.domain_, queries)
     answers: list[dict[str, Any]] = [
         {"query": answer.query, "answer": answer.answer, "error": answer.error, "paid": answer.paid}
         for answer in told
@@ -404,6 +418,16 @@ def _told(
         _show(answers)
     show_bill("online release", bill, as_json=as_json)
     return 1 if refused else 0
+
+
+def _say_nearest(domain: Domain, queries: Sequence[Any] | None) -> None:
+    """Say which queries are answered at other cuts than they were asked at."""
+    named = domain.describe(domain.find(queries), queries) if queries else []
+    moved = [name for name in named if "asked" in name]
+    for name in moved[:_MOVED]:
+        print(f"quorate: {name['asked']} is answered at the nearest cut: {name['query']}", file=sys.stderr)
+    if len(moved) > _MOVED:
+        print(f"quorate: and {len(moved) - _MOVED} more at the nearest cut", file=sys.stderr)
 
 
 def _show(answers: Sequence[dict[str, Any]]) -> None:

@@ -109,6 +109,10 @@ class Concept(ABC):
         """The VC dimension of the points as functions of the hypotheses, or None where it is not known."""
         return None
 
+    def for_learning(self) -> "Concept":
+        """Return the class as a learner takes it: this one, unless a class leaves something to the learner."""
+        return self
+
     def growth(self, points: int) -> int:
         """Return how many dichotomies this many points have at most: exact for the class or Sauer's bound.
 

@@ -30,12 +30,21 @@ class Threshold(Hypothesis):
 class Thresholds(Concept):
     """All thresholds on a line that say 1 above, and with `both_directions` those that say 1 below.
 
+    Unless told, a learner takes both directions, since the records decide; a release takes one, whose queries are what
+    lies above a cut.
+
     >>> Thresholds(both_directions=True).fit_erm([1.0, 2.0, 3.0], [1, 0, 0])
     Threshold(cut=1.5, upward=False)
+    >>> Thresholds().for_learning()
+    Thresholds(both_directions=True)
     """
 
-    both_directions: bool = False
+    both_directions: bool | None = None
     features: int = field(default=1, init=False, repr=False)
+
+    def for_learning(self) -> "Thresholds":
+        """Return thresholds in both directions, unless one of them was asked for."""
+        return Thresholds(both_directions=True) if self.both_directions is None else self
 
     @property
     def vc_dimension(self) -> int:
@@ -51,7 +60,7 @@ class Thresholds(Concept):
         return max(1, 2 * points) if self.both_directions else points + 1
 
     def _dichotomies(self, points: Points) -> Dichotomies:
-        return _Cuts(points[:, 0], both_directions=self.both_directions)
+        return _Cuts(points[:, 0], both_directions=bool(self.both_directions))
 
 
 class _Cuts(Dichotomies):

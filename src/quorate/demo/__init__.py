@@ -1,10 +1,8 @@
 """The main job on a generated clinic: `quorate demo`. Its people are invented, so true outcomes are known.
 
-    clinic       visits of people who do not exist
-    pilot        what a small public study tells about a plan
     job          plan, fit, save, ask, compare, train a student
 
-`quorate.cli.demo` prints what comes of it.
+The visits come from `quorate.datasets`; `quorate.cli.demo` prints what comes of it.
 """
 
 __all__: list[str] = []

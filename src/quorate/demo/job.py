@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from quorate.demo.clinic import OUTCOMES, clinic_table
-from quorate.demo.pilot import Pilot, run_pilot
+from quorate.datasets.visits import OUTCOMES, draw_visits
 from quorate.errors import BudgetSpent, Infeasible
 from quorate.models import load, save
 from quorate.planner import PrivatePlan, plan
 from quorate.predictors import PrivateClassifier
+from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
 
@@ -58,9 +58,10 @@ def run_job(
     `say` is told in words what happens; `step` what is being done now, and for a long step its `share` done.
     """
     step("making up people")
-    study = clinic_table(_PILOT)
+    chance = np.random.default_rng()  # other people every time
+    study = draw_visits(_PILOT, chance)
     schema = Schema.from_public(study, label="outcome", classes=OUTCOMES, groups="person")
-    private, arrivals, later = (_encoded(schema, clinic_table(size)) for size in (records, queries, queries))
+    private, arrivals, later = (_encoded(schema, draw_visits(size, chance)) for size in (records, queries, queries))
     units = np.unique(private.people).size
     say(
         f"[bold]A clinic[/bold] holds {records:,} visits of {units:,} people. Nobody may see them; the person is the "
@@ -69,19 +70,13 @@ def run_job(
     )
     step("planning")
     target: dict[str, Any] = {"records": units, "epsilon": epsilon, "delta": delta, "queries": queries}
+    target["features"] = private.X.shape[1]
     pilot = _pilot(_encoded(schema, study), target)
     target |= {"classes": len(OUTCOMES), "disagreement": pilot.disagreement}
     chosen_plan = _planned(target, pilot, say)
     step("fitting the teachers")
-    classifier = PrivateClassifier(
-        LogisticRegression(),
-        epsilon=epsilon,
-        delta=delta,
-        queries=queries,
-        classes=OUTCOMES,
-        aggregator=_AGGREGATOR,
-        disagreement=pilot.disagreement,
-    )
+    settings = chosen_plan.settings() | {"disagreement": pilot.disagreement}
+    classifier = PrivateClassifier(LogisticRegression(), classes=OUTCOMES, **settings)
     classifier.fit(private.X, private.y, groups=private.people, one_scale=True)
     with tempfile.TemporaryDirectory() as home:
         folder = save(classifier, Path(home) / "model")  # from here on the budget is kept on disk
@@ -124,7 +119,7 @@ def _pilot(study: _Visits, target: dict[str, Any]) -> Pilot:
         codes,
         study.people,
         estimator=LogisticRegression(),
-        people_per_teacher=people_per_teacher,
+        units_per_teacher=people_per_teacher,
         classes=len(OUTCOMES),
     )
 

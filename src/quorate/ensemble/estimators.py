@@ -38,7 +38,7 @@ def _own(estimator: Any, seed: int) -> Any:
     copy = clone(estimator)
     settings = copy.get_params()
     own = {name: seed for name, value in settings.items() if _is(name, "random_state") and value is None}
-    quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value}
+    quiet = {name: 0 for name, value in settings.items() if _is(name, "verbose") and value and value != -1}  # quieter
     alone = {name: 1 for name in settings if _is(name, "n_jobs")}  # threads would add up in the order they finish
     return copy.set_params(**own, **quiet, **alone)
 

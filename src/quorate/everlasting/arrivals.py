@@ -142,6 +142,12 @@ class Arrivals:
     def open(self, budget: Any, ledger: Any) -> None:
         """Charge nothing: the account paid for phase 1 when it opened, and arrivals pay for the others."""
 
+    stops_at_last_no_quorum = False
+
+    def row_cost(self) -> Cost:
+        """Return nothing: a phase is paid for when it opens, and no share may count its no-quorums."""
+        return Cost(0.0)
+
     def affordable(self, most: int) -> int:
         """Return all of them: a phase that is closed refuses each by itself, and they take their seats."""
         return most

@@ -137,7 +137,7 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         for name in ("terms_", "session_"):
             self.__dict__.pop(name, None)  # of an earlier fit: no answer mixes two models
         self.settings_, self.account_ = settings, None  # what is set later changes nothing of this fit; proof: step 1
-        self.estimator_ = clone(estimator, safe=False)
+        self.estimator_ = estimator.for_learning() if isinstance(estimator, Concept) else clone(estimator, safe=False)
         X = self._records(X, reset=True)
         public = None if probe is None else self._records(probe, reset=False)
         self.classes_, labels = declared_classes(self.classes, y)

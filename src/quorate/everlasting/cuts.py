@@ -81,7 +81,7 @@ def fit_cuts(concept: Thresholds | Stumps, X: Floats, codes: Integers, deal: Dea
     the majority to the more frequent class. Without rows odd teachers vote for class 1 and even ones for class 0: a
     phase with many empty seats has no opinion, rather than a wrong one.
     """
-    both = isinstance(concept, Stumps) or concept.both_directions
+    both = isinstance(concept, Stumps) or bool(concept.both_directions)
     numbers = np.arange(deal.teachers)
     feature, cut = np.zeros_like(numbers), np.where(numbers % 2 == 0, np.inf, -np.inf)
     upward = np.ones(deal.teachers, dtype=np.bool_)

@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +65,10 @@ class PhaseFolder:
             self.ledger.close()
 
     # --- As a memory -------------------------------------------------------------------------------------------------
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
+        """Return nothing: a repeated query is a query like any other."""
+        return {}
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of these requests, by their ids alone."""
@@ -187,7 +191,7 @@ class PhaseFolder:
         if kept.lost:
             raise LedgerRefused(
                 f"the ledger came from a backup, and what phase {kept.number} has answered since is not known: it "
-                "cannot go on (docs/OPERATIONS.md says what can be done)"
+                "cannot go on (docs/howto/operations.md says what can be done)"
             )
         arrivals, terms = self._arrivals, self._arrivals.terms
         self._clean(kept)

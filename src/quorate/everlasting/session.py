@@ -116,7 +116,7 @@ class EverlastingSession(Session):
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
-    ) -> tuple[Cost, BudgetSpent | None]:
+    ) -> tuple[Cost, dict[int, BudgetSpent | None]]:
         waiting = [place for place, one in results.items() if isinstance(one, Admitted) and one.outcome is None]
         self.answerer.arriving = [(len(requests[place].X), isinstance(requests[place], Feed)) for place in waiting]
         with nullcontext() if self.folder is None else self.folder.undone():

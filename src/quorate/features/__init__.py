@@ -1,5 +1,6 @@
-"""Columns for linear models, made from public rows or declared bounds: a step a category, a ramp between two cuts."""
+"""Columns for linear models, from public rows or declared bounds: categories, curves of numbers, words."""
 
 from quorate.features.additive import AdditiveColumns
+from quorate.features.hashed import HashedColumns
 
-__all__ = ["AdditiveColumns"]
+__all__ = ["AdditiveColumns", "HashedColumns"]

@@ -1,7 +1,10 @@
 """The columns of additive models: a curve for every number, a level for every category."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,17 @@ from quorate.features.blocks import (
     categories_from_public,
     declared_block,
     ramps_from_public,
+    spread_ramps,
 )
+from quorate.features.words import Words, number_for, words_from_public
 from quorate.rows import as_frame, is_frame, is_number
 
-__all__ = ["AdditiveColumns", "column_names", "column_of"]
+__all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
 
 Matrix = NDArray[np.float64]
+_CUTS = 8
+_MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
+_WORK = 5e10  # units times squared columns: about ten seconds on two cores
 
 
 class AdditiveColumns(TransformerMixin, BaseEstimator):
@@ -33,12 +41,14 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     cuts
-        How many parts the values of a column of numbers are cut into, each with about as many public rows.
+        How many parts the values of a column of numbers are cut into, each with about as many public rows. Unless
+        given 8, or fewer where there are so many columns of numbers and rows to fit that the work would not end.
     rare
         A category that fewer public rows show is one of the others.
     declared
         What is known without any rows, by column name (or number, for a matrix): `(low, high)`, a longer list of
-        cuts, or a list of categories. With all columns declared, `fit(None)` needs no rows.
+        cuts, a list of categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs
+        no rows.
 
     A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
     machines do. Texts never seen share one column, and so do numbers beyond the public ones on either side: a group
@@ -48,28 +58,38 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     >>> public = pandas.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "f"]})
     >>> columns = AdditiveColumns(cuts=2, rare=1).fit(public)
     >>> columns.get_feature_names_out().tolist()
-    ['age', 'age from 5', 'age from 20', 'age from 30', 'age from 50', 'sex=f', 'sex=m', 'sex is another']
-    >>> columns.transform(pandas.DataFrame({"age": [25], "sex": ["x"]})).round(2)
-    array([[0.16, 1.  , 0.5 , 0.  , 0.  , 0.  , 0.  , 1.  ]])
+    ['age from 20.15', 'age from 35', 'sex=f', 'sex=m', 'sex is another']
+    >>> columns.transform(pandas.DataFrame({"age": [40], "sex": ["x"]})).round(2)
+    array([[1.  , 0.34, 0.  , 0.  , 1.  ]])
     """
 
-    def __init__(self, *, cuts: int = 8, rare: int = 20, declared: Any = None) -> None:
+    def __init__(self, *, cuts: int | None = None, rare: int = 20, declared: Any = None) -> None:
         self.cuts = cuts
         self.rare = rare
         self.declared = declared
 
-    def fit(self, X: Any, y: Any = None) -> "AdditiveColumns":
-        """Choose cuts and categories from public rows; columns that are declared are taken as they are declared."""
-        cuts, rare = check_count("cuts", self.cuts), check_count("rare", self.rare)
-        declared = self._declared()
+    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0) -> "AdditiveColumns":
+        """Choose cuts and categories from public rows; columns that are declared are taken as they are declared.
+
+        `units` is how many units, a public number, a model of these columns will be fitted on, with how large an
+        `epsilon`.
+        """
+        rare, declared = check_count("rare", self.rare), self._declared()
         X = as_frame(X)
         names = list(declared) if X is None else column_names(X)
-        self.blocks_ = [
-            declared_block(str(name), declared[name], cuts=cuts)
-            if name in declared
-            else _from_public(str(name), column_of(X, name), cuts=cuts, rare=rare)
-            for name in names
-        ]
+        numbers = sum(_is_cut(declared[name] if name in declared else column_of(X, name)) for name in names)
+        cuts = check_count("cuts", cuts_for(numbers, units) if self.cuts is None else self.cuts)
+        number = number_for(units, epsilon, 0 if X is None else len(X))
+
+        def block(name: Any) -> Any:
+            column = None if X is None else column_of(X, name)
+            if isinstance(declared.get(name), str) and declared[name] == "text":
+                return words_from_public(str(name), column, number=number)
+            if name in declared:
+                return declared_block(str(name), declared[name], cuts=cuts)
+            return _from_public(str(name), column, cuts=cuts, rare=rare)
+
+        self.blocks_ = [block(name) for name in names]
         self.names_ = names
         self.joined_ = _joined(self.blocks_, names, X)
         self.n_features_in_ = len(names)
@@ -82,6 +102,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Matrix:
         """Return one row of numbers in [0, 1] for each row."""
+        check_is_fitted(self, "blocks_")
+        ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
+        whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
+        if whole and len(ramps) == len(self.blocks_):
+            return spread_ramps(ramps, X)  # columns that stand together as they are
         return self.spread(self.read(X))
 
     def read(self, X: Any) -> list[NDArray[Any]]:
@@ -97,7 +122,14 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Matrix:
         """Return the rows of numbers for values that were read, all of them or some."""
-        return np.hstack([block.spread(values) for block, values in zip(self.blocks_, read, strict=True)])
+        parts = []
+        for ramps, run in groupby(zip(self.blocks_, read, strict=True), key=lambda pair: isinstance(pair[0], Ramps)):
+            blocks, columns = zip(*run, strict=True)
+            if ramps:  # neighbours are spread together
+                parts.append(spread_ramps(blocks, np.stack([as_numbers(column) for column in columns], axis=1)))
+            else:
+                parts += [block.spread(column) for block, column in zip(blocks, columns, strict=True)]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes."""
@@ -109,30 +141,54 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
         0/1 columns side by side, of which no public row has two, are one block: the categories of one column.
         """
-        values = [self.blocks_[group[0]].atoms() for group in self.joined_]
-        pairs = zip(self.joined_, values, strict=True)
-        return [atoms if len(group) == 1 else np.eye(len(group) + 1)[:, 1:] for group, atoms in pairs]
+        atoms: list[Matrix] = []
+        for group in self.joined_:
+            block = self.blocks_[group[0]]
+            if isinstance(block, Words):
+                atoms += block.atoms()
+            else:
+                atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
+        return atoms
 
     def families(self) -> NDArray[np.int64]:
         """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
         together: list[int] = []
-        for group, atoms in zip(self.joined_, self.atoms(), strict=True):
+        for group in self.joined_:
             block, number = self.blocks_[group[0]], max(together, default=0) + 1
+            if isinstance(block, Words):
+                together += (number + block.octaves).tolist()
+                continue
             line = isinstance(block, Ramps) and block.line is not None
-            together += [0] * line + [number] * (atoms.shape[1] - line)
+            width = len(block.names) if len(group) == 1 else len(group)
+            together += [0] * line + [number] * (width - line)
         return np.array(together, dtype=np.int64)
 
     def document(self) -> dict[str, Any]:
-        """Return what `transform` needs as plain values."""
+        """Return what `transform` needs as plain values, beside `arrays`."""
         names = [name if isinstance(name, str) else int(name) for name in self.names_]
-        return {"names": names, "blocks": [asdict(block) for block in self.blocks_]}
+        blocks = [block.document() if isinstance(block, Words) else asdict(block) for block in self.blocks_]
+        return {"names": names, "blocks": blocks}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
+        texts = [(place, block) for place, block in enumerate(self.blocks_) if isinstance(block, Words)]
+        return {f"{place}_{part}": values for place, block in texts for part, values in block.arrays().items()}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> "AdditiveColumns":
-        """Return fitted columns from the values that `document` returned."""
+    def from_document(
+        cls, document: dict[str, Any], arrays: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    ) -> "AdditiveColumns":
+        """Return fitted columns from what `document` and `arrays` returned."""
         columns = cls()
         columns.names_ = list(document["names"])
-        columns.blocks_ = [block_from_document(block) for block in document["blocks"]]
+        parts: list[dict[str, NDArray[Any]]] = [{} for _ in document["blocks"]]
+        for key, values in arrays.items():
+            place, _, part = key.partition("_")
+            parts[int(place)][part] = values
+        columns.blocks_ = [
+            Words.from_document(block, kept) if "drawn" in block else block_from_document(block)
+            for block, kept in zip(document["blocks"], parts, strict=True)
+        ]
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
         columns.joined_ = [[place] for place in range(len(columns.blocks_))]
@@ -153,6 +209,19 @@ def column_names(X: Any) -> list[Any]:
 def column_of(X: Any, name: Any) -> Any:
     """Return the values of a column."""
     return X[name] if is_frame(X) else np.asarray(X)[:, name]
+
+
+def cuts_for(numbers: int, units: int) -> int:
+    """Return into how many parts so many columns of numbers are cut: the work on one unit is the square of all."""
+    each = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
+    return min(_CUTS, int(each) - 3) if each >= 7 else min(3, max(1, int(each)))  # 3 more, from 4 cuts on
+
+
+def _is_cut(column: Any) -> bool:
+    """Return whether `cuts` cut a column: one with declared ends, or public numbers of which more than two differ."""
+    if not hasattr(column, "dtype"):
+        return isinstance(column, Sequence) and len(column) == 2 and not isinstance(column[0], str)
+    return is_number(column.dtype) and len(np.unique(as_numbers(column))) > 2
 
 
 def _from_public(name: str, values: Any, *, cuts: int, rare: int) -> Block:

@@ -6,6 +6,8 @@ What a block does to a row depends on its cuts or categories and on that row alo
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,12 @@ __all__ = [
     "categories_from_public",
     "declared_block",
     "ramps_from_public",
+    "spread_ramps",
 ]
 
 Matrix = NDArray[np.float64]
+_OTHER = "another"
+_PIECES = 3  # cuts up to which a curve has pieces alone: no line below them, and none for values beyond
 _ENDS = (0.005, 0.995)  # the public quantiles between which a straight line rises
 
 
@@ -48,6 +53,12 @@ class Ramps:
         rising = [f"{self.name} from {cut:.6g}" for cut in self.cuts[:-1]]
         return [*([self.name] if self.line else []), *rising, *([f"{self.name} is missing"] if self.missing else [])]
 
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Values between which what it becomes is straight, as far as public rows or declared bounds go."""
+        beyond = self.line is not None and self.line[0] > self.cuts[0]
+        return tuple(sorted({*(self.cuts[1:-1] if beyond else self.cuts), *(self.line or ())}))
+
     def read(self, values: Any) -> NDArray[Any]:
         """Return values as numbers, of whatever type they come in."""
         given = np.asarray(values) if hasattr(values, "dtype") else None
@@ -59,21 +70,43 @@ class Ramps:
 
     def spread(self, read: NDArray[Any]) -> Matrix:
         """Return one row for each value that was read."""
-        given = as_numbers(read)
-        low, high = np.array(self.cuts[:-1]), np.array(self.cuts[1:])
-        if self.line:
-            low, high = np.append(self.line[0], low), np.append(self.line[1], high)
-        with np.errstate(all="ignore"):  # a warning would tell of a value
-            ramps = np.fmin(np.fmax((given[:, None] - low) / (high - low), 0.0), 1.0)
-        absent = np.isnan(given)
-        ramps[absent] = 0.0
-        return np.hstack([ramps, absent[:, None].astype(np.float64)]) if self.missing else ramps
+        return spread_ramps((self,), as_numbers(read)[:, None])
 
     def atoms(self) -> Matrix:
         """Return what the values at the cuts and halfway between them become."""
         cuts = np.array(self.cuts)
         values = np.sort(np.concatenate([cuts, (cuts[1:] + cuts[:-1]) / 2]))
         return self.encode(np.append(values, np.nan) if self.missing else values)
+
+
+def spread_ramps(blocks: tuple[Ramps, ...], values: Matrix) -> Matrix:
+    """Return what the blocks make of their columns of `values`, side by side: all columns in a few passes."""
+    low, high, source, missing = _ends(blocks)
+    ramps = values[:, source]
+    with np.errstate(all="ignore"):  # a warning would tell of a value
+        ramps -= low
+        ramps /= high - low
+    np.fmax(ramps, 0.0, out=ramps)  # 0 where a value is missing
+    np.fmin(ramps, 1.0, out=ramps)
+    if missing.size:
+        ramps[:, missing] = np.isnan(values[:, source[missing]])
+    return ramps
+
+
+@lru_cache(maxsize=64)
+def _ends(blocks: tuple[Ramps, ...]) -> tuple[Matrix, Matrix, NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each ramp begins and ends, of which column it is, and which of them say that a value is missing."""
+    ends = [
+        (low, high, place, missing)
+        for place, block in enumerate(blocks)
+        for low, high, missing in (
+            *([(*block.line, False)] if block.line else []),
+            *((low, high, False) for low, high in pairwise(block.cuts)),
+            *([(0.0, 1.0, True)] if block.missing else []),
+        )
+    ]
+    low, high, source, missing = (np.array(part) for part in zip(*ends, strict=True))
+    return low, high, source, np.flatnonzero(missing)
 
 
 @dataclass(frozen=True)
@@ -87,6 +120,11 @@ class Categories:
     def names(self) -> list[str]:
         """The names of the numbers it becomes."""
         return [*(f"{self.name}={value}" for value in self.values), f"{self.name} is another"]
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """One value of each kind."""
+        return (*self.values, _OTHER)
 
     def read(self, values: Any) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""
@@ -212,11 +250,9 @@ def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ram
     if len(distinct) <= 2:
         low, high = float(distinct[0]), float(distinct[-1])
         return Ramps(name, (low, high if high > low else low + 1.0), missing)
-    if cuts == 1:  # a straight line, clipped where public values become few
-        low, high = np.quantile(known, _ENDS)
-        return Ramps(
-            name, (float(low), float(high)) if low < high else (float(distinct[0]), float(distinct[-1])), missing
-        )
+    if cuts <= _PIECES:  # a few straight pieces, clipped where public values become few
+        pieces = np.unique(np.quantile(known, np.linspace(*_ENDS, cuts + 1)))
+        return Ramps(name, tuple(pieces.tolist() if len(pieces) > 1 else distinct[[0, -1]].tolist()), missing)
     places = np.linspace(0.0, 1.0, cuts + 1)
     shared = distinct[count >= known.size / cuts]
     chosen = [distinct[[0, -1]], shared]

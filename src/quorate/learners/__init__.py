@@ -14,12 +14,14 @@ from quorate.learners.batched import (
     BatchedCentroid,
     BatchedLogistic,
     BatchedNaiveBayes,
+    BatchedQuadratic,
     BatchedRidge,
     batched_equivalent,
     teachers_from_arrays,
 )
 from quorate.learners.deal import Deal
 from quorate.learners.linear import LinearTeachers
+from quorate.learners.quadratic import QuadraticTeachers
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
 from quorate.learners.teachers import MEMORY, Learner, Teachers
@@ -31,12 +33,14 @@ __all__ = [
     "BatchedCentroid",
     "BatchedLogistic",
     "BatchedNaiveBayes",
+    "BatchedQuadratic",
     "BatchedRidge",
     "BatchedStump",
     "BatchedTree",
     "Deal",
     "Learner",
     "LinearTeachers",
+    "QuadraticTeachers",
     "StumpTeachers",
     "Teachers",
     "TreeTeachers",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +15,10 @@ from quorate.learners.backends import Array, Backend
 from quorate.learners.linear import LinearLearner, LinearTeachers
 from quorate.learners.losses import BinaryLoss, MultinomialLoss
 from quorate.learners.newton import Loss, minimise
+from quorate.learners.quadratic import QuadraticTeachers, product_count, with_products
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import Block, Learner, Teachers
+from quorate.learners.teachers import Block, Chunks, Learner, Teachers
 from quorate.learners.tree import BatchedTree
 from quorate.learners.tree_teachers import DEEPEST, TreeTeachers
 
@@ -25,6 +26,7 @@ __all__ = [
     "BatchedCentroid",
     "BatchedLogistic",
     "BatchedNaiveBayes",
+    "BatchedQuadratic",
     "BatchedRidge",
     "batched_equivalent",
     "teachers_from_arrays",
@@ -123,6 +125,10 @@ class BatchedNaiveBayes(LinearLearner):
     def __post_init__(self) -> None:
         check_positive("var_smoothing", self.var_smoothing)
 
+    def coefficients(self, features: int) -> int:
+        """Return how many columns a score has: the features and their squares."""
+        return 2 * features
+
     def _fit_block(self, backend: Backend, block: Block) -> Array:
         weights = backend.put(block.weights)
         features, means = centred(backend.put(block.features), weights)
@@ -217,6 +223,36 @@ class BatchedLogistic(LinearLearner):
         return 8 * (rows * (2 * features + 3 * columns + 8) + 4 * columns**2 + several)
 
 
+@dataclass(frozen=True)
+class BatchedQuadratic(BatchedLogistic):
+    """Logistic regression on the features and on the product of every two of them, squares included.
+
+    It is what scikit-learn fits with `PolynomialFeatures` in front: columns may act together, or up to a point and then
+    back. The map is public and the same for every teacher.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 9, [0, 1, 1, 0] * 9
+    >>> teachers = BatchedQuadratic(C=100.0).fit(X, y, Deal.of([range(36)]), classes=2)
+    >>> teachers.ballots(X[:4]).ravel().tolist()  # no line tells these apart
+    [0, 1, 1, 0]
+    """
+
+    def coefficients(self, features: int) -> int:
+        """Return how many columns a score has: the features and their products."""
+        return product_count(features)
+
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
+        linear = self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)
+        return QuadraticTeachers(linear, features=chunks.features)
+
+    def _fit_block(self, backend: Backend, block: Block) -> Array:
+        return super()._fit_block(backend, replace(block, features=with_products(block.features)))  # proof: step 17
+
+    def _bytes(self, rows: int, features: int, shown: int) -> int:
+        columns = product_count(features)
+        return super()._bytes(rows, columns, shown) + 16 * rows * columns
+
+
 # Settings that change how scikit-learn gets to the answer, and not which answer it seeks.
 _HOW = {"copy_X", "dual", "max_iter", "n_jobs", "random_state", "tol", "verbose", "warm_start"}
 
@@ -227,7 +263,8 @@ def batched_equivalent(estimator: Any) -> Learner | None:
     Recognised are `LogisticRegression` with an L2 penalty and a solver of that objective, `RidgeClassifier`,
     `NearestCentroid`, `GaussianNB` and `DecisionTreeClassifier` of up to 6 levels, which may have a whole number as
     `min_samples_leaf` and `class_weight="balanced"`, as long as every other setting has its default; a logistic
-    regression may weigh classes, by their numbers. A subclass is not recognised: it may do something else.
+    regression may weigh classes, by their numbers, and may have `PolynomialFeatures(include_bias=False)` in front of it
+    in a pipeline. A subclass is not recognised: it may do something else.
 
     >>> batched_equivalent(object()) is None
     True
@@ -239,6 +276,8 @@ def batched_equivalent(estimator: Any) -> Learner | None:
     """
     if type(estimator).__module__.partition(".")[0] != "sklearn":
         return None
+    if hasattr(estimator, "steps"):
+        return _quadratic(estimator)
     translate = _translators().get(type(estimator))
     if translate is None:
         return None
@@ -273,6 +312,21 @@ def _logistic(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | No
     if not (known and squares and solves and not settings["dual"] and _positive(settings["C"])) or weights == ():
         return None
     return BatchedLogistic(C=float(settings["C"]), fit_intercept=bool(settings["fit_intercept"]), class_weight=weights)
+
+
+def _quadratic(estimator: Any) -> Learner | None:
+    """Return the learner of a pipeline of products and a logistic regression; None for any other."""
+    from sklearn.pipeline import Pipeline  # noqa: PLC0415
+    from sklearn.preprocessing import PolynomialFeatures  # noqa: PLC0415
+
+    if type(estimator) is not Pipeline or len(estimator.steps) != 2:
+        return None
+    (_, products), (_, last) = estimator.steps
+    alike = PolynomialFeatures(include_bias=False).get_params()
+    if type(products) is not PolynomialFeatures or products.get_params() != alike:
+        return None
+    learner = batched_equivalent(last)
+    return BatchedQuadratic(**vars(learner)) if type(learner) is BatchedLogistic else None
 
 
 def _class_weight(given: Any) -> Any:
@@ -320,10 +374,8 @@ def _same(value: Any, default: Any) -> bool:
 def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
     """Return the teachers whose `arrays()` these are, whatever their kind."""
     kind = str(arrays["kind"]) if "kind" in arrays else None
-    if kind == "linear":
-        return LinearTeachers.from_arrays(arrays)
-    if kind == "stump":
-        return StumpTeachers.from_arrays(arrays)
-    if kind == "tree":
-        return TreeTeachers.from_arrays(arrays)
-    raise InvalidInput(f"arrays must be of the kind 'linear', 'stump' or 'tree', not {kind!r}")
+    kinds = {"linear": LinearTeachers, "quadratic": QuadraticTeachers, "stump": StumpTeachers, "tree": TreeTeachers}
+    if kind not in kinds:
+        raise InvalidInput(f"arrays must be of the kind {', '.join(map(repr, kinds))}, not {kind!r}")
+    teachers: Teachers = kinds[kind].from_arrays(arrays)  # type: ignore[attr-defined]
+    return teachers

@@ -271,13 +271,16 @@ class LinearTeachers(Teachers):
 
 
 class LinearLearner(Learner):
-    """A learner whose teachers have linear scores; each kind says how the scores of a block are found."""
+    """A learner whose teachers have linear scores of `coefficients` columns; each kind says how a block is fitted."""
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
-    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
+    def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
+        return self._fit_linear(backend, chunks, memory=memory, one_scale=one_scale)
+
+    def _fit_linear(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> LinearTeachers:
         classes = chunks.classes
-        scores = np.zeros((chunks.teachers, _several(classes), chunks.features * (1 + self.quadratic) + 1))
+        scores = np.zeros((chunks.teachers, _several(classes), self.coefficients(chunks.features) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
         def cost(rows: int, shown: int) -> int:

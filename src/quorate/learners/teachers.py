@@ -244,6 +244,10 @@ class Learner(ABC):
         with np.errstate(all="ignore"):
             return self._fit_chunks(arrays, chunks, memory=check_memory(memory), one_scale=one_scale)
 
+    def coefficients(self, features: int) -> int:
+        """Return about how much there is to learn, in columns of a linear score: a plan gives teachers rows for it."""
+        return features
+
     @abstractmethod
     def _fit_chunks(self, backend: Backend, chunks: Chunks, *, memory: int, one_scale: bool) -> Teachers:
         """Return the teachers of these chunks."""

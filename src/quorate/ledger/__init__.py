@@ -1,20 +1,22 @@
 """What must survive a restart: the budget, a run's secret noise, keys, and the answers given.
 
-rules        what may happen to a ledger: pure functions
+rules        what may happen to a ledger: pure functions;  shares: those of keys and projects
 store        transactions, in an SQLite file; postgres: in a database
 chain        entries that hang together by a keyed hash, a transaction that adds to them, and how far they had come
 verify       reads all of them, and the secret noises that are kept
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
-ledger       all of it together, with the keys;  export: its entries for an archive
+keys         who may ask, and how much of it each may have
+ledger       all of it together;  export: its entries for an archive
 place        where it is, moving and restoring it
 """
 
 from quorate.ledger.export import check_export, export_entries
 from quorate.ledger.ledger import Ledger
 from quorate.ledger.place import find_ledger, move, restore
-from quorate.ledger.rules import LOST, Key, Phase
+from quorate.ledger.rules import LOST, Phase
+from quorate.ledger.shares import Key, Project
 from quorate.ledger.verify import Verification
-from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal
+from quorate.ledger.views import Activity, LeaseView, LedgerView, Refusal, share_figures
 
 __all__ = [
     "LOST",
@@ -24,6 +26,7 @@ __all__ = [
     "Ledger",
     "LedgerView",
     "Phase",
+    "Project",
     "Refusal",
     "Verification",
     "check_export",
@@ -31,4 +34,5 @@ __all__ = [
     "find_ledger",
     "move",
     "restore",
+    "share_figures",
 ]

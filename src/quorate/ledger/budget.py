@@ -1,34 +1,40 @@
 """A budget whose account is in a ledger. A process takes some of it out, spends that from memory, returns the rest.
 
 What is taken out is on the disk as spent before any of it is used, so that a crash loses what was out and never gives
-anything back. A lease names the process that holds it, so that another can tell whether it still runs.
+anything back. A lease names the process that holds it, so that another can tell whether it still runs. What is drawn is
+counted for the caller it is drawn for, and stays within what is set aside of that caller's share.
 """
 
 import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from quorate.checks import check_count, check_process, process_identity
-from quorate.errors import InvalidInput, LedgerRefused
+from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, ShareInUse, ShareSpent
+from quorate.exchange import NO_QUORUM, Query, SetAside
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import Quanta, to_quanta
+from quorate.rows import take_rows
 
 if TYPE_CHECKING:
     from quorate.ledger.chain import Change
     from quorate.ledger.ledger import Ledger
 
-__all__ = ["LeasedBudget", "is_gone", "owner_name"]
+__all__ = ["Allowance", "LeasedBudget", "Tally", "is_gone", "owner_name"]
 
 _SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
 _IDLE = 30.0  # seconds after which a lease that nobody uses is returned
 _PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
 _PAUSE = 0.02  # seconds between two looks
-_SILENT = 600.0  # seconds after which a process of another host is taken for dead; an idle one returns its lease
+_SILENT = 90.0  # seconds after which a process that cannot be looked up, of another host or container, is taken for
+# dead; one that has nothing to do has returned its lease long before
 
 
 def _times(quanta: Quanta, unit: Quanta) -> int:
@@ -46,7 +52,18 @@ def _sum(each: Iterable[Quanta]) -> Quanta:
 class LeasedBudget(Budget):
     """A budget whose account is in a ledger. Made by `Ledger.budget`."""
 
-    __slots__ = ("_at_hand", "_counted", "_lease", "_ledger", "_name", "_out", "_taken", "_used")
+    __slots__ = (
+        "_at_hand",
+        "_counted",
+        "_lease",
+        "_ledger",
+        "_most",
+        "_name",
+        "_out",
+        "_paid",
+        "_taken",
+        "_used",
+    )
 
     def __init__(self, ledger: "Ledger", *, lease: int) -> None:
         state = ledger.state()
@@ -59,6 +76,22 @@ class LeasedBudget(Budget):
         self._counted: Quanta = (0, 0)  # of its lease: what the ledger has out for it, and came to be at hand
         self._out = False  # whether the ledger may have a lease of ours
         self._taken = self._used = 0.0
+        self._paid = 0  # quanta of divergence that were charged here, less what was settled
+        self._most: int | None = None  # that may be paid for who is being answered
+
+    @property
+    def paid(self) -> int:
+        """How many quanta of divergence this process has paid from here: for whoever counts what a draw has cost."""
+        return self._paid
+
+    @contextmanager
+    def paying(self, most: int | None) -> Iterator[None]:
+        """Pay at most so many quanta of divergence meanwhile: what is set aside for the caller who is answered."""
+        before, self._most = self._most, most
+        try:
+            yield
+        finally:
+            self._most = before
 
     def close(self) -> NoReturn:
         """Refuse: the account stays in its ledger."""
@@ -101,13 +134,20 @@ class LeasedBudget(Budget):
         renyi, slack = self._at_hand
         for (one_renyi, one_slack), count in zip(each, counts, strict=True):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
+        charged = self._at_hand[0] - renyi
+        self._paid += charged
+        if self._most is not None:
+            self._most -= charged
         self._at_hand, self._used = (renyi, slack), time.monotonic()
 
     def _acquired(self, each: Sequence[Quanta], most: int) -> int:
         unit = _sum(each)
+        if self._most is not None and unit[0]:
+            most = min(most, self._most // unit[0])  # proof: step 12
         if _times(self._at_hand, unit) < most and any(unit):
             self._take(unit, most)
-        return _times(self._at_hand, unit)
+        payable = _times(self._at_hand, unit)
+        return payable if self._most is None else min(payable, most)
 
     def _take(self, unit: Quanta, most: int) -> None:
         """Take out what `most` units need, or as much as there is; where there is none, wait for others to return."""
@@ -185,6 +225,107 @@ class LeasedBudget(Budget):
             change.append("returned", {"lease": self._name, **returned})
 
 
+# --- For whom ---------------------------------------------------------------------------------------------------------
+
+
+class Tally:
+    """Draws for callers together, and counts what each has used: no-quorums, and cost in quanta of divergence."""
+
+    def __init__(self, budget: Budget | None) -> None:
+        self._budget = budget if isinstance(budget, LeasedBudget) else None  # who else pays has no keys to count for
+        self._met: Counter[str] = Counter()
+        self._cost: Counter[str] = Counter()
+
+    def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
+        """Return answers to the first of these rows, as many as the budget can pay for."""
+        before = 0 if self._budget is None else self._budget.paid
+        answers = answerer.draw(take_rows(X, slice(answerer.affordable(len(X)))))
+        if self._budget is not None:
+            by_no_quorum = answerer.stops_at_last_no_quorum
+            self._count(queries, answers.labels.tolist(), self._budget.paid - before, by_no_quorum=by_no_quorum)
+        return answers
+
+    def _count(self, queries: Sequence[Query], labels: Sequence[int], cost: int, *, by_no_quorum: bool) -> None:
+        """Count what was drawn. Callers who were drawn for together share its cost, as the mechanism charges for it."""
+        met = Counter(caller for (caller, _), label in zip(queries, labels, strict=False) if label == NO_QUORUM)
+        self._met.update(met)
+        if cost:
+            weights = met if by_no_quorum and met else Counter(caller for caller, _ in queries[: len(labels)])
+            for caller, weight in weights.items():
+                self._cost[caller] += -(-cost * weight // weights.total())
+
+    def include(self, caller: str, used: tuple[int, int]) -> None:
+        """Count what one caller has used."""
+        self._met[caller] += used[0]
+        self._cost[caller] += used[1]
+
+    def used(self, callers: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return no-quorums and cost of each caller."""
+        return {caller: (self._met[caller], self._cost[caller]) for caller in callers}
+
+
+class Allowance:
+    """Draws for one request of a caller with a share: no more than is set aside, which is renewed as it is used up."""
+
+    def __init__(self, ledger: "Ledger", budget: Budget | None, caller: str, held: SetAside) -> None:
+        assert isinstance(budget, LeasedBudget)
+        self.caller = caller
+        self._ledger, self._budget, self._held = ledger, budget, held
+        self._met = self._cost = 0
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """No-quorums and cost since what was set aside was last renewed."""
+        return self._met, self._cost
+
+    def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
+        """Return answers to the first of these rows; raise `ShareSpent` or `ShareInUse` where the share pays for none.
+
+        What stops by itself at the last no-quorum that it can pay for is given all rows; anything else as many as
+        could be paid for if each were to cost the most.
+        """
+        unit, stops, before = to_quanta(answerer.row_cost())[0], answerer.stops_at_last_no_quorum, self._budget.paid
+        self._see_to(unit, len(X))
+        rows = len(X) if stops else self._rows(unit, len(X))
+        with self._paying(unit) if stops else nullcontext():
+            answers = answerer.draw(take_rows(X, slice(answerer.affordable(rows))))
+        self._met += answers.labels.tolist().count(NO_QUORUM)
+        self._cost += self._budget.paid - before
+        return answers
+
+    def _see_to(self, unit: int, rows: int) -> None:
+        """Set more aside where what is left would not pay for one row."""
+        if self._fits(unit):
+            return
+        self._held = self._ledger.renew(self.caller, self._held, self.used, rows=rows, need=unit)
+        self._met = self._cost = 0
+        if not self._fits(unit):
+            raise self._refusal()
+
+    def _fits(self, unit: int) -> bool:
+        met, cost = self._held.no_quorums, self._held.cost
+        return not unit or ((met is None or self._met < met) and (cost is None or self._cost + unit <= cost))
+
+    def _rows(self, unit: int, most: int) -> int:
+        met, cost = self._held.no_quorums, self._held.cost
+        by_count = most if met is None or not unit else met - self._met
+        return min(most, by_count, most if cost is None or not unit else (cost - self._cost) // unit)
+
+    def _paying(self, unit: int) -> AbstractContextManager[None]:
+        """Let the budget pay for no more than is set aside."""
+        met, cost = self._held.no_quorums, self._held.cost
+        limits = [] if met is None else [(met - self._met) * unit]
+        return self._budget.paying(min(limits if cost is None else [*limits, cost - self._cost]))
+
+    def _refusal(self) -> BudgetSpent:
+        if self._held.spent:
+            return ShareSpent("the share of the budget that this key was given is spent")
+        return ShareInUse("what is left of this key's share is set aside for other requests; ask again in a moment")
+
+
+# --- Who holds a lease ------------------------------------------------------------------------------------------------
+
+
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
@@ -228,9 +369,13 @@ def _name(process: tuple[int, int]) -> str:
     return f"{_space()}/{process[0]}/{_started(process[0])}"
 
 
-def is_gone(owner: str, *, silent: float) -> bool:
-    """Return whether the process of this name is dead for certain, or has been `silent` for too many seconds."""
+def is_gone(owner: str, *, silent: float, most: float = _SILENT) -> bool:
+    """Return whether the process of this name is dead for certain, or has been `silent` for more than so many seconds.
+
+    A process is looked up where its numbers are counted as here: on this machine, since it started, and in the same
+    container. One in another has been `silent`, or has not.
+    """
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
         return _started(int(process)) != started if started else not _runs(int(process))
-    return silent > _SILENT
+    return silent > most

@@ -1,106 +1,39 @@
 """The ledger of one model: its account, what is out on lease, its keys, its answers; read, checked and changed here.
 
 A charge is on the disk, and its mark beside it, before anything is drawn for it. Every entry is tied to the ones before
-it by a keyed hash, and whoever opens the ledger reads and checks all of them. An API key is a public id and a secret;
-the secret has 256 random bits, so that a plain hash of it gives nothing away.
+it by a keyed hash, and whoever opens the ledger reads and checks all of them.
 """
 
-import hashlib
-import hmac
 import secrets
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quorate.checks import check_count
 from quorate.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query
+from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query, SetAside
 from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
 from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
+from quorate.ledger.keys import KeyRing
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
-from quorate.ledger.requests import admit, keep, take_over
-from quorate.ledger.rules import FORMAT, Key, State
+from quorate.ledger.requests import admit, keep, recall, set_aside, take_over
+from quorate.ledger.rules import FORMAT, State
 from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.ledger.views import LedgerView, view_of
 from quorate.privacy import Budget
 
-__all__ = ["Keys", "Ledger", "token_of"]
-
-_FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
-_LONGEST = 100
-
-
-def token_of(
-    name: str, scopes: Sequence[str], quota: int | None, per_minute: int | None, *, created: float
-) -> tuple[str, dict[str, Any]]:
-    """Return a new token, and the key as a ledger keeps it."""
-    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
-        raise InvalidInput(f"name must be a text of 1 to {_LONGEST} characters that says whose key it is")
-    for what, limit in (("quota", quota), ("per_minute", per_minute)):
-        if limit is not None:
-            check_count(what, limit, least=0)
-    key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
-    key = Key(
-        id=key_id,
-        name=name,
-        scopes=tuple(dict.fromkeys(scopes)),
-        hash=_hash(secret),
-        created=created,
-        quota=quota,
-        per_minute=per_minute,
-    )
-    return f"qk_{key_id}_{secret}", asdict(key) | {"scopes": list(key.scopes)}
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
-class Keys:
-    """The keys of a ledger as this process last read them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._state: State | None = None
-        self._read = 0.0
-
-    def find(self, token: str, state: Callable[[], State]) -> Key | None:
-        """Return the key of a token, or None."""
-        parts = token.split("_", 2)
-        if len(parts) != 3 or parts[0] != "qk":
-            return None
-        with self._lock:
-            if self._state is None or time.monotonic() - self._read > _FRESH:
-                self._state, self._read = state(), time.monotonic()
-            key = self._state.keys.get(parts[1])
-        held = key.hash if key is not None else ""
-        if not hmac.compare_digest(_hash(parts[2]), held) or key is None or key.revoked:
-            return None
-        return key
-
-    def read(self, state: Callable[[], State]) -> None:
-        """Read the keys now, so that for a while `find` need not."""
-        read = state()
-        with self._lock:
-            self._state, self._read = read, time.monotonic()
-
-    def forget(self) -> None:
-        """Read the keys again at the next use."""
-        with self._lock:
-            self._state = None
-
+__all__ = ["Ledger"]
 
 _ID = 16
+_HELD = 30.0  # seconds that an id is left to a process that cannot be looked up
+_PROBE = "probe"  # the name of a row that proves that the ledger can be written
 
 
-class Ledger(Notes, Phases):
+class Ledger(Notes, Phases, KeyRing):
     """What a model has spent and may spend, kept so that no crash, copy or restart gives any of it back.
 
     >>> import tempfile
@@ -119,7 +52,6 @@ class Ledger(Notes, Phases):
         self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
         self._seen = Head()
         self.witness = Witness(folder, fingerprint, key, in_database=is_url(store.place))
-        self._keys = Keys()
         self._session = secrets.token_hex(8)  # tells two users of one process apart
         self.lease_name = ""  # of the budget that pays here
         self.place = store.place
@@ -246,6 +178,16 @@ class Ledger(Notes, Phases):
         with self.change() as change:
             return change.state
 
+    def probe(self) -> None:
+        """Write something of no meaning, and sync it; raise `LedgerRefused` where that cannot be done."""
+        self._store.check_room()
+        with self.change() as change:
+            change.statements.run(
+                "INSERT INTO quorate_secret VALUES (?, ?, 1) ON CONFLICT (ledger, name) DO UPDATE SET "
+                "value = quorate_secret.value + 1",
+                (self._id, _PROBE),
+            )
+
     def last_state(self) -> State:
         """Return what the ledger held when this process last looked."""
         return self._seen.state or self.state()
@@ -303,19 +245,53 @@ class Ledger(Notes, Phases):
             statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ?"
             return int(change.statements.run(statement, (self._id,))[0][0])
 
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
+        """Return the answers that this caller was given to these queries. Nothing is counted."""
+        with self.change() as change:
+            return recall(change, {caller: queries})
+
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Look requests up and take their ids, before anything is drawn for them."""
         with self.change() as change:
-            return admit(
-                change, asked, owner=self._owner(), is_gone=lambda owner, silent: _is_gone(owner, silent=silent)
-            )
+            return admit(change, asked, owner=self._owner(), is_gone=_is_gone)
 
     def keep(
-        self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
+        self,
+        fresh: Mapping[Query, int],
+        known: dict[Query, int],
+        asked: Sequence[Asked],
+        *,
+        used: Mapping[str, Sequence[int]] | None = None,
+        drawn: int = 0,
     ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes, before they leave."""
+        """Keep answers and outcomes, before they leave.
+
+        `used` says of callers how many no-quorums they met, and at what cost; it ends what was set aside for them.
+        `drawn` answers of these requests were drawn for them and kept before: they are no repetitions.
+        """
         with self.change() as change:
-            return keep(change, fresh, known, asked, owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM)
+            return keep(
+                change,
+                fresh,
+                known,
+                asked,
+                owner=self._owner(),
+                lease=self.lease_name,
+                no_quorum=NO_QUORUM,
+                used=used,
+                drawn=drawn,
+            )
+
+    def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
+        """Charge a caller with what a request has used so far, and set more aside for so many rows that are left."""
+        with self.change() as change:
+            settled = [held.no_quorums, held.cost]
+            body = {"owner": self._owner(), "caller": caller, "settled": settled, "used": list(used)}
+            change.append("renewed", body | {"held": [None, None]})
+            more = set_aside(change, caller, rows, held={}, owner=self._owner(), is_gone=_is_gone, need=need)
+            none = {"settled": [None, None], "used": [0, 0]}
+            change.append("renewed", body | none | {"held": [more.no_quorums, more.cost]})
+            return more
 
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"
@@ -350,29 +326,6 @@ class Ledger(Notes, Phases):
         """Yield the entries, oldest first."""
         return read_entries(self._store, self._id, start)
 
-    def add_key(
-        self, name: str, *, scopes: Sequence[str] = ("ask",), quota: int | None = None, per_minute: int | None = None
-    ) -> str:
-        """Make an API key and return its token, which is shown this once: only a hash of it is kept."""
-        with self.change() as change:
-            token, key = token_of(name, scopes, quota, per_minute, created=change.at)
-            change.append("key_added", {"key": key})
-        return token
-
-    def revoke_key(self, id: str) -> None:
-        """Let a key open nothing more."""
-        with self.change() as change:
-            change.append("key_revoked", {"id": id})
-        self._keys.forget()
-
-    def find_key(self, token: str) -> Key | None:
-        """Return the key of this token, or None where there is none, or it was revoked."""
-        return self._keys.find(token, self.state)
-
-    def read_keys(self) -> None:
-        """Read the keys again. A server does so by its own clock, so that no caller waits less because of another."""
-        self._keys.read(self.state)
-
     def close(self) -> None:
         """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again."""
         with self.change() as change:
@@ -384,5 +337,9 @@ class Ledger(Notes, Phases):
         self._store.close()
 
 
-def _is_gone(owner: str, *, silent: float) -> bool:
-    return is_gone(owner.partition("@")[2], silent=silent)
+def _is_gone(owner: str, silent: float) -> bool:
+    """Return whether who holds an id is dead, or cannot be looked up and has held it for as long as an idle lease.
+
+    One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
+    """
+    return is_gone(owner.partition("@")[2], silent=silent, most=_HELD)

@@ -99,9 +99,9 @@ class Phases(ABC):
             rows = [request_row(one.caller, one.id or "", one.body, packed) for one, packed in done]
             seq = _arrive(change, after, digest_rows(rows))
             kept = change.statements.run_many(
-                "UPDATE quorate_request SET outcome = ?, seq = ? "
+                "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
                 "WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? AND outcome IS NULL",
-                [(packed, seq, self._id, one.caller, one.id, self._owner()) for one, packed in done],
+                [(packed, seq, change.at, self._id, one.caller, one.id, self._owner()) for one, packed in done],
             )
             if kept != len(done):
                 raise LedgerRefused("another process is answering one of these requests; one asks it at a time")

@@ -81,6 +81,8 @@ def _copy(old: Ledger, new: Ledger) -> None:
         leases = change.state.leases.values()
         if any(not is_gone(lease.owner, silent=change.at - lease.seen) for lease in leases):
             raise InvalidInput("a process has some of the budget out on lease; stop the server, then move the ledger")
+        for owner in list(change.state.holds) if change.state.moved is None else ():
+            change.append("hold_lost", {"owner": owner})
         if change.state.moved is None:
             change.append("moved", {"to": new.place})
         state = change.state
@@ -93,7 +95,7 @@ def _copy(old: Ledger, new: Ledger) -> None:
         )
         forgotten = forgotten_requests(change)
     kept = to_json(state)
-    names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys")
+    names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys", "projects")
     phase = old.phase()
     new.begin(
         {"format": FORMAT} | {name: kept[name] for name in names},

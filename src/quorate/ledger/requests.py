@@ -3,12 +3,13 @@
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from quorate.errors import IdReused, InProgress, QuorateError
-from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, outcome_of, reused
+from quorate.errors import IdReused, InProgress, KeyClosed, QuorateError
+from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
 from quorate.ledger.chain import Change, digest_rows
-from quorate.ledger.rules import allow
+from quorate.ledger.shares import allow, hold_for, is_limited
 
 __all__ = [
     "admit",
@@ -20,6 +21,7 @@ __all__ = [
     "pack",
     "recall",
     "request_row",
+    "set_aside",
     "take_over",
     "unpack",
 ]
@@ -70,15 +72,16 @@ def admit(
             if earlier is not None:
                 results[place] = _earlier(change, one, earlier, owner, is_gone)
             if results[place] is None:
-                allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at)
+                if (key := change.state.keys.get(one.caller)) is not None:
+                    if not key.opens(change.at):
+                        raise KeyClosed("this key was revoked, or has expired")
+                    allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at, taken=rows)
                 rows[one.caller] += len(one.queries)
                 if one.id is not None:
                     taken.append((change.ledger, one.caller, one.id, one.body, owner, change.at))
                     before[one.caller, one.id] = one.body, owner, change.at, None
         except QuorateError as error:
             results[place] = error
-    if limited := {caller: count for caller, count in rows.items() if caller in change.state.keys}:
-        change.append("admitted", {"rows": limited})
     change.statements.run_many(
         "INSERT INTO quorate_request VALUES (?, ?, ?, ?, ?, ?, NULL, NULL) ON CONFLICT (ledger, caller, id) "
         "DO UPDATE SET owner = excluded.owner, at = excluded.at",
@@ -89,12 +92,61 @@ def admit(
         if result is None:
             wanted.setdefault(one.caller, set()).update(one.queries)
     known = recall(change, wanted)
-    return [
-        Admitted({query: known[one.caller, query] for query in one.queries if (one.caller, query) in known})
-        if result is None
-        else result
-        for one, result in zip(asked, results, strict=True)
-    ]
+    admitted = [_admitted(one, known) if result is None else result for one, result in zip(asked, results, strict=True)]
+    if keyed := {caller: count for caller, count in rows.items() if caller in change.state.keys}:
+        held = _hold(change, asked, admitted, owner=owner, is_gone=is_gone)
+        change.append("admitted", {"rows": keyed} | ({"held": held, "owner": owner} if held else {}))  # proof: step 12
+    return admitted
+
+
+def _admitted(one: Asked, known: Mapping[Query, int]) -> Admitted:
+    return Admitted({query: known[one.caller, query] for query in one.queries if (one.caller, query) in known})
+
+
+def _hold(
+    change: Change,
+    asked: Sequence[Asked],
+    admitted: list[Admitted | QuorateError],
+    *,
+    owner: str,
+    is_gone: Callable[[str, float], bool],
+) -> dict[str, list[int | None]]:
+    """Set aside what these requests may need of their callers' shares, and return how much that is for each caller."""
+    held: dict[str, list[int | None]] = {}
+    for place, (one, result) in enumerate(zip(asked, admitted, strict=True)):
+        if isinstance(result, Admitted) and result.outcome is None and is_limited(change.state, one.caller):
+            new = len(set(one.queries) - result.known.keys())
+            if not new:
+                continue
+            aside = set_aside(change, one.caller, new, held=held, owner=owner, is_gone=is_gone)
+            pair = held.setdefault(one.caller, [None, None])
+            pair[:] = _more(pair[0], aside.no_quorums), _more(pair[1], aside.cost)
+            admitted[place] = replace(result, held=aside)
+    return held
+
+
+def _more(had: int | None, more: int | None) -> int | None:
+    return had if more is None else (had or 0) + more
+
+
+def set_aside(
+    change: Change,
+    caller: str,
+    rows: int,
+    *,
+    held: Mapping[str, Any],
+    owner: str,
+    is_gone: Callable[[str, float], bool],
+    need: int = 0,
+) -> SetAside:
+    """Return what can be set aside for new rows of a caller, once what dead processes had set aside is charged."""
+    aside = hold_for(change.state, caller, rows, held, need=need)
+    if not aside.spent and 0 in (aside.no_quorums, aside.cost) and rows:
+        for name, hold in list(change.state.holds.items()):
+            if name != owner and is_gone(name, change.at - hold.at):
+                change.append("hold_lost", {"owner": name})
+        aside = hold_for(change.state, caller, rows, held, need=need)
+    return aside
 
 
 def _requests(change: Change, asked: Sequence[Asked]) -> dict[tuple[str, str | None], Any]:
@@ -147,8 +199,14 @@ def keep(
     owner: str,
     lease: str,
     no_quorum: int,
+    used: Mapping[str, Sequence[int]] | None,
+    drawn: int = 0,
 ) -> list[Outcome | QuorateError]:
-    """Keep fresh answers and the outcomes of requests, in one entry. An answer that is kept already stands."""
+    """Keep fresh answers and the outcomes of requests, in one entry. An answer that is kept already stands.
+
+    `drawn` answers of these requests were drawn for them and kept in entries before: they count there, and not as
+    repetitions here.
+    """
     new = _insert(change, fresh)
     known.update(fresh)
     if len(new) < len(fresh):  # somebody else answered some of these queries meanwhile: those answers stand
@@ -172,20 +230,29 @@ def keep(
     counts = Counter(new.values())
     replied = sum(len(one.queries) for one in asked)
     refused = sum(returned.values())
-    body = {
+    body: dict[str, Any] = {
         "lease": lease,
         "answered": sum(counts.values()) - counts[no_quorum],
         "no_quorums": counts[no_quorum],
-        "repeated": max(0, replied - refused - sum(counts.values())),
+        "repeated": max(0, replied - refused - drawn - sum(counts.values())),
         "refused": refused,
         "returned": {caller: rows for caller, rows in returned.items() if rows and caller in change.state.keys},
         "digest": _digest(new.items(), done),
     }
-    if new or done or body["returned"]:
+    if used is not None:
+        body |= _used(change, owner, used)
+    if new or done or body["returned"] or "used" in body:
         seq = change.append("answered", body)
         _write(change, seq, done)
     note_activity(change, body)
     return results
+
+
+def _used(change: Change, owner: str, used: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return what an entry says of shares: who has used how much, and whose holds end with it."""
+    charged = {caller: list(pair) for caller, pair in used.items() if any(pair) and caller in change.state.keys}
+    holds = owner in change.state.holds
+    return ({"used": charged} if charged or holds else {}) | ({"owner": owner} if holds else {})
 
 
 def _insert(change: Change, fresh: Mapping[Query, int]) -> dict[Query, int]:
@@ -228,8 +295,13 @@ def _write(change: Change, seq: int, done: Sequence[tuple[Asked, Outcome]]) -> N
         "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
     )  # nothing was drawn for it
     change.statements.run_many(
-        "UPDATE quorate_request SET outcome = ?, seq = ? WHERE ledger = ? AND caller = ? AND id = ?",
-        [(pack(outcome), seq, change.ledger, one.caller, one.id) for one, outcome in done if not _empty(outcome)],
+        "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
+        "WHERE ledger = ? AND caller = ? AND id = ?",
+        [
+            (pack(outcome), seq, change.at, change.ledger, one.caller, one.id)
+            for one, outcome in done
+            if not _empty(outcome)
+        ],
     )
 
 

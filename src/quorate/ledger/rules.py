@@ -4,32 +4,42 @@ A store only reads and writes what these functions return, so that SQLite and Po
 allow. Amounts are whole quanta (see `quorate.privacy.Budget`); what is leased counts as spent until it is returned.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any
 
-from quorate.errors import BudgetSpent, InvalidInput, LedgerRefused, QuotaSpent, RateLimited
+from quorate.errors import BudgetSpent, LedgerRefused
+from quorate.ledger.key_rules import KEY_RULES
+from quorate.ledger.shares import (
+    SHARE_RULES,
+    Hold,
+    Key,
+    Project,
+    add_holds,
+    begin_phase,
+    charge_used,
+    count_rows,
+    drop_holds,
+    holds_from,
+    keys_from,
+    projects_from,
+    refund_rows,
+)
 
 __all__ = [
     "FORMAT",
     "LOST",
-    "SCOPES",
     "Event",
-    "Key",
     "Lease",
     "Phase",
     "State",
-    "allow",
     "apply",
     "from_json",
     "to_json",
 ]
 
-Scope = Literal["ask", "budget", "admin"]
-SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
 FORMAT = 1  # of entries and of the state that is kept
 LOST = "lost"  # in place of a choice: it may have been made after the copy that was restored
-_MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +50,6 @@ class Lease:
     renyi: int
     slack: int
     seen: float
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """An API key: who it is for, what it may do, how many rows it may ask. Only the hash of its secret is kept."""
-
-    id: str
-    name: str
-    scopes: tuple[str, ...]
-    hash: str = field(repr=False)
-    created: float
-    quota: int | None = None
-    per_minute: int | None = None
-    used: int = 0
-    minute: int = 0
-    in_minute: int = 0
-    revoked: bool = False
-
-    def allows(self, scope: str) -> bool:
-        """Return whether the key may do this. An admin may do everything."""
-        return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a ledger holds: one account, what is out on lease, and the keys."""
+    """What a ledger holds: one account, what is out on lease, and who may have how much of it."""
 
     fingerprint: str
     epsilon: float
@@ -97,6 +86,8 @@ class State:
     at: float
     leases: Mapping[str, Lease] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
+    projects: Mapping[str, Project] = field(default_factory=dict)
+    holds: Mapping[str, Hold] = field(default_factory=dict)  # set aside of shares, by who answers
     wanted: float = 0.0  # when somebody last asked for what is out on lease
     run: str | None = None  # a keyed hash of the open run's secret noise
     choice: str | None = None  # what the model has chosen once and for all, and published; `LOST` in a restored copy
@@ -126,21 +117,6 @@ def apply(state: State | None, event: Event) -> State:
     return replace(_RULES[event.kind](state, event.body, event.at), at=event.at)
 
 
-def allow(state: State, caller: str, rows: int, at: float) -> None:
-    """Raise where the key of this caller does not allow so many rows now. A caller without a key has no limit."""
-    key = state.keys.get(caller)
-    if key is None:
-        return
-    if key.quota is not None and key.used + rows > key.quota:
-        raise QuotaSpent(
-            f"this key may ask {key.quota} rows in all and has {max(0, key.quota - key.used)} left; "
-            "ask the owner of the data for more"
-        )
-    in_minute = key.in_minute if key.minute == _minute(at) else 0
-    if key.per_minute is not None and in_minute + rows > key.per_minute:
-        raise RateLimited(f"this key may ask {key.per_minute} rows a minute; ask again in the next one")
-
-
 def to_json(state: State) -> dict[str, Any]:
     """Return the state as plain JSON."""
     kept = {f.name: getattr(state, f.name) for f in fields(state)}
@@ -149,10 +125,15 @@ def to_json(state: State) -> dict[str, Any]:
         for name, lease in state.leases.items()
     }
     kept["keys"] = [asdict(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
+    kept["projects"] = [asdict(project) for project in state.projects.values()]
+    kept["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
     # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
     kept["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
     return kept | pairs | {"order": repr(state.order)}
+
+
+_READ: dict[str, Callable[[Any], Any]] = {"keys": keys_from, "projects": projects_from, "holds": holds_from}
 
 
 def from_json(kept: Mapping[str, Any]) -> State:
@@ -162,22 +143,16 @@ def from_json(kept: Mapping[str, Any]) -> State:
         for name, lease in kept["leases"].items()
     }
     state: dict[str, Any] = {name: _pair(kept[name]) for name in ("capacity", "spent")}
-    state |= {"order": float(kept["order"]), "leases": leases, "keys": _keys(kept["keys"])}
+    state |= {"order": float(kept["order"]), "leases": leases}
+    for name, read in _READ.items():  # an older version had neither projects nor holds
+        state[name] = read(kept[name]) if kept.get(name) else {}
     state["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
     return State(**{**kept, **state})
-
-
-def _keys(kept: Any) -> dict[str, Key]:
-    return {key["id"]: Key(**{**key, "scopes": tuple(key["scopes"])}) for key in kept}
 
 
 def _pair(values: Any) -> tuple[int, int]:
     renyi, slack = values
     return int(renyi), int(slack)
-
-
-def _minute(at: float) -> int:
-    return int(at // _MINUTE) * _MINUTE
 
 
 def _opened(event: Event) -> State:
@@ -193,7 +168,8 @@ def _opened(event: Event) -> State:
         capacity=_pair(body["capacity"]),
         spent=_pair(body["spent"]),
         at=event.at,
-        keys=_keys(body["keys"]),
+        keys=keys_from(body["keys"]) if body["keys"] else {},
+        projects=projects_from(body["projects"]) if body.get("projects") else {},
     )
     if not all(0 <= spent <= capacity for spent, capacity in zip(state.spent, state.capacity, strict=True)):
         raise LedgerRefused("a ledger opens with an account that nobody could have spent like that")
@@ -237,42 +213,19 @@ def _run(state: State, body: Mapping[str, Any], at: float) -> State:
 
 
 def _admitted(state: State, body: Mapping[str, Any], at: float) -> State:
-    keys = dict(state.keys)
-    for caller, rows in body["rows"].items():
-        allow(state, caller, rows, at)
-        if caller in keys:
-            key = keys[caller]
-            in_minute = key.in_minute if key.minute == _minute(at) else 0
-            keys[caller] = replace(key, used=key.used + rows, minute=_minute(at), in_minute=in_minute + rows)
-    return replace(state, keys=keys)
+    """Count rows, and set aside what callers with a share may need."""
+    state = count_rows(state, body["rows"], at)
+    return add_holds(state, str(body.get("owner", "")), body.get("held", {}), at)
 
 
 def _answered(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Give quota back for rows that were refused, and note that the lease is in use. The rest is for the record."""
-    keys, leases = dict(state.keys), dict(state.leases)
-    if body["lease"] in leases:
-        leases[body["lease"]] = replace(leases[body["lease"]], seen=at)
-    for caller, rows in body["returned"].items():
-        if caller in keys:
-            if not 0 <= rows <= keys[caller].used:
-                raise LedgerRefused("more quota was returned than was used")
-            keys[caller] = replace(keys[caller], used=keys[caller].used - rows)
-    return replace(state, keys=keys, leases=leases)
-
-
-def _key_added(state: State, body: Mapping[str, Any], at: float) -> State:
-    (key,) = _keys([body["key"]]).values()
-    if key.id in state.keys:
-        raise InvalidInput(f"there is a key {key.id} already")
-    if not key.scopes or not set(key.scopes) <= set(SCOPES):
-        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, not {', '.join(key.scopes) or 'none'}")
-    return replace(state, keys={**state.keys, key.id: key})
-
-
-def _key_revoked(state: State, body: Mapping[str, Any], at: float) -> State:
-    if body["id"] not in state.keys:
-        raise InvalidInput(f"there is no key {body['id']!r}; `quorate keys list` names them")
-    return replace(state, keys={**state.keys, body["id"]: replace(state.keys[body["id"]], revoked=True)})
+    """Charge shares, give quota back for rows that were refused, and note that the lease is in use."""
+    if body["lease"] in state.leases:
+        lease = replace(state.leases[body["lease"]], seen=at)
+        state = replace(state, leases={**state.leases, body["lease"]: lease})
+    if "used" in body:
+        state = charge_used(state, str(body.get("owner", "")), body["used"])
+    return refund_rows(state, body["returned"]) if body["returned"] else state
 
 
 def _moved(state: State, body: Mapping[str, Any], at: float) -> State:
@@ -288,6 +241,7 @@ def _restored(state: State, body: Mapping[str, Any], at: float) -> State:
     phase = None if state.phase is None else replace(state.phase, lost=True)
     # An older version did not say whether a choice may be among what was lost; it had no model that makes one.
     choice = LOST if state.choice is None and body.get("choice") == LOST else state.choice
+    state = drop_holds(state)
     return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
 
 
@@ -310,7 +264,7 @@ def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
     )
     if phase.number < (1 if state.phase is None else state.phase.number) or phase.seats < 1:
         raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")
-    return replace(state, phase=phase)
+    return begin_phase(replace(state, phase=phase))
 
 
 def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:
@@ -341,10 +295,10 @@ _RULES = {
     "chosen": _chosen,
     "admitted": _admitted,
     "answered": _answered,
-    "key_added": _key_added,
-    "key_revoked": _key_revoked,
     "moved": _moved,
     "restored": _restored,
     "phase": _phase,
     "arrived": _arrived,
+    **KEY_RULES,
+    **SHARE_RULES,
 }

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _KEY = "ledger.key"
+_ROOM = 2**20  # bytes that a disk must have left
 
 # One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
 # keys where a store can do that, and `?` stands for a value.
@@ -76,6 +77,9 @@ class Store(Protocol):
 
     def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> AbstractContextManager[Statements]:
         """Keep every other process from this ledger; commit at the end and call `then`, or change nothing."""
+
+    def check_room(self) -> None:
+        """Raise where the next write would not find room."""
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -136,6 +140,15 @@ def read_key(folder: Path) -> bytes:
     return key
 
 
+def _cause(error: sqlite3.OperationalError) -> str:
+    """Return the class of what SQLite says."""
+    text = str(error)
+    for part, cause in (("full", "disk_full"), ("readonly", "read_only"), ("locked", "locked")):
+        if part in text:
+            return cause
+    return "storage"
+
+
 class _Statements:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -192,7 +205,7 @@ class SQLiteStore:
                     raise
             except sqlite3.OperationalError as error:
                 self._drop()
-                raise LedgerRefused(f"{self.path} cannot be used just now: {error}") from None
+                raise LedgerRefused(f"{self.path} cannot be used just now: {error}", cause=_cause(error)) from None
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter of a damaged schema
                 self._drop()
                 raise LedgerRefused(f"{self.path} is not a ledger: {error}") from None
@@ -218,7 +231,8 @@ class SQLiteStore:
         try:
             file = os.open(self.path.with_suffix(suffix), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise LedgerRefused(f"{self.path} cannot be locked: {error.strerror}") from None
+            cause = "missing" if isinstance(error, FileNotFoundError) else "storage"
+            raise LedgerRefused(f"{self.path} cannot be locked: {error.strerror}", cause=cause) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
@@ -233,7 +247,7 @@ class SQLiteStore:
         except OSError:
             self._drop()
             raise LedgerRefused(
-                f"{self.path} is missing: without its ledger a model has no budget and answers nothing"
+                f"{self.path} is missing: without its ledger a model has no budget and answers nothing", cause="missing"
             ) from None
         if self._process != process_identity():  # a fork: the parent's connection is left to the parent
             self._connection, self._process = None, process_identity()
@@ -253,6 +267,15 @@ class SQLiteStore:
                 raise LedgerRefused(f"{self.path} lies where SQLite cannot sync a log; move the model to a local disk")
             self._connection, self._file = connection, (status.st_dev, status.st_ino)  # once all of it is checked
         return self._connection
+
+    def check_room(self) -> None:
+        """Raise where the disk has no room for a write; a log that still has some hides a full disk for a while."""
+        try:
+            disk = os.statvfs(self.path.parent)
+        except OSError as error:
+            raise LedgerRefused(f"{self.path} cannot be reached: {error.strerror}", cause="missing") from None
+        if disk.f_bavail * disk.f_frsize < _ROOM:
+            raise LedgerRefused(f"{self.path} lies on a disk that is full", cause="disk_full")
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

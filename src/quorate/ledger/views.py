@@ -1,12 +1,16 @@
 """What an owner looks at: frozen descriptions, without a secret or a hash of one."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from quorate.ledger.rules import Key, Phase, State
+from quorate.ledger.budget import is_gone
+from quorate.ledger.rules import Phase, State
+from quorate.ledger.shares import Key, Project, Share
 from quorate.privacy import Budget, Cost
+from quorate.privacy.budget import to_quanta
 
-__all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "view_of"]
+__all__ = ["Activity", "LeaseView", "LedgerView", "Refusal", "share_figures", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +35,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """What a process has out on lease, as a share of the whole budget."""
+    """What a process has out on lease, as a share of the whole budget. One that is gone returns nothing."""
 
     id: str
     owner: str
     share: float
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class LedgerView:
     keys: tuple[Key, ...]
     moved: str | None
     phase: Phase | None = None  # with its count of no-quorums: for the owner alone
+    projects: tuple[Project, ...] = ()
 
 
 def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
@@ -73,16 +79,35 @@ def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
         left=(state.capacity[0] - state.spent[0]) / state.capacity[0],
         spent_epsilon=budget.spent_epsilon(),
         leases=tuple(_leases(state)),
-        keys=tuple(replace(key, hash="") for key in state.keys.values()),
+        keys=tuple(replace(key, hash="", former="") for key in state.keys.values()),
+        projects=tuple(state.projects.values()),
         moved=state.moved,
         phase=state.phase,
     )
 
 
+def share_figures(share: Share, view: LedgerView) -> dict[str, float | int | None]:
+    """Return limits and use of a share as JSON takes them: costs as parts of the whole budget."""
+    whole = to_quanta(view.capacity)[0]
+    return {
+        "quota": share.quota,
+        "used": share.used,
+        "per_minute": share.per_minute,
+        "per_phase": share.per_phase,
+        "in_phase": share.in_phase,
+        "no_quorums": share.no_quorums,
+        "no_quorums_met": share.met,
+        "budget": None if share.cost is None else share.cost / whole,
+        "budget_spent": share.spent / whole,
+        "last_use": share.last or None,
+    }
+
+
 def _leases(state: State) -> Iterator[LeaseView]:
     for name, lease in state.leases.items():
         host, *_, process, _ = lease.owner.split("/")
-        yield LeaseView(name, f"{host}, process {process}", lease.renyi / state.capacity[0])
+        gone = is_gone(lease.owner, silent=time.time() - lease.seen)
+        yield LeaseView(name, f"{host}, process {process}", lease.renyi / state.capacity[0], gone)
 
 
 class _At(Budget):

@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
 from quorate.errors import InvalidInput
-from quorate.features import AdditiveColumns
+from quorate.features import AdditiveColumns, HashedColumns
 from quorate.linear.families import Bernoulli
 from quorate.linear.model import LinearModel, refuse_weights
 from quorate.predictors.base import class_codes, declared_classes
@@ -31,7 +31,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     epsilon, delta
         The guarantee of the fitted model.
     columns
-        How rows become numbers: an `AdditiveColumns`, fitted on the public rows; its defaults unless given.
+        How rows become numbers, by the public rows: an `AdditiveColumns`, or for a wide sparse matrix of counts a
+        `HashedColumns`; the defaults of one of them unless given.
     classes
         All the labels that may occur. Unless given they are read from `y`, and count as public. For several labels at
         once `y` is a matrix of zeros and ones, and there is nothing to declare.
@@ -41,7 +42,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     geometry aside, and takes smaller steps.
 
     `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` says how much of each coefficient
-    may be noise; `claim_` is the guarantee.
+    may be noise; `curves_` says what each column of the table adds, with standard deviations; `claim_` is the
+    guarantee.
 
     >>> rng = np.random.default_rng(0)
     >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
@@ -56,7 +58,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        columns: AdditiveColumns | None = None,
+        columns: AdditiveColumns | HashedColumns | None = None,
         classes: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -75,6 +77,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         )
         self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]
         self.coef_deviations_ = fitted.deviations[:, 1:]
+        self._draw(fitted)
         self.claim_ = self._claim(*conditions)
         return self
 

@@ -55,6 +55,8 @@ class Fitted:
 
     weights: Array
     deviations: Array  # standard deviations of the weights, as far as the noise goes
+    covariances: Array  # of the weights of each output, without the intercept
+    centre: Array  # where the columns lie on average
     family: Family
     shift: float | None
     public_used: bool
@@ -84,12 +86,14 @@ def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: Noi
     weights = np.array([belief.weights for belief in beliefs])
     weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
+    covariances = np.array([belief.root[1:] @ belief.root[1:].T for belief in beliefs])
     if last:
         base, slopes = weights[0, 0], exact_weights(weights[0, 1:])
         off, factor = calibration(lambda rows: base + rows @ slopes, private, noisy, 1.0)  # proof: step 2
-        weights, deviations = weights * factor, deviations * factor
+        weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
         weights[:, 0] += off
-    return Fitted(weights, deviations, run.family, moved, usable, len(steps), run.directions)
+    found = (run.family, moved, usable, len(steps), run.directions)
+    return Fitted(weights, deviations, covariances, run.centre, *found)
 
 
 def _with_ones(rows: Array) -> Array:
@@ -113,10 +117,10 @@ def _measure_means(problem: Problem, private: PrivateSums, public: Array | None,
     extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
 
     def vectors(features: Array, targets: Array) -> Array:
-        distance = lengths(features - centre)
-        about = np.minimum(1.0, longest / np.maximum(distance, 1e-300))
-        off = targets - problem.start
-        return np.hstack([(features - centre) * about[:, None], (distance > longest)[:, None], off, off**2])
+        moved, off = features - centre, targets - problem.start
+        distance = lengths(moved)
+        moved *= np.minimum(1.0, longest / np.maximum(distance, 1e-300))[:, None]
+        return np.hstack([moved, (distance > longest)[:, None], off, off**2])
 
     size = len(centre)
     radius = float(np.sqrt(longest**2 + 1 + extra))
@@ -193,20 +197,20 @@ class _Run:
     def _measure(self, plans: Sequence[Measurement], fraction: float) -> list[Array]:
         """Return the mean clipped gradient of each output, with noise: one release for all of them."""
         sizes = [plan.directions.shape[1] for plan in plans]
+        units = [plan.radius if len(plans) > 1 else 1.0 for plan in plans]  # several outputs share one length
+        radius = self.radius if len(plans) > 1 else plans[0].radius
         self.directions.append(sum(sizes))
 
         def vectors(features: Array, targets: Array) -> Array:
-            rows = _with_ones(features - self.centre)
             parts = [
-                plan.vectors(rows, targets[:, output], self.family) / plan.radius for output, plan in enumerate(plans)
+                plan.vectors(features, targets[:, output], self.family, self.centre)
+                for output, plan in enumerate(plans)
             ]
-            return parts[0] if len(parts) == 1 else np.hstack(parts)
+            return parts[0] if len(parts) == 1 else np.hstack([p / unit for p, unit in zip(parts, units, strict=True)])
 
-        total, _ = self.private.release(
-            vectors, entries=sum(sizes), radius=self.radius, noisy=self.noisy, fraction=fraction
-        )
+        total, _ = self.private.release(vectors, entries=sum(sizes), radius=radius, noisy=self.noisy, fraction=fraction)
         means = np.split(total, np.cumsum(sizes)[:-1])
-        return [mean * plan.radius for mean, plan in zip(means, plans, strict=True)]
+        return [mean * unit for mean, unit in zip(means, units, strict=True)]
 
     def _learn(self, belief: Belief, seen: Sequence[tuple[Array, Measurement]]) -> Belief:
         """Return the belief after these measurements, one after another."""

@@ -19,7 +19,10 @@ _LONGEST = 4.0  # an entry of a row's vector, in the same units: 2**31 rows add 
 
 def exact_features(features: Array) -> Array:
     """Return features rounded to multiples of 2**-26, row by row in memory."""
-    return np.ascontiguousarray(np.rint(features * _FEATURES) / _FEATURES)
+    whole = np.multiply(features, _FEATURES, order="C")
+    np.rint(whole, out=whole)
+    whole *= 1 / _FEATURES
+    return whole
 
 
 def exact_weights(weights: Array) -> Array:
@@ -39,8 +42,9 @@ def lengths(vectors: Array) -> Array:
     than 2**53.
     """
     steps = 2.0 ** ((53 - int(vectors.shape[1]).bit_length()) // 2)
-    largest = np.abs(vectors).max(axis=1, initial=0.0)
-    whole = np.rint(vectors / np.maximum(largest, 1e-300)[:, None] * steps)
+    largest = np.maximum(vectors.max(axis=1, initial=0.0), -vectors.min(axis=1, initial=0.0))
+    whole = vectors * (steps / np.maximum(largest, 1e-300))[:, None]
+    np.rint(whole, out=whole)
     return np.asarray(largest * (np.sqrt(np.einsum("ij,ij->i", whole, whole)) / steps))
 
 

@@ -7,6 +7,7 @@ whitened. A direction that the sample hardly shows has little curvature, so that
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,11 +61,17 @@ class Measurement:
     def __post_init__(self) -> None:
         set_validated(self, at=exact_weights(self.at), directions=exact_weights(self.directions))
 
-    def vectors(self, features: Array, targets: Array, family: Family) -> Array:
-        """Return the clipped gradient of each row. Features are those of `exact_features`, within [-1, 1]."""
-        residual = targets - family.mean(features @ self.at)  # proof: step 2
-        vectors = features @ self.directions * residual[:, None]  # proof: step 2
-        return np.asarray(vectors * np.minimum(1.0, self.radius / np.maximum(lengths(vectors), 1e-300))[:, None])
+    def vectors(self, features: Array, targets: Array, family: Family, centre: Array | None = None) -> Array:
+        """Return the clipped gradient of each row. Features are those of `exact_features`, within [-1, 1].
+
+        With a `centre`, of `exact_features` too, it is taken from the features, and a 1 for the intercept goes before.
+        """
+        at, directions = (_moved(weights, centre) for weights in (self.at, self.directions))
+        residual = targets - family.mean(_product(features, at))
+        along = _product(features, directions)
+        length = lengths(along) * np.abs(residual)
+        along *= (residual * np.minimum(1.0, self.radius / np.maximum(length, 1e-300)))[:, None]
+        return along
 
     def along(self, sample: Array) -> tuple[Array, Array]:
         """Return the sample along the directions, and the largest residual of each row that is not clipped."""
@@ -77,6 +84,17 @@ class Measurement:
         along, t = self.along(sample)
         value, _ = family.clipped(sample @ weights, sample @ self.at, t)
         return np.asarray(along.T @ value / len(sample))
+
+
+def _moved(weights: Array, centre: Array | None) -> tuple[Array, Any]:
+    """Return weights of features as they come, and what is added to their products."""
+    return (weights, 0.0) if centre is None else (weights[1:], weights[0] - centre @ weights[1:])  # proof: step 2
+
+
+def _product(features: Array, weights: tuple[Array, Any]) -> Array:
+    product: Array = features @ weights[0]  # proof: step 2
+    product += weights[1]
+    return product
 
 
 def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:

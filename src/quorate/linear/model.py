@@ -5,28 +5,44 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
-from quorate.features import AdditiveColumns
+from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.blocks import Ramps, as_numbers
+from quorate.features.words import as_counts
+from quorate.linear.curves import curves_of
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 from quorate.predictors.base import check_matrix, check_records
+from quorate.predictors.manners import CountedCopies, ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import FrameForm, as_frame, is_frame
 
-__all__ = ["LinearModel", "refuse_weights"]
+__all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
 
 Array = NDArray[np.float64]
 _NO_WEIGHTS = (
     "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "
     "released sums. Where a person has several rows, name the person in groups"
 )
+_NO_COLUMNS = (
+    "columns must be an AdditiveColumns or a HashedColumns, not a {}: what another transformer learns from private "
+    "rows (means, categories, a vocabulary) would leave them without noise"
+)
+_WIDE = 300  # columns of a sparse matrix, up to which it is filled
+
+
+def check_columns(columns: Any) -> Any:
+    """Return columns that public rows or declarations make, or refuse what would learn from private rows for free."""
+    if not isinstance(columns, AdditiveColumns | HashedColumns):
+        raise InvalidInput(_NO_COLUMNS.format(type(columns).__name__))
+    return columns
 
 
 def refuse_weights(sample_weight: Any) -> None:
@@ -35,7 +51,27 @@ def refuse_weights(sample_weight: Any) -> None:
         raise InvalidInput(_NO_WEIGHTS)
 
 
-class LinearModel(BaseEstimator):
+def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) -> Any:
+    """Return one estimator of columns and a linear model, unfitted, with one claim for both.
+
+    `fit(X, y, public=...)` makes the columns from the public rows, or from what is declared, and the model from noisy
+    sums of the private ones. A pipeline of scikit-learn would fit its first step on the private rows: the means of a
+    `StandardScaler` or the categories of an encoder would stand in the model without noise, and no claim would hold.
+    Such a step is refused here.
+
+    >>> from quorate.features import AdditiveColumns
+    >>> from quorate.linear import PrivateLogisticRegression
+    >>> lines = make_private_pipeline(AdditiveColumns(cuts=1), PrivateLogisticRegression(classes=[0, 1]))
+    >>> X, public = np.random.default_rng(0).normal(size=(2, 2000, 3))
+    >>> lines.fit(X, (X[:, 0] > 0).astype(int), public=public).coef_.shape
+    (1, 3)
+    """
+    if not isinstance(model, LinearModel):
+        raise InvalidInput(f"the last step must be a linear model of quorate.linear, not a {type(model).__name__}")
+    return clone(model).set_params(columns=clone(check_columns(columns)))
+
+
+class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
     epsilon: float
@@ -44,66 +80,81 @@ class LinearModel(BaseEstimator):
 
     def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
-        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_"):
+        self._count_fit()
+        for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        columns = self._columns()
+        columns = self._columns(X)
         if public is None and columns.declared is None:
             raise InvalidInput(
                 "without public rows the columns must be declared: columns=AdditiveColumns(declared=...), with (low, "
                 "high), cuts or categories for each, or fit(X, y, public=...)"
             )
-        known = None if public is None else self._public_rows(public)
-        X = self._private_rows(X, known)
+        wide = isinstance(columns, HashedColumns)
+        known = None if public is None else self._public_rows(public, wide)
+        X = self._private_rows(X, known, wide)
         check_consistent_length(X, targets)
-        units, number = unit_numbers(len(X), groups)
-        self.columns_ = columns.fit(known)
+        units, number = unit_numbers(X.shape[0], groups)
+        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon)
         self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
         described = Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), **problem)
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
-        noisy = NoisyVectors(budget, entries=entries_of(described))  # proof: step 3
+        self.entries_ = entries_of(described)
+        noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
         fitted = fit(
             described, private, None if known is None else self.columns_.transform(known), noisy
         )  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
 
+    def _draw(self, fitted: Fitted, scale: float = 1.0) -> None:
+        """Keep what each column adds; `scale` is a unit of the target."""
+        self.curves_ = curves_of(self.columns_, fitted.weights[:, 1:], fitted.covariances, fitted.centre, scale)
+
     def _encoder(self, X: Any) -> Callable[[NDArray[np.int64]], Array]:
-        """Return what encodes some of the private rows. The texts of a frame are looked up once for all releases."""
+        """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""
         columns = self.columns_
-        if not is_frame(X):
+        if isinstance(X, np.ndarray):
             return lambda rows: columns.transform(X[rows])
         read = columns.read(X)
+        if isinstance(columns, HashedColumns):
+            return lambda rows: columns.spread(read[rows])
         return lambda rows: columns.spread([values[rows] for values in read])
 
-    def _public_rows(self, public: Any) -> Any:
-        """Return public rows, and learn their columns."""
+    def _public_rows(self, public: Any, wide: bool) -> Any:
+        """Return public rows, and learn their columns. Rows of a `wide` matrix stay sparse."""
         public = as_frame(public)
+        if wide:
+            return validate_data(self, public, reset=True, accept_sparse="csr", dtype=np.float64)
         if not is_frame(public):
             return check_matrix(self, public, missing=True, reset=True)
         FrameForm.of(public)  # refuses two columns of one name
         validate_data(self, public, reset=True, skip_check_array=True)
         return public
 
-    def _private_rows(self, X: Any, known: Any) -> Any:
+    def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
         """Return private rows. What is refused depends on their shape and the names of columns: proof: step 5."""
         X = as_frame(X)
-        if known is not None and is_frame(X) != is_frame(known):
+        if wide:
+            X = as_counts(X if sparse.issparse(X) else as_numbers(X))
+        elif known is not None and is_frame(X) != is_frame(known):
             raise InvalidInput("private and public rows come both as data frames, or both as matrices of numbers")
         if is_frame(X):
             FrameForm.of(X)
-        else:
+        elif not wide:
             X = as_numbers(X.toarray() if hasattr(X, "toarray") else X)
             if X.ndim != 2:
                 raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {X.shape}")
         validate_data(self, X, reset=known is None, skip_check_array=True)
-        if len(X) < 1:
+        if X.shape[0] < 1:
             raise InvalidInput("X has no rows; at least 1 is needed")
         return X
 
     def _form(self, X: Any) -> FrameForm | None:
         """Return how queries come: the types are those of the blocks, never of the private rows. Proof: step 4."""
+        if isinstance(self.columns_, HashedColumns):
+            return None
         names = self.columns_.names_
         if len(names) != self.n_features_in_:
             raise InvalidInput(f"{len(names)} columns are declared, and X has {self.n_features_in_}")
@@ -115,12 +166,11 @@ class LinearModel(BaseEstimator):
             raise InvalidInput("the columns of X and those declared have different names")
         return FrameForm.plain(X, names, [isinstance(block, Ramps) for block in self.columns_.blocks_])
 
-    def _columns(self) -> AdditiveColumns:
+    def _columns(self, X: Any) -> AdditiveColumns | HashedColumns:
+        """Return unfitted columns: those given, or what a table of this kind and width takes."""
         if self.columns is None:
-            return AdditiveColumns()
-        if not isinstance(self.columns, AdditiveColumns):
-            raise InvalidInput(f"columns must be an AdditiveColumns, not a {type(self.columns).__name__}")
-        columns: AdditiveColumns = clone(self.columns)
+            return HashedColumns() if sparse.issparse(X) and X.shape[1] > _WIDE else AdditiveColumns()
+        columns: AdditiveColumns | HashedColumns = clone(check_columns(self.columns))
         return columns
 
     def _claim(self, *conditions: str) -> str:
@@ -130,6 +180,8 @@ class LinearModel(BaseEstimator):
     def checked(self, X: Any) -> Any:
         """Return queries as the model takes them, or say what is wrong with them."""
         check_is_fitted(self, "coef_")
+        if isinstance(self.columns_, HashedColumns):
+            return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return check_records(self, X, estimator=_MissingAllowed(), reset=False)
 
     def _predictor(self, X: Any) -> Array:
@@ -140,7 +192,7 @@ class LinearModel(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.input_tags.sparse = True  # hashed where it is wide, filled where not
         tags.non_deterministic = True
         return tags
 

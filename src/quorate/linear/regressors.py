@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
-from quorate.features import AdditiveColumns
+from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.blocks import as_numbers
 from quorate.linear.families import Gaussian, Poisson
 from quorate.linear.model import LinearModel, refuse_weights
@@ -58,7 +58,7 @@ class PrivateLinearRegression(_Regressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: tuple[float, float] = (0.0, 1.0),
-        columns: AdditiveColumns | None = None,
+        columns: AdditiveColumns | HashedColumns | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -78,6 +78,7 @@ class PrivateLinearRegression(_Regressor):
         fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
         weights = fitted.weights[0] * (high - low)
         weights[0] += low
+        self._draw(fitted, high - low)
         self._keep(weights, fitted.deviations[0] * (high - low))
         return self
 
@@ -107,7 +108,7 @@ class PrivatePoissonRegression(_Regressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         largest: float = 10.0,
-        columns: AdditiveColumns | None = None,
+        columns: AdditiveColumns | HashedColumns | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -123,6 +124,7 @@ class PrivatePoissonRegression(_Regressor):
         targets = np.clip(self._numbers(y), 0.0, largest) / largest
         problem = {"family": Poisson(largest), "outputs": 1, "start": 0.5}
         fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
+        self._draw(fitted)
         self._keep(fitted.weights[0], fitted.deviations[0])
         return self
 

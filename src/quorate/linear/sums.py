@@ -5,12 +5,16 @@ Replacing it moves the sum by at most 2 GRID in L2, whatever its values.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.calls import one_thread
 from quorate.ensemble import Ballots
+from quorate.errors import InvalidInput
 from quorate.linear.exact import exact_features, lengths, unit_means
 from quorate.mechanisms import NoisyVectors
 from quorate.session import release_counts
@@ -19,7 +23,9 @@ __all__ = ["GRID", "SQUARED_SENSITIVITY", "PrivateSums", "grid_length", "on_the_
 
 GRID = 2**14  # the length, in whole numbers, of the longest vector that a unit can add
 SQUARED_SENSITIVITY = 4 * GRID**2  # proof: step 2
-_BLOCK = 2**14  # rows encoded together
+_MOST_ENTRIES = 2**25  # proof: step 1
+_BLOCK = 2**10  # rows encoded together: few enough for the caches
+_THREADS = min(4, os.cpu_count() or 1)
 
 Array = NDArray[np.float64]
 Vectors = Callable[[Array, Array], Array]
@@ -31,14 +37,18 @@ def on_the_grid(vectors: Array, radius: float) -> NDArray[np.int64]:
     The squares of every row add up to at most GRID^2: a row for which arithmetic failed is left out. Proof: step 1.
     """
     with np.errstate(all="ignore"):
-        scaled = np.rint(vectors * (grid_length(vectors.shape[1]) / np.maximum(lengths(vectors), radius))[:, None])
-    rounded = np.fmax(np.fmin(scaled, GRID), -GRID).astype(np.int64)  # what is no number becomes GRID
-    rounded[np.einsum("ij,ij->i", rounded, rounded) > GRID**2] = 0  # proof: step 1
-    return np.asarray(rounded)
+        whole = vectors * (grid_length(vectors.shape[1]) / np.maximum(lengths(vectors), radius))[:, None]
+        np.rint(whole, out=whole)
+    np.fmin(whole, GRID, out=whole)  # what is no number becomes GRID
+    np.fmax(whole, -GRID, out=whole)
+    whole[np.einsum("ij,ij->i", whole, whole) > GRID**2] = 0  # proof: step 1: whole numbers that a double holds
+    return whole.astype(np.int64)
 
 
 def grid_length(entries: int) -> int:
     """Return the length that is rounded: a rounding moves a vector by at most half the root of its entries."""
+    if entries > _MOST_ENTRIES:
+        raise InvalidInput(f"vectors of {entries} entries are longer than sums of their squares stay exact")
     return math.floor(GRID - math.sqrt(entries) / 2 - 1)
 
 
@@ -73,11 +83,17 @@ class PrivateSums:
         unit's rows is clipped to `radius`. `fraction` is the part of what is left of `noisy` that is spent. How many
         rows a person has is not public: only the number of units divides.
         """
-        total = np.zeros(entries, dtype=np.int64)
-        with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
-            for rows, firsts in self._blocks():
+
+        def added(block: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
+            rows, firsts = block
+            with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
                 row_vectors = vectors(exact_features(self._encode(rows)), self._targets[rows])
-                total += self.contributions(row_vectors, firsts, radius).sum(axis=0)  # proof: step 2
+                return np.asarray(self.contributions(row_vectors, firsts, radius).sum(axis=0))
+
+        total = np.zeros(entries, dtype=np.int64)
+        with one_thread(), ThreadPoolExecutor(_THREADS) as threads:  # each block by one thread: they do not wait
+            for part in threads.map(added, self._blocks()):
+                total += part  # proof: step 2
         released, scale = release_counts(  # proof: step 3
             Ballots(total),
             lambda whole: noisy.release(whole, squared_sensitivity=SQUARED_SENSITIVITY, fraction=fraction),

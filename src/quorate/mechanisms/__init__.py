@@ -15,6 +15,7 @@ from quorate.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.mechanisms.quantile import PrivateQuantile
 from quorate.mechanisms.quorum import Quorum
 from quorate.mechanisms.relabel import Relabel, Relabelled
+from quorate.mechanisms.selection import EveryCandidate, RandomStopping
 from quorate.mechanisms.sharp_majority import SharpMajority
 from quorate.mechanisms.soft_majority import SoftMajority
 from quorate.mechanisms.stability import StabilityTest
@@ -26,6 +27,7 @@ __all__ = [
     "BetweenThresholds",
     "ConfidentMax",
     "Dissent",
+    "EveryCandidate",
     "ExponentialChoice",
     "NoisyCutoff",
     "NoisyMax",
@@ -35,6 +37,7 @@ __all__ = [
     "NoisyVectors",
     "PrivateQuantile",
     "Quorum",
+    "RandomStopping",
     "Relabel",
     "Relabelled",
     "SharpMajority",

@@ -337,6 +337,18 @@ class Run:
         """What the run has cost so far: its opening, and each no-quorum met."""
         return self._paid
 
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many queries are sure to be reached, and what they cost at most: all no-quorums.
+
+        Nothing is drawn and nothing is charged.
+        """
+        free = int(self._mechanism.redraws)
+        payable = max(0, self._left - free)
+        if self._budget is not None:
+            payable = min(payable, self._budget.affordable(self._cost))
+        reached = min(most, payable + free, self._left)
+        return reached, self._cost.times(min(reached, payable))
+
     def answer(self, votes: Any) -> int | None:
         """Answer one query: a class index, or None for no quorum."""
         counts = check_votes(votes, teachers=self._mechanism.teachers, classes=self._mechanism.vote_columns())

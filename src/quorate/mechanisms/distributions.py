@@ -4,6 +4,7 @@ Sums of n positive doubles err by at most n * 2**-53 relatively; `ROUND_UP` is a
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +29,21 @@ Floats = NDArray[np.float64]
 def gaussian_pmf(scale: float, radius: int) -> Floats:
     """Return P(x) for x = -radius .. radius, normalised over all integers."""
     reach = max(radius, math.ceil(40 * scale) + 2)  # past 38 scales a double underflows
-    points = np.arange(-reach, reach + 1, dtype=np.float64)
-    weights = np.exp(-(points**2) / (2 * scale**2))
-    weights /= math.fsum(weights) if reach < 10**6 else weights.sum()
+    weights = _gaussian_weights(scale, reach)
+    weights /= _gaussian_total(scale, reach)
     return weights[reach - radius : reach + radius + 1]
+
+
+def _gaussian_weights(scale: float, reach: int) -> Floats:
+    points = np.arange(-reach, reach + 1, dtype=np.float64)
+    return np.exp(-(points**2) / (2 * scale**2))
+
+
+@lru_cache(maxsize=256)
+def _gaussian_total(scale: float, reach: int) -> float:
+    """Return the sum of the weights: of one side twice and of 0, which is the same to the last bit, since fsum is."""
+    weights = _gaussian_weights(scale, reach)
+    return math.fsum([1.0, *(2 * weights[reach + 1 :]).tolist()]) if reach < 10**6 else float(weights.sum())
 
 
 def gaussian_tail(scale: float, threshold: int) -> float:

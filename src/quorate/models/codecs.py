@@ -1,7 +1,7 @@
 """What the files of a model hold, as bytes or plain JSON values, and back. Nothing here can run code on loading.
 
 arrays         NumPy's npz, without objects
-skops          scikit-learn estimators, of types that skops trusts and those that the caller names
+skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
 teachers       arrays where they were fitted as one, estimators otherwise
 documents      mechanisms, classes of hypotheses, hypotheses, and what a classifier knows of its rows, as JSON
 """
@@ -9,13 +9,14 @@ documents      mechanisms, classes of hypotheses, hypotheses, and what a classif
 import io
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import get_tags
 
 from quorate import concepts, mechanisms
 from quorate.concepts import Concept, Hypothesis
@@ -29,6 +30,7 @@ __all__ = [
     "array_from",
     "arrays_from",
     "arrays_of",
+    "check_loads",
     "columns_document",
     "concept_document",
     "concept_of",
@@ -68,10 +70,50 @@ _CONCEPTS = {  # by their settings
     "Thresholds": ("both_directions",),
 }
 _IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
-_TRUSTED = (  # scikit-learn's own, beyond those that skops lists: plain arrays with an index over them
-    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+# Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
+# and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
+# wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
+# says what is left out, and why.
+_TRUSTED = (
+    "collections.OrderedDict",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer._RemainderColsList",
+    "sklearn.compose._column_transformer.make_column_selector",
+    *(f"sklearn.feature_selection._univariate_selection.{name}" for name in ("chi2", "f_classif")),
+    "sklearn.feature_selection._mutual_info.mutual_info_classif",
+    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+    *(
+        f"sklearn.gaussian_process.kernels.{name}"
+        for name in (
+            "ConstantKernel",
+            "DotProduct",
+            "ExpSineSquared",
+            "Exponentiation",
+            "Matern",
+            "Product",
+            "RBF",
+            "RationalQuadratic",
+            "Sum",
+            "WhiteKernel",
+        )
+    ),
+    "sklearn.metrics._classification.balanced_accuracy_score",
+    *(
+        f"sklearn.metrics._dist_metrics.{name}Distance64"
+        for name in ("Chebyshev", "Euclidean", "Hamming", "Manhattan", "Minkowski")
+    ),
+    "sklearn.metrics._scorer._CurveScorer",
+    "sklearn.metrics._scorer._Scorer",
+    "sklearn.multiclass._ConstantPredictor",
     "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.utils._bunch.Bunch",
+    "sklearn.utils._metadata_requests.MetadataRequest",
+    "sklearn.utils._metadata_requests.MethodMetadataRequest",
 )
 
 
@@ -98,24 +140,58 @@ def array_from(described: dict[str, Any]) -> NDArray[Any]:
 
 
 def to_skops(value: Any) -> bytes:
-    """Return estimators as bytes without pickle."""
+    """Return estimators as bytes without pickle, or refuse what cannot be written so."""
     from skops.io import dumps  # noqa: PLC0415  takes a second to load
+    from skops.io.exceptions import UnsupportedTypeException  # noqa: PLC0415
 
-    return bytes(dumps(value, compression=zipfile.ZIP_DEFLATED))
+    try:
+        return bytes(dumps(value, compression=zipfile.ZIP_DEFLATED))
+    except UnsupportedTypeException as error:  # names a type, and nothing else
+        raise InvalidInput(f"the estimator cannot be written to a file without pickle: {error}") from None
 
 
 def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
     """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`."""
     from skops.io import loads  # noqa: PLC0415
 
-    allowed = [*_TRUSTED, *(trusted or ())]
-    unknown = set(skops_types(content)) - set(allowed)
+    unknown = _unknown_types(content, trusted)
     if unknown:
         raise InvalidInput(
-            f"the model holds types that are not known to be safe: {', '.join(sorted(unknown))}; if you know them, "
-            "name them in trusted="
+            f"the model holds types that are not known to be safe: {', '.join(unknown)}. If you know who wrote it, and "
+            f"would import them, name them: trusted={unknown!r}; for quorate predict and quorate serve, --trusted "
+            f"{','.join(unknown)}"
         )
-    return loads(content, trusted=allowed)
+    return loads(content, trusted=[*_TRUSTED, *(trusted or ())])
+
+
+def check_loads(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
+    """Refuse to write files of estimators that `from_skops` would not read back: before anything is written."""
+    for content in (content for name, content in contents.items() if name.endswith(".skops")):
+        unknown = _unknown_types(content, trusted)
+        own = [name for name in (*unknown, *(trusted or ())) if name.startswith("__main__.")]
+        if own:
+            raise InvalidInput(
+                f"the model holds {', '.join(own)}, of the running script or notebook: nobody else could load it. Put "
+                "it into a module of its own, import it from there, and fit again"
+            )
+        if unknown:
+            raise InvalidInput(
+                f"the model holds types that are not known to be safe, so that loading it would be refused: "
+                f"{', '.join(unknown)}. If you would import them wherever it is loaded, name them here and there: "
+                f"trusted={unknown!r}"
+            )
+        try:
+            from_skops(content, trusted)
+        except Exception as error:  # of the estimator's own code, or of skops, and it may speak of a teacher's rows
+            raise InvalidInput(
+                "the model was written and could not be read back without pickle "
+                f"({type(error).__name__}): a lambda, or a function or class within a function, is not found again by "
+                "its name. Put it into a module, and fit again"
+            ) from None
+
+
+def _unknown_types(content: bytes, trusted: Sequence[str] | None) -> list[str]:
+    return sorted(set(skops_types(content)) - {*_TRUSTED, *(trusted or ())})
 
 
 def skops_types(content: bytes) -> list[str]:
@@ -179,6 +255,7 @@ def columns_document(model: Any) -> dict[str, Any]:
         "settings": {name: value for name, value in settings.items() if name not in _IN_OTHER_FILES},
         "unit": model.unit_,
         "features": model.n_features_in_,
+        "missing": bool(get_tags(model).input_tags.allow_nan),
         "form": None if form is None else form.described(),
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
     }

@@ -10,10 +10,11 @@ from typing import Any
 
 from quorate.errors import InvalidInput
 
-__all__ = ["by_class", "check_prior", "rare_class_warning"]
+__all__ = ["by_class", "check_prior", "few_rows_warning", "rare_class_warning"]
 
 _SUM = 1e-6  # by how much shares may miss 1, for those who round them
 _RARE = 0.4  # of an equal share: below, a class is rare (with two classes, below a fifth of the records)
+_EACH = 5  # records of each class that a teacher learns from, at least
 _FEW = 10.0  # records of a class in a teacher's chunk below which it hardly wins a ballot, whatever it weighs
 
 
@@ -38,6 +39,21 @@ def check_prior(prior: Any, classes: Sequence[Any]) -> tuple[float, ...]:
     if abs(math.fsum(shares) - 1) > _SUM:
         raise InvalidInput(f"prior must be shares that sum to 1, and these sum to {math.fsum(shares):g}")
     return shares
+
+
+def few_rows_warning(classes: int, *, rows: int | None) -> str | None:
+    """Return what to say where a teacher has fewer records than a few of each class, or None.
+
+    >>> few_rows_warning(26, rows=21)
+    'a teacher has 21 records for 26 classes, and hardly learns them from fewer than 130: use fewer teachers'
+    """
+    if rows is None or rows >= _EACH * classes:
+        return None
+    has = "1 record" if rows == 1 else f"{rows} records"
+    return (
+        f"a teacher has {has} for {classes} classes, and hardly learns them from fewer than {_EACH * classes}: "
+        "use fewer teachers"
+    )
 
 
 def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | None) -> str | None:

@@ -187,7 +187,8 @@ def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogG
         return dimension, sauer_growth(dimension)
     if not isinstance(concept, Concept):
         raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(concept).__name__}")
-    return max(1, concept.vc_dimension), cache(lambda points: math.log(concept.growth(points)))
+    learned = concept.for_learning()
+    return max(1, learned.vc_dimension), cache(lambda points: math.log(learned.growth(points)))
 
 
 def _assumptions(realizable: bool, public: int) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
-from quorate.concepts import Halfspaces, Intervals, Stumps, Thresholds
+from quorate.concepts import Concept, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import Infeasible, InvalidInput
 from quorate.everlasting.classifier import EverlastingClassifier
 from quorate.everlasting.directions import MeanDirection
@@ -268,6 +268,7 @@ def plan_everlasting(
     >>> plan.no_quorum_rate < plan.target, len(plan.phases)
     (True, 1)
     """
+    estimator = estimator.for_learning() if isinstance(estimator, Concept) else estimator
     guarantee = Guarantee(check_positive("epsilon", epsilon), check_delta(delta, zero=False))
     rate, phases = check_rate("no_quorum_rate", no_quorum_rate), check_count("phases", phases, least=0)
     teaching, asking = (simulated_points(estimator),) * 2 if sample is None else _resampled(sample)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
-from quorate.planner.classes import check_prior, rare_class_warning
+from quorate.notebook import html_card
+from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact
 from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForecast
@@ -57,7 +58,8 @@ class PrivatePlan:
     teachers' plurality, `right` their product. `mechanism` is calibrated and certified; `order` and `slack` are those
     of the budget that pays for it. `lasts` is the probability that the run or the budget does not end before the last
     query; with `on_no_quorum="random"` a label at random counts among the answers. `nearest` names changes that would
-    lift `right` to the rate asked for, where it is below (`feasible` is False). `roads` compares votes with the other
+    lift `right` to the rate asked for, where it is below (`feasible` is False). `disagreement` is the share of votes
+    against the plurality that all of this rests on, and `basis` who says so. `roads` compares votes with the other
     estimators of this package, the best first, where `records`, `features` and `public` were given.
     """
 
@@ -86,6 +88,8 @@ class PrivatePlan:
     lasts: float | None = None
     roads: tuple[Road, ...] = ()
     warnings: tuple[str, ...] = ()
+    disagreement: float | None = None
+    basis: Literal["assumed", "given", "measured"] = "given"
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism."""
@@ -120,18 +124,41 @@ class PrivatePlan:
             known[name] = tuple(known.get(name, ()))  # nor warnings
         return cls(mechanism=mechanism, **known)
 
+    def lacking(self) -> str:
+        """Return which of the two conditions of a feasible plan does not hold, by which figures."""
+        parts, least = [], least_agreement(self.classes)
+        if self.right < self.answer_rate:
+            parts.append(
+                f"only {self.right:.1%} of {self.queries:,} queries would be answered with the teachers' plurality "
+                f"label, and {self.answer_rate:.0%} are asked for"
+            )
+        if self.agreement < least:
+            parts.append(
+                f"only {self.agreement:.1%} of the answers would be the teachers' plurality label, and {least:.0%} "
+                "must be, halfway between guessing and certainty"
+            )
+        return "; and ".join(parts)
+
     def shortfall(self) -> str:
         """Return what is wrong with a plan that is not feasible, and what would do."""
         teachers = "one teacher" if self.teachers == 1 else f"{self.teachers:,} teachers"
-        text = (
-            f"not feasible: with {teachers} only {self.right:.1%} of {self.queries:,} queries would be answered with "
-            f"the teachers' plurality label (asked for: {self.answer_rate:.0%}, and "
-            f"{least_agreement(self.classes):.0%} of the answers, halfway between guessing and certainty)"
-        )
+        text = f"not feasible: with {teachers} {self.lacking()}"
         changes = "; ".join(change.sentence for change in self.nearest)
         return (
             f"{text}; any one of these would do: {changes}" if changes else f"{text}; no change of one number would do"
         )
+
+    def _supposed(self) -> list[str]:
+        """Return on what the forecast rests: how much the teachers disagree, and who says so."""
+        if self.disagreement is None:  # a plan of the first release
+            return []
+        against = f"{100 * self.disagreement:.3g}% of the votes go against the plurality"
+        said = {
+            "assumed": f"This supposes that {against}, which is assumed and not measured.",
+            "given": f"This supposes that {against}, as was given.",
+            "measured": f"On public points {against}.",
+        }
+        return [said[self.basis]]
 
     def summary(self) -> str:
         """Return the plan in a few sentences."""
@@ -140,6 +167,7 @@ class PrivatePlan:
             f"{self.teachers:,} teachers{rows} vote through {NAMES[self.aggregator]}.",
             f"Of {self.queries:,} queries about {self.answered:.1%} are expected to be answered, "
             f"{self.agreement:.1%} of those with the teachers' plurality label.",
+            *self._supposed(),
             f"All of it together keeps epsilon = {self.epsilon:g}, delta = {self.delta:g}.",
         ]
         if self.agreement < (1 / self.classes) + _BETTER_THAN_CHANCE:
@@ -158,14 +186,24 @@ class PrivatePlan:
         if self.on_no_quorum == "random" and self.aggregator in _NO_QUORUM:
             parts.append("A query without a quorum gets a label at random, which counts as an answer here.")
         if not self.feasible:
-            least = least_agreement(self.classes)
-            parts.append(
-                f"This falls short of what was asked for: {self.answer_rate:.0%}, and {least:.0%} of the answers."
-            )
+            parts.append(f"This falls short: {self.lacking()}.")
             parts += [f"It would do to {change.sentence}." for change in self.nearest]
         if self.roads and self.roads[0].name != "votes":
             parts.append(f"Another road is likely to be better: {self.roads[0].sentence}.")
         return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "aggregator": self.aggregator,
+            "teachers": self.teachers,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "queries": self.queries,
+        }
+        expected = ("queries expected to be answered with the teachers' plurality label", self.right)
+        assumed = [f"Assumed: {sentence}." for sentence in self.assumptions]
+        title = "Plan" if self.feasible else "Plan, not feasible"
+        return html_card(title, facts, bar=expected, lines=[self.summary(), *assumed])
 
 
 def plan(
@@ -289,6 +327,12 @@ def plan(
         nearest=() if feasible else tuple(changes),
         roads=roads,
         warnings=warnings,
+        disagreement=forecast.disagreement
+        if votes is not None
+        else DEFAULT_DISAGREEMENT
+        if disagreement is None
+        else float(disagreement),
+        basis="measured" if votes is not None else "assumed" if disagreement is None else "given",
     )
 
 
@@ -300,10 +344,10 @@ def _aggregator(aggregator: str, scores: bool) -> str:
 
 
 def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows: int | None) -> tuple[str, ...]:
-    if prior is None or aggregator == "noisy_shares":
-        return ()
-    text = rare_class_warning(check_prior(prior, range(classes)), weighted=weighted, rows=rows)
-    return () if text is None else (text,)
+    texts = [few_rows_warning(classes, rows=rows)]
+    if prior is not None and aggregator != "noisy_shares":
+        texts.append(rare_class_warning(check_prior(prior, range(classes)), weighted=weighted, rows=rows))
+    return tuple(text for text in texts if text is not None)
 
 
 def _roads(task: Task, *, records: int | None, features: int | None, public: int | None) -> tuple[Road, ...]:
@@ -384,7 +428,7 @@ def _teachers(
     best = best_teachers(aggregator, task, forecast, purpose, records=records)
     if best is not None:
         assumptions.append(
-            f"with {purpose.columns} columns, teachers lose accuracy to small chunks as simulated ones do"
+            f"teachers that learn from {purpose.columns} columns lose accuracy to small chunks as simulated ones do"
         )
         return best
     assumptions.append(f"a teacher learns well enough from {LEAST_ROWS} records or more")

@@ -118,8 +118,8 @@ def _drafted(task: Task, records: int, features: int, aggregator: str = "auto") 
 def _votes(task: Task, records: int, features: int) -> Road:
     loss, teachers, draft = min(_drafted(task, records, features), key=lambda tried: tried[0])
     why = (
-        f"about {teachers:,} teachers of {records // teachers:,} records and {draft.aggregator}; {task.queries:,} "
-        "queries share the budget; any learner may vote, so that nothing has to be linear"
+        f"about {teachers:,} teachers of {records // teachers:,} records do best there, with {draft.aggregator}; "
+        f"{task.queries:,} queries share the budget; any learner may vote, so that nothing has to be linear"
     )
     return Road("votes", "PrivateClassifier", min(loss, 0.5), why)
 

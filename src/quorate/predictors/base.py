@@ -6,20 +6,25 @@ repeat no value of theirs. Queries belong to the one who asks.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.concepts import Concept
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.exchange import Quote
 from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
+from quorate.mechanisms.base import ThresholdMechanism
+from quorate.notebook import html_card
+from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two_classes, without_values
+from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
@@ -35,16 +40,27 @@ __all__ = [
     "check_records",
     "class_codes",
     "declared_classes",
+    "is_auto",
     "named_columns",
     "takes_frames",
     "two_classes",
     "without_values",
 ]
 
-_REMEDY = (
-    "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
-    "OneHotEncoder(handle_unknown='ignore'), [...]), remainder='passthrough'), LogisticRegression())"
+_SHOWN = 10  # labels in a notebook
+
+
+_MOST_BYTES = 2**32  # of a sparse matrix that is filled
+_PROJECT = (
+    "Project it to a few hundred columns first, by numbers that do not depend on the records: "
+    "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
+    "alike; or encode a column of texts inside the estimator"
 )
+
+
+def is_auto(estimator: Any) -> bool:
+    """Return whether the estimator is to be chosen on public rows."""
+    return isinstance(estimator, str) and estimator == "auto"
 
 
 def allows_missing(estimator: Any) -> bool:
@@ -53,8 +69,20 @@ def allows_missing(estimator: Any) -> bool:
     if isinstance(estimator, Concept) or batched is not None:
         return batched is not None and batched.takes_missing
     if isinstance(estimator, Pipeline):  # its first step is the one that sees them
-        return allows_missing(estimator.steps[0][1])
-    return bool(get_tags(estimator).input_tags.allow_nan)
+        return allows_missing(next(step for _, step in estimator.steps if step not in (None, "passthrough")))
+    if isinstance(estimator, ColumnTransformer):  # each part sees its own columns, and one of them may fill in
+        return any(allows_missing(part) for _, part, _ in estimator.transformers if not isinstance(part, str))
+    tags = get_tags(estimator)
+    parts = _estimators_in(estimator)
+    return bool(tags.input_tags.allow_nan or tags.no_validation or (parts and all(map(allows_missing, parts))))
+
+
+def _estimators_in(estimator: Any) -> list[Any]:
+    """Return the estimators that one hands its rows to: a search, a vote, a union, a calibration."""
+    settings = estimator.get_params(deep=False).values() if hasattr(estimator, "get_params") else ()
+    lists = [value for value in settings if isinstance(value, list)]
+    named = [one[1] for listed in lists for one in listed if isinstance(one, tuple) and len(one) > 1]
+    return [one for one in (*settings, *named) if hasattr(one, "fit") and not isinstance(one, type)]
 
 
 def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None) -> Any:
@@ -91,10 +119,14 @@ def takes_frames(estimator: Any) -> bool:
 def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool) -> NDArray[np.float64]:
     """Return records or queries as a canonical matrix, and check (or, with `reset`, learn) names and columns."""
     X = as_frame(X)
+    if hasattr(X, "toarray") and 8 * X.shape[0] * X.shape[1] > _MOST_BYTES:
+        raise InvalidInput(
+            f"a sparse matrix is filled, and this one, {X.shape[0]:,} x {X.shape[1]:,}, would not fit. {_PROJECT}"
+        )
     if is_frame(X):
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
-            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {_REMEDY}")
+            raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {REMEDY}")
     try:
         checked = validate_data(
             classifier,
@@ -110,13 +142,6 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     return canonical_matrix(checked)
 
 
-def without_values(text: str) -> str:
-    """Return an error of scikit-learn without the values that some of them repeat."""
-    if "could not convert" in text:
-        return f"X must be numbers, and some values are text; {_REMEDY}"
-    return text.partition("\n")[0]  # what follows shows rows
-
-
 def named_columns(X: Any, names: Any) -> Any:
     """Return a matrix as a data frame with these names, for a model that was trained on one."""
     if not isinstance(X, np.ndarray):
@@ -124,53 +149,6 @@ def named_columns(X: Any, names: Any) -> Any:
     from pandas import DataFrame  # noqa: PLC0415  only for models that know names
 
     return DataFrame(X, columns=names)
-
-
-def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the classes, sorted, and the labels as a vector.
-
-    Classes that are not declared are the distinct labels of `y`, which are then public: published as they are.
-    """
-    if y is None:
-        raise InvalidInput(
-            "this classifier requires y to be passed, but the target y is None; give one label for each row of X"
-        )
-    try:
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-    except ValueError as error:
-        raise type(error)(without_values(str(error))) from None
-    known = np.unique(labels if classes is None else np.asarray(classes))
-    if classes is not None and len(known) != np.asarray(classes).size:
-        raise InvalidInput("classes must be declared once each")
-    if len(known) < 2:
-        source = "y shows one class" if classes is None else f"classes declares {len(known)}"
-        raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
-    return known, labels
-
-
-def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return both classes and the number of each label, or refuse more than two; `instead` takes any number."""
-    known, labels = declared_classes(classes, y)
-    if len(known) > 2:
-        raise InvalidInput(
-            "Only binary classification is supported. A hypothesis tells two classes apart, not "
-            f"{len(known)}: {instead} takes any number"
-        )
-    check_consistent_length(X, labels)
-    return known, class_codes(known, labels)
-
-
-def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of each label among the sorted classes."""
-    try:
-        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        right = bool(np.all(classes[codes] == labels))
-    except TypeError:
-        right = False
-    if not right:
-        raise InvalidInput("y has labels that were not declared; classes must name every label that may occur")
-    return codes.astype(np.int64)
 
 
 class Predictions(np.ndarray):
@@ -216,6 +194,26 @@ class Predictions(np.ndarray):
         predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
         return predictions
 
+    def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
+        """Return the share of all queries that are answered with `y`, or the share of the answers that are `y`.
+
+        Nothing is asked: what has no answer counts as wrong, or, of those that are "answered", not at all.
+
+        >>> told = Predictions.of(np.array([1, -1, 0, 0]), classes=np.array(["no", "yes"]), refused=np.zeros(4, bool))
+        >>> truth = ["yes", "yes", "no", "yes"]
+        >>> told.score(truth), round(told.score(truth, of="answered"), 3)
+        (0.5, 0.667)
+        """
+        if of not in ("all", "answered"):
+            raise InvalidInput(f"of must be one of all, answered, not {of!r}")
+        truth = np.asarray(y)
+        check_consistent_length(self.labels, truth)
+        right = (self.labels == truth) & self.answered
+        counted = self.size if of == "all" else int(self.answered.sum())
+        if not counted:
+            raise InvalidInput("no query was answered, so that no answer can be right or wrong")
+        return float(right.sum() / counted)
+
     @property
     def labels(self) -> NDArray[Any]:
         """The labels as a plain array."""
@@ -248,6 +246,15 @@ class Predictions(np.ndarray):
             return repr(self.labels)
         return f"Predictions({int(answered.sum())} of {self.size} answered, {self.refused} refused)"
 
+    def _repr_html_(self) -> str:
+        if getattr(self, "answered", None) is None:
+            return html_card("Labels", {}, lines=[repr(self.labels)])
+        first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
+        facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
+        share = float(self.answered.mean()) if self.size else 0.0
+        more = ", ..." if self.size > _SHOWN else ""
+        return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
+
 
 def check_choice(name: str, value: object, known: Sequence[str]) -> None:
     """Refuse a setting that is none of the known ones."""
@@ -255,16 +262,20 @@ def check_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
-class QuorateClassifier(ClassifierMixin, BaseEstimator):
+class QuorateClassifier(CountedCopies, ShowsClaim, ClassifierMixin, BaseEstimator):
     """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
 
     classes: Any
     classes_: NDArray[Any]
     unit_: str
     declared_: bool
+    predict_proba: Any = Without(NO_SCORES)
+    predict_log_proba: Any = Without(NO_SCORES)
+    decision_function: Any = Without(NO_SCORES)
 
     def _forget(self, *names: str) -> None:
-        """Forget what an earlier fit has left: no answer mixes two models."""
+        """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
+        self._count_fit()
         for name in names:
             self.__dict__.pop(name, None)
 
@@ -298,6 +309,11 @@ class SessionClassifier(QuorateClassifier):
         """The guarantee, in one sentence."""
         return str(self._claim(self.epsilon_, self.delta_))
 
+    def _bar(self) -> tuple[str, float] | None:
+        if self.budget_ is None:
+            return None
+        return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
+
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
 
@@ -310,6 +326,20 @@ class SessionClassifier(QuorateClassifier):
     def checked(self, X: Any) -> Any:
         """Return queries as the session takes them, or say what is wrong with them. Nothing is asked."""
         raise NotImplementedError
+
+    def cost(self, X: Any, caller: str = "") -> Quote:
+        """Return what `predict(X)` would cost now: how many are free, how many can be paid for. Nothing is asked.
+
+        >>> from quorate import PrivateClassifier
+        >>> X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
+        >>> classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
+        >>> quote = classifier.cost([[0.0], [1.0], [1.0]])
+        >>> quote.payable, quote.repeated, quote.refused, quote.takes <= quote.left
+        (2, 1, 0, True)
+        """
+        check_is_fitted(self)
+        self.check_settings()
+        return self.session_.quote(self.checked(X), caller=caller)
 
     def predict(self, X: Any, caller: str = "") -> Predictions:
         """Answer a batch of queries, in order, each paid for as its mechanism says.
@@ -352,15 +382,29 @@ class SessionClassifier(QuorateClassifier):
             yield self.predict(row, caller=caller).tolist()[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of queries that are answered with `y`. All are asked, and paid for."""
+        """Return the share of queries that are answered with `y`. All are asked, and paid for, or none is."""
         check_consistent_length(X, y, sample_weight)
+        check_is_fitted(self)
+        self._check_payable(self.checked(X))
         told = self.predict(X)
         if told.refused:
-            planned = f"; the classifier is planned for queries={self.queries}" if hasattr(self, "queries") else ""
-            raise BudgetSpent(
-                f"{told.refused} of {told.size} queries could not be paid for, so that there is no score{planned}"
-            )
+            raise BudgetSpent(f"{told.refused} of {told.size} queries could not be paid for, so that there is no score")
         return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
+
+    def _check_payable(self, queries: Any) -> None:
+        """Refuse queries that cannot all be paid for, before one of them is.
+
+        A run that pays for no-quorums alone may last for more queries than were planned, but nothing says so.
+        """
+        new, payable = self.session_.payable(queries)
+        if isinstance(getattr(self, "mechanism_", None), ThresholdMechanism) and payable:
+            run = getattr(self.session_.answerer, "run", None)
+            payable = min(payable, max(getattr(self, "queries", new), 0 if run is None else run.no_quorums_left))
+        if payable < new:
+            raise BudgetSpent(
+                f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "
+                "none was asked. Score fewer rows, or fit with queries= as many as you will ask"
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "session_")

@@ -28,7 +28,7 @@ class ConceptClassifier(SessionClassifier):
             raise InvalidInput(f"concept must be a class of quorate.concepts, not {type(self.concept).__name__}")
         self._forget("session_", "concept_")
         points = check_matrix(self, X, reset=True)
-        concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept
+        concept = Stumps(features=points.shape[1]) if self.concept is None else self.concept.for_learning()
         if points.shape[1] != concept.features:
             raise InvalidInput(f"concept reads {concept.features} features and X has {points.shape[1]}")
         if not sealed(concept).usable(points).all():  # as with missing values: their owner had better know

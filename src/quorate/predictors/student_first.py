@@ -28,6 +28,7 @@ from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
 from quorate.predictors.base import Predictions, check_choice, class_codes, named_columns
+from quorate.predictors.guided import PublicRows
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import take_rows
@@ -126,7 +127,10 @@ class StudentFirstClassifier(PrivateClassifier):
         except (NotFittedError, TypeError):
             raise InvalidInput("student must be fitted already, on points that are public; fit it first") from None
 
-    def _plan(self, held_out: int, **known: Any) -> Any:
+    def _guided(self, held_out: int, known: dict[str, Any], public: PublicRows) -> Any:
+        return self._plan(held_out, **known)
+
+    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
         """Choose both mechanisms, and the number of teachers if need be, from public numbers."""
         self._check_student()
         planned = plan_student_first(
@@ -246,6 +250,8 @@ class StudentFirst:
     class that was released for it.
     """
 
+    stops_at_last_no_quorum = False  # a dissent costs too
+
     def __init__(
         self,
         ensemble: Ensemble,
@@ -259,17 +265,28 @@ class StudentFirst:
         self.propose, self.journal = propose, Journal() if journal is None else journal
         self.dissent_run: Run
         self.quorum_run: Run
+        self._order = quorum.order
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
         """Open both runs, or go on with those whose secret noises the ledger has."""
         assert budget is not None
+        self._order = budget.order
         self.dissent_run, self.quorum_run = open_runs([self.dissent, self.quorum], budget, ledger)
+
+    def row_cost(self) -> Cost:
+        """Return what a dissent costs that finds no quorum."""
+        return self.dissent.no_quorum_cost(self._order) + self.quorum.no_quorum_cost(self._order)
 
     def affordable(self, most: int) -> int:
         """Return `most`, unless the last dissent was met."""
         if self.dissent_run.no_quorums_left == 0:
             raise self._ended()
         return most
+
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return how many of so many new queries are sure to be answered, and what they cost at most: all dissents."""
+        reached, dissents = self.dissent_run.quote(most)
+        return reached, dissents + self.quorum_run.quote(reached)[1]
 
     def draw(self, X: Any) -> Answers:
         """Ask whether the ensemble disagrees with the student, and what it says where it does."""

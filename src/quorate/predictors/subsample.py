@@ -6,7 +6,6 @@ number of units, the columns (names, types and, in a data frame, categories) and
 why.
 """
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
@@ -27,15 +25,18 @@ from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
 from quorate.predictors.base import (
     Predictions,
-    SessionClassifier,
     allows_missing,
     check_choice,
     check_records,
     class_codes,
     declared_classes,
+    is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
+from quorate.predictors.guided import GuidedClassifier
+from quorate.predictors.manners import only_with
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
+from quorate.predictors.trial import coefficients
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
@@ -48,13 +49,14 @@ def _gives_scores(classifier: "PrivateClassifier") -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(SessionClassifier):
+class PrivateClassifier(GuidedClassifier):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
     Parameters
     ----------
     estimator
-        Any scikit-learn classifier; `LogisticRegression()` unless given. Each teacher is a clone of it.
+        Any scikit-learn classifier; `LogisticRegression()` unless given. Each teacher is a clone of it. "auto" tries
+        candidates on public rows, and `chosen_.why` says what came of it.
     epsilon, delta
         The privacy loss allowed in all, for every answer that will ever be given together.
     teachers
@@ -132,20 +134,24 @@ class PrivateClassifier(SessionClassifier):
         public: Any = None,
         public_votes: Any = None,
         *,
+        public_labels: Any = None,
         one_scale: bool = False,
         teach: bool = False,
     ) -> "PrivateClassifier":
         """Deal the units, fit the teachers, plan the mechanism, open the budget.
 
         `groups` names the person of each row and makes the person the privacy unit. `public` rows, which are not
-        private, serve to try an estimator that takes data frames before it sees a private row. `public_votes`, counts
-        of votes on public points by teachers that saw no private row, guide the plan better than `disagreement` does.
+        private, serve to try an estimator that takes data frames before it sees a private row, and for "auto". Where
+        `public_labels` are given too, learners (unless one is given) and numbers of teachers are tried on them;
+        without, "auto" tries learners with simulated labels. How much teachers of the planned size disagree on labelled
+        public rows guides the plan, and where public rows alone would do better, a warning says so. `public_votes`,
+        counts of votes on public points by teachers that saw no private row, guide the plan instead.
         `one_scale` says that all columns are of about one size, as those of a schema are, so that linear teachers can
         be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
         are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
         """
         self.check_settings()
-        self._forget("session_", "estimate_")
+        self._forget("session_", "estimate_", "chosen_")
         self.classes_, labels = declared_classes(self.classes, y)
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
         if isinstance(self.threshold, int | float) and len(self.classes_) > 2:
@@ -157,10 +163,14 @@ class PrivateClassifier(SessionClassifier):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         held_out = int(count * self.holdout)
-        known: dict[str, Any] = {"features": X.shape[1], "teach": teach}
+        shown = self._public_rows(public, public_labels)
+        self._choose(shown, records=count - held_out, held_out=held_out, teach=teach)
+        known: dict[str, Any] = {"features": coefficients(self.estimator_, X.shape[1]), "teach": teach}
+        if self.chosen_ is not None and self.chosen_.teachers is not None:
+            known["teachers"] = self.chosen_.teachers
         if public_votes is not None:
             known |= {"votes": public_votes, "disagreement": None}
-        planned = self._plan(held_out, records=count - held_out, **known)
+        planned = self._guided(held_out, known | {"records": count - held_out}, shown)
         deal, held = deal_units(units, count, teachers=planned.teachers, held_out=held_out)
         ensemble = Ensemble.fit(
             X,
@@ -177,7 +187,8 @@ class PrivateClassifier(SessionClassifier):
         self.estimate_: Estimate | None = None
         if held_out:
             self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
-            planned = self._plan_with(self.estimate_, held_out, planned.teachers)
+            told, planned = planned, self._plan_with(self.estimate_, held_out, planned.teachers)
+            self._warn([text for text in planned.warnings if text not in told.warnings])
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
         self._open(ensemble, planned)
@@ -207,7 +218,7 @@ class PrivateClassifier(SessionClassifier):
             raise InvalidInput("holdout estimates rates with Gaussian noise and needs a delta above 0")
 
     def _estimator(self) -> Any:
-        return LogisticRegression() if self.estimator is None else self.estimator
+        return LogisticRegression() if self.estimator is None or is_auto(self.estimator) else self.estimator
 
     def _prior_is(self, word: str) -> bool:
         return isinstance(self.prior, str) and self.prior == word
@@ -243,8 +254,12 @@ class PrivateClassifier(SessionClassifier):
         rest = Fraction(self.epsilon) - Fraction(first[0]), Fraction(self.delta) - Fraction(first[1])
         return first, (float_down(rest[0]), float_down(rest[1]))
 
-    def _plan(self, held_out: int, **known: Any) -> PrivatePlan:
-        epsilon, delta = self._shares()[1] if held_out else (self.epsilon, self.delta)
+    def _left(self, held_out: int) -> tuple[float, float]:
+        """Return (epsilon, delta) of the answers."""
+        return self._shares()[1] if held_out else (self.epsilon, self.delta)
+
+    def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> PrivatePlan:
+        epsilon, delta = self._left(held_out)
         asked: dict[str, Any] = {"disagreement": self.disagreement, "prior": self._prior()}
         if self.teachers != "auto":
             asked["teachers"] = self.teachers
@@ -261,10 +276,7 @@ class PrivateClassifier(SessionClassifier):
             class_weight=self._class_weight(),
             **(asked | known),
         )
-        if not hasattr(self, "estimate_") or self._prior_is("holdout"):  # before answers are spent, and once
-            for text in planned.warnings:
-                warnings.warn(text, UserWarning, stacklevel=3)
-        if not planned.feasible and self.aggregator == "auto":
+        if must and not planned.feasible and self.aggregator == "auto":
             raise Infeasible(planned.shortfall())
         return planned
 
@@ -304,7 +316,7 @@ class PrivateClassifier(SessionClassifier):
         estimate = None if not hasattr(self, "session_") else self.estimate_
         return super().spent_epsilon() + (0.0 if estimate is None else estimate.epsilon)
 
-    @available_if(_gives_scores)
+    @only_with(_gives_scores, "scores=True")
     def predict_proba(self, X: Any, caller: str = "") -> NDArray[np.float64]:
         """Return the noisy share of votes for each class, one row a query: at least 0 each, and together 1.
 
@@ -319,7 +331,7 @@ class PrivateClassifier(SessionClassifier):
         """
         return self.scoring().probabilities(self._answers(X, caller))
 
-    @available_if(_gives_scores)
+    @only_with(_gives_scores, "scores=True")
     def decision_function(self, X: Any, caller: str = "") -> NDArray[np.float64]:
         """Return by how much the noisy share of the second of two classes exceeds the threshold.
 

@@ -158,6 +158,9 @@ class UniversalClassifier(ConceptClassifier):
         chosen = self.session_.answerer.epsilon if self.switched_ else 0.0
         return min(self.epsilon_, ballots + chosen)
 
+    def _check_payable(self, queries: Any) -> None:
+        """Refuse nothing: where the ballots end, the hypothesis answers at no cost."""
+
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
         """Answer by the hypothesis, once it is there, what the ballots found no quorum on: it is published."""
         missed = (codes == NO_QUORUM) & ~known["refused"]
@@ -173,6 +176,8 @@ class BallotsFirst:
     The queries that were put to the vote are public. They define the candidates, and lie in the journal. The hypothesis
     is in the ledger before anything that was computed from it leaves.
     """
+
+    stops_at_last_no_quorum = False  # a caller whose share ends must not end the ballots of the others
 
     def __init__(
         self,
@@ -204,9 +209,18 @@ class BallotsFirst:
         if not self._has_chosen():
             self.votes.open(budget, ledger)
 
+    def row_cost(self) -> Cost:
+        """Return what a ballot costs; the hypothesis answers for nothing."""
+        return Cost(0.0) if self._has_chosen() else self.votes.row_cost()
+
     def affordable(self, most: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
         return most if self._has_chosen() else max(1, min(most, self._ballots - self._count()))
+
+    def quote(self, most: int) -> tuple[int, Cost]:
+        """Return all of them, and what those that are still put to the vote cost at most."""
+        ballots = 0 if self._has_chosen() else min(most, self._ballots - self._count())
+        return most, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
         """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""

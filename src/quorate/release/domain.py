@@ -200,8 +200,7 @@ class TableDomain(Domain):
 
     def find(self, asked: Any) -> Whole:
         """Return the numbers of the queries that these numbers, names or expressions say."""
-        wanted = [asked] if isinstance(asked, str | Mapping | int) or not isinstance(asked, Iterable) else list(asked)
-        numbers = np.array([self._number(one) for one in wanted], dtype=np.int64)
+        numbers = np.array([self._number(one) for one in _listed(asked)], dtype=np.int64)
         if numbers.size and not (numbers.min() >= NOTHING and numbers.max() < self.bound.count_queries):
             raise InvalidInput(f"a query of this workload has a number from 0 to {self.bound.count_queries - 1}")
         return numbers
@@ -231,8 +230,12 @@ class TableDomain(Domain):
         return np.arange(self.bound.count_queries, dtype=np.int64)
 
     def describe(self, numbers: Whole, asked: Any) -> list[dict[str, Any]]:
-        """Return the tidy names of these queries."""
-        return self.bound.describe(numbers)
+        """Return the tidy names of these queries; `asked` is what was asked, where a query near it is answered."""
+        named = self.bound.describe(numbers)
+        for name, one in zip(named, _listed(asked), strict=True):
+            if not self.bound.answers_itself(one):
+                name["asked"] = json.dumps(one)
+        return named
 
     def share(self, beta: float) -> float:
         """Return 0: a workload's queries are answered themselves."""
@@ -255,6 +258,10 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
         f"a release is about a class of hypotheses (quorate.concepts) or a workload (quorate.release.Workload), not "
         f"{type(subject).__name__}"
     )
+
+
+def _listed(asked: Any) -> list[Any]:
+    return [asked] if isinstance(asked, str | Mapping | int) or not isinstance(asked, Iterable) else list(asked)
 
 
 def _hypotheses(asked: Any) -> list[Hypothesis]:

@@ -77,6 +77,8 @@ class Proposals:
                 ledger.keep_run(self.run.threshold_noise)
             self.catch_up()
 
+    stops_at_last_no_quorum = False  # a crossing is measured, which costs too
+
     def affordable(self, most: int) -> int:
         """Return all of them: each is refused by itself, and what was measured before costs nothing."""
         return most
@@ -92,7 +94,7 @@ class Proposals:
                 labels.append(REFUSED)
         if ended is not None and set(labels) == {REFUSED}:
             raise ended
-        spent = self._each().times(len(self.paid) - before)
+        spent = self.row_cost().times(len(self.paid) - before)
         return Answers(labels=np.array(labels, dtype=np.int64), spent=spent)
 
     def move(self, ledger: Ledger) -> None:
@@ -119,7 +121,7 @@ class Proposals:
         self.model.correct(query[0], share, query[1])
         return share
 
-    def _each(self) -> Cost:
+    def row_cost(self) -> Cost:
         """Return what a paid answer costs: a crossing and a measurement."""
         order = self._budget.order
         return self.mechanism.no_quorum_cost(order) + self.measurement.release_cost(order)

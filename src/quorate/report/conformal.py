@@ -1,6 +1,6 @@
-"""The picture of docs/conformal.md: coverage and width of intervals against the number of held-out units.
+"""The picture of docs/howto/conformal.md: coverage and width of intervals against the number of held-out units.
 
-`python -m quorate.report.conformal docs` measures and draws it again.
+`python -m quorate.report.conformal docs/howto` measures and draws it again.
 """
 
 import sys
@@ -56,4 +56,4 @@ def plot_coverage(curves: Curves) -> Plot:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{draw_conformal(Path(sys.argv[1] if len(sys.argv) > 1 else 'docs'))}\n")
+    sys.stdout.write(f"{draw_conformal(Path(sys.argv[1] if len(sys.argv) > 1 else 'docs/howto'))}\n")

@@ -8,6 +8,7 @@ from importlib import metadata, resources
 from typing import Any
 
 from quorate.errors import InvalidInput
+from quorate.linear.curves import Curve
 
 __all__ = ["Accuracy", "Agreement", "Claim", "ReportData", "proofs_for", "software_versions"]
 
@@ -23,6 +24,7 @@ _PROOFS = {
     "sharp_majority": ("mechanisms/sharp_majority/PROOF.md", "what an answer costs, and that none is better at it"),
     "soft_majority": ("mechanisms/soft_majority/PROOF.md", "each query is epsilon-DP, with no delta"),
     "stability": ("mechanisms/stability/PROOF.md", "an epoch up to a no-quorum has one cost, however many answers"),
+    "linear": ("linear/PROOF.md", "a unit moves each sum by a bounded length, and all else is made of the sums"),
     "between_thresholds": ("mechanisms/between_thresholds/PROOF.md", "each no-quorum costs a fixed price; two classes"),
 }
 
@@ -98,8 +100,8 @@ class ReportData:
     A section that is None is left out of the page.
 
     `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
-    one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `results` any
-    further figures by name; `notes` what a reader must know to judge them.
+    one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `curves` are those
+    of a linear model (`curves_`); `results` any further figures by name; `notes` what a reader must know to judge them.
     """
 
     title: str
@@ -111,6 +113,7 @@ class ReportData:
     label_counts: Mapping[str, int] | None = None
     accuracy: Accuracy | None = None
     agreement: Agreement | None = None
+    curves: tuple[Curve, ...] | None = None
     proofs: Mapping[str, str] | None = None
     software: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
@@ -152,9 +155,12 @@ def _numbers(name: str, points: Iterable[Iterable[float]], width: int, shares: t
 
 
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
-    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves."""
+    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves.
+
+    "linear" is for linear models, which have no ballots to count.
+    """
     proofs = {}
-    for key in ("privacy", "predictors", aggregator):
+    for key in ("privacy", "linear") if aggregator == "linear" else ("privacy", "predictors", aggregator):
         if key not in _PROOFS:
             continue
         name, line = _PROOFS[key]

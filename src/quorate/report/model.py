@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from quorate.report.curves import plot_curves
 from quorate.report.data import ReportData
 from quorate.report.drawing import Plot
 from quorate.report.model_plots import (
@@ -47,6 +48,7 @@ def render_report(data: ReportData) -> str:
         data=data,
         plan=_plan_rows(data.plan),
         plots=_plots(data),
+        curves=plot_curves(data.curves or ()),
         cards=_cards(data),
         labels=_label_rows(data.label_counts),
         growth=f"{math.exp(min(data.claim.epsilon, 700.0)):.3g}",

@@ -74,7 +74,7 @@ def write_plan_report(plan: ReleasePlan, path: Path) -> Path:
 
 
 def write_plots(folder: Path) -> list[Path]:
-    """Draw the plots of docs/release.md anew: some seconds, on simulated records."""
+    """Draw the plots of docs/howto/release.md anew: some seconds, on simulated records."""
     data = plan_report(plan_release(Thresholds(), records=_LINE_RECORDS, public=1000))
     target = folder / "release"
     target.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The page docs/theory.md with its plots: what the theory of classes of hypotheses says, measured.
+"""The page docs/reference/theory.md with its plots: what the theory of classes of hypotheses says, measured.
 
-One command makes it: `python -m quorate.report.theory docs`. It takes some minutes, and every figure in it is measured
-then, on the methods as they are.
+One command makes it: `python -m quorate.report.theory docs/reference`. It takes some minutes, and every figure in it is
+measured then, on the methods as they are.
 """
 
 import sys
@@ -22,7 +22,7 @@ __all__ = ["run_theory"]
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of Okabe and Ito
 _SWEEPS: dict[str, tuple[Concept, dict[str, tuple[int, ...]], int]] = {
     "thresholds": (
-        Thresholds(),
+        Thresholds(both_directions=False),
         {
             "agnostic": (20_000, 80_000, 320_000),
             "stable": (1000, 4000, 16_000),
@@ -60,11 +60,11 @@ def run_theory(folder: Path, *, quick: bool = False) -> Path:
 
 _HEAD = """# The theory, measured
 
-`python -m quorate.report.theory docs` measures every figure here on the current code, with its own
-noise. The *excess error* of an answer is how much more often it is wrong than the best hypothesis
-of the class. Epsilon is 1: for each answer of "pure", for 40 answers together of "agnostic", and
-for the published hypothesis of "semi-private". Delta is 1e-6 where there is one, and gamma is 0.1
-for "stable".
+`python -m quorate.report.theory docs/reference` measures every figure here on the current code, with
+its own noise. The *excess error* of an answer is how much more often it is wrong than the best
+hypothesis of the class. Epsilon is 1: for each answer of "pure", for 40 answers together of
+"agnostic", and for the published hypothesis of "semi-private". Delta is 1e-6 where there is one, and
+gamma is 0.1 for "stable".
 """
 
 _EXCESS = """## Excess error against the number of records
@@ -135,7 +135,8 @@ def _excess(plots: Path, quick: bool) -> list[str]:
 def _noise(plots: Path, quick: bool) -> list[str]:
     runs = 1 if quick else 5
     errors = {
-        gamma: [plateau_errors(Thresholds(), records=200_000, gamma=gamma) for _ in range(runs)] for gamma in _GAMMAS
+        gamma: [plateau_errors(Thresholds(both_directions=False), records=200_000, gamma=gamma) for _ in range(runs)]
+        for gamma in _GAMMAS
     }
     means = {
         method: [float(np.mean([run[method] for run in errors[gamma]])) for gamma in _GAMMAS]
@@ -261,4 +262,4 @@ def _queries_axes(axes: Any, data: tuple[Sequence[int], list[dict[str, int]]]) -
 
 
 if __name__ == "__main__":
-    print(run_theory(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"), quick="--quick" in sys.argv))
+    print(run_theory(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference"), quick="--quick" in sys.argv))

@@ -8,6 +8,8 @@ itself.
 
 import asyncio
 import contextlib
+import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -20,15 +22,23 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quorate import __version__
-from quorate.errors import LedgerRefused, QuorateError
-from quorate.service.auth import OWNER, Access, check_site, token_of
+from quorate.errors import QuorateError
+from quorate.service.auth import OWNER, Access, Caller, check_site, token_of
 from quorate.service.errors import Refused
 from quorate.service.http import Context, context_of, json_response, page_response, refusal_response
 from quorate.service.infer import Infer
-from quorate.service.model import Model
+from quorate.service.model import VERSION, Model
 from quorate.service.openapi import openapi_document
 from quorate.service.pages import CONTENT_SECURITY_POLICY, dashboard_page, docs_page
-from quorate.service.reading import Verifier, budget_document, budget_figures, model_view, owns, read_budget
+from quorate.service.reading import (
+    Verifier,
+    budget_document,
+    budget_figures,
+    model_view,
+    owns,
+    read_budget,
+    share_document,
+)
 from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
 from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
@@ -36,6 +46,7 @@ from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
 __all__ = ["RequestMiddleware", "Service", "make_app"]
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
+_END_SECONDS = 1.0  # after which a process ends whose model took longer
 _KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
@@ -76,6 +87,8 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
                 message["headers"] += _EVERY_RESPONSE
+                if context.code:  # an answer that is sent again is the same to the last byte
+                    message["headers"].append((b"x-request-id", context.id.encode()))
             await send(message)
 
         try:
@@ -96,7 +109,7 @@ class RequestMiddleware:
         else:  # whatever it is, its text stays here
             self._service.log.failure(error, route=_path_of(scope))
             refused = Refused("internal")
-        context.code = refused.code
+        context.code, context.cause = refused.code, refused.cause
         return refusal_response(refused)
 
 
@@ -127,7 +140,7 @@ class Service:
     def __init__(self, models: Sequence[Model], settings: Settings, *, log: Log) -> None:
         self.models = {model.name: model for model in models}
         self.settings, self.log, self.metrics = settings, log, Metrics()
-        finders = {model.name: model.ledger.find_key for model in models if model.ledger is not None}
+        finders = {model.name: model.find_key for model in models if model.find_key is not None}
         published = {model.name for model in models if model.published}
         self.access = Access(finders, required=settings.keys, published=published)
         self.asking = Infer(settings, self.metrics)
@@ -142,7 +155,7 @@ class Service:
         return handler
 
     async def let_in(self, request: Request, scope: str) -> None:
-        """Find out who calls, and refuse who may not. Without a key, a model that is not there looks like any other."""
+        """Find out who calls, and refuse who may not. To whoever has no key of it, a model looks like one not there."""
         context, name = context_of(request), request.path_params.get("name", "")
         token = token_of(context.headers.get(b"authorization")) if self.settings.keys else None
         context.model = model = self.models.get(name)
@@ -150,15 +163,20 @@ class Service:
             caller = await self.access.caller(name, token)
             known = {name: caller} if caller is not None else {}
         else:
-            known = await self.access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
+            known = await self._known(token) if not name else {}
         if self.settings.keys and not known:
             raise Refused("unauthenticated")
-        if name and model is None:
+        if name and (model is None or request.path_params.get("version", VERSION) != VERSION):
             raise Refused("unknown_model")
+        if model is not None and model.refused:
+            raise Refused("ledger_refused", cause="refused_at_start")
         context.known = {name: caller for name, caller in known.items() if caller.may(scope)}
         context.caller = next(iter(known.values())) if known else OWNER
         if known and not context.known:
             raise Refused("forbidden", f"this key has not the scope {scope!r}; ask the owner for one that has")
+
+    async def _known(self, token: str | None) -> dict[str, Caller]:
+        return await self.access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
 
     def note(self, route: str, context: Context) -> None:
         """Log and count a request that was answered; a refusal of somebody with a key goes to the ledger too."""
@@ -176,6 +194,9 @@ class Service:
             code=code,
             milliseconds=round(1000 * seconds, 3),
             key=context.caller.id if known else None,
+            request=context.id,
+            rows=context.rows,
+            **({"cause": context.cause} if context.cause else {}),
         )
         if code and context.model is not None and context.status != 401 and (known or not self.settings.keys):
             context.model.note(context.caller.id, code)
@@ -186,8 +207,12 @@ class Service:
         return json_response({"live": True})
 
     async def _ready(self, request: Request) -> Response:
-        if not all(model.batcher.answering for model in self.models.values()):
-            raise Refused("not_ready")
+        serving = [model for model in self.models.values() if not model.refused]
+        causes = await asyncio.gather(*(model.readiness.cause() for model in serving))
+        for model, cause in zip(serving, causes, strict=True):
+            if cause:
+                context_of(request).model = model  # for the log
+                raise Refused("not_ready", cause=cause)
         return json_response({"ready": True})
 
     async def _server(self, request: Request) -> Response:
@@ -198,8 +223,8 @@ class Service:
 
     async def _model_ready(self, request: Request) -> Response:
         model = context_of(request).named_model
-        if not model.batcher.answering:
-            raise Refused("not_ready")
+        if cause := await model.readiness.cause():
+            raise Refused("not_ready", cause=cause)
         return json_response({"name": model.name, "ready": True})
 
     async def _budget(self, request: Request) -> Response:
@@ -207,11 +232,16 @@ class Service:
         view = await read_budget(context.named_model)
         return json_response(budget_document(context.named_model, view, owner=owns(context.caller)))
 
+    async def _share(self, request: Request) -> Response:
+        context = context_of(request)
+        return json_response(share_document(await read_budget(context.named_model), context.caller))
+
     async def _metrics(self, request: Request) -> Response:
-        known, budgets = list(context_of(request).known), {}
-        for name in known:
-            with contextlib.suppress(LedgerRefused, Refused):  # no figures for a ledger that cannot be read
-                budgets[name] = budget_figures(self.models[name], await read_budget(self.models[name]))
+        known, budgets = [name for name in context_of(request).known if not self.models[name].refused], {}
+        views = await asyncio.gather(*(read_budget(self.models[name]) for name in known), return_exceptions=True)
+        for name, view in zip(known, views, strict=True):
+            if not isinstance(view, BaseException):  # no figures for a ledger that cannot be read
+                budgets[name] = budget_figures(self.models[name], view)
         text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known)
         return Response(text, media_type=CONTENT_TYPE)
 
@@ -236,7 +266,8 @@ class Service:
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         """Start answering; at the end answer what is queued, and give leases back."""
         for model in self.models.values():
-            model.batcher.start()
+            if not model.refused:
+                model.batcher.start()
         self._recurring = [asyncio.create_task(self._every(_NOTES_SECONDS, Model.write_notes))]
         if self.settings.keys:
             self._recurring.append(asyncio.create_task(self._every(_KEYS_SECONDS, Model.read_keys)))
@@ -254,10 +285,15 @@ class Service:
         failed = False
         for model in self.models.values():
             try:
-                await model.close()
+                async with asyncio.timeout(self.settings.stop_seconds):
+                    await model.close()
             except Exception as error:
                 self.log.failure(error, route="")
                 failed = True
+                if isinstance(error, TimeoutError):  # its threads would be waited for: they are not
+                    end = threading.Timer(_END_SECONDS, os._exit, (1,))
+                    end.daemon = True
+                    end.start()
         self.log.event("stopped", clean=not failed)
         self.log.flush()
         return failed

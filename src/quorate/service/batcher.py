@@ -1,11 +1,14 @@
 """Requests that queue up are answered in batches: one thread, one call of `ask_all` for all that came meanwhile.
 
 Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so what arrives while
-one batch is answered makes up the next. A full queue refuses at once, before anything is asked.
+one batch is answered makes up the next. Callers take turns in a batch, each with one request at a time, so that one who
+asks much does not keep others waiting. A full queue refuses at once, before anything is asked: first those who have
+more than their part of it.
 """
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +20,8 @@ __all__ = ["RequestBatcher"]
 _BATCH_ROWS = 4096  # queries in one batch, unless one request alone has more: the next batch does not wait for long
 _QUEUE_ROWS = 2**16  # queries that may wait: memory is bounded whatever is asked
 _IDLE_SECONDS = 0.25
+_LONGEST_WAIT = 60.0  # seconds after which a client is told to come again, at most
+_NEWEST = 0.2  # how much the last batch counts in the rate
 
 Waiting = tuple[Any, int, "asyncio.Future[Any]"]
 
@@ -32,8 +37,9 @@ class RequestBatcher:
         idle: Callable[[], None] | None = None,
     ) -> None:
         self._ask_all, self._limit, self._idle = ask_all, limit, idle
-        self._waiting: deque[Waiting] = deque()
-        self._rows = 0
+        self._waiting: dict[str, deque[Waiting]] = {}  # by caller, whose turn is next first
+        self._count = self._rows = 0
+        self._seconds = 0.0  # that a row takes
         self._changed = threading.Condition(threading.Lock())
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -50,15 +56,25 @@ class RequestBatcher:
         if self._loop is None:
             raise Refused("not_ready")
         future: asyncio.Future[Any] = self._loop.create_future()
+        caller = getattr(request, "caller", "")
         with self._changed:
             if self._closed:
                 raise Refused("stopping")
-            if len(self._waiting) >= self._limit or self._rows >= _QUEUE_ROWS:
-                raise Refused("overloaded")
-            self._waiting.append((request, rows, future))
-            self._rows += rows
+            self._check_room(caller)
+            self._waiting.setdefault(caller, deque()).append((request, rows, future))
+            self._count, self._rows = self._count + 1, self._rows + rows
             self._changed.notify()
         return future
+
+    def _check_room(self, caller: str) -> None:
+        """Refuse where the queue is full, or, up to twice that, whoever has an equal part of it already."""
+        if self._count < self._limit and self._rows < _QUEUE_ROWS:
+            return
+        mine = self._waiting.get(caller, ())
+        part = 1 / len(self._waiting.keys() | {caller})
+        full = self._count >= 2 * self._limit or self._rows >= 2 * _QUEUE_ROWS
+        if full or len(mine) >= part * self._limit or sum(rows for _, rows, _ in mine) >= part * _QUEUE_ROWS:
+            raise Refused("overloaded", retry_after=min(self._rows * self._seconds, _LONGEST_WAIT))
 
     async def close(self) -> None:
         """Take no more, answer all that is queued, and end the thread."""
@@ -77,6 +93,7 @@ class RequestBatcher:
     def _run(self) -> None:
         assert self._loop is not None
         while batch := self._next():
+            start = time.perf_counter()
             try:
                 results = list(self._ask_all([request for request, _, _ in batch]))
                 if len(results) != len(batch):
@@ -84,6 +101,8 @@ class RequestBatcher:
             except Exception as error:
                 results = [error] * len(batch)
             self._loop.call_soon_threadsafe(_deliver, batch, results)
+            taken = (time.perf_counter() - start) / max(1, sum(rows for _, rows, _ in batch))
+            self._seconds = taken + (1 - _NEWEST) * (self._seconds - taken) if self._seconds else taken
 
     def _next(self) -> list[Waiting]:
         """Return the next batch, or nothing when all is done."""
@@ -99,10 +118,17 @@ class RequestBatcher:
                         self._changed.acquire()
             batch: list[Waiting] = []
             rows = 0
-            while self._waiting and (not batch or rows + self._waiting[0][1] <= _BATCH_ROWS):
-                batch.append(self._waiting.popleft())
+            while self._waiting:
+                caller = next(iter(self._waiting))
+                queue = self._waiting[caller]
+                if batch and rows + queue[0][1] > _BATCH_ROWS:
+                    break  # whose turn it is keeps it
+                batch.append(queue.popleft())
                 rows += batch[-1][1]
-            self._rows -= rows
+                del self._waiting[caller]
+                if queue:
+                    self._waiting[caller] = queue  # behind the others
+            self._count, self._rows = self._count - len(batch), self._rows - rows
             return batch
 
 

@@ -5,7 +5,9 @@ Whatever the protocol does not know, or Quorate does not do, is refused: a misty
 silently not met. A response is a function of the request and of the answers alone, so that the same answers to the same
 request are the same bytes.
 
-Numbers become NumPy arrays, texts (BYTES) lists of `str`, both flat in row-major order. Every number is finite.
+Numbers become NumPy arrays, texts (BYTES) lists of `str`, both flat in row-major order. Every number is finite. A
+missing value is `null` in JSON: a nan among numbers of datatype FP, None among texts. Whether a model takes one is for
+its tensors to say.
 """
 
 import hashlib
@@ -45,26 +47,26 @@ __all__ = [
     "write_response",
 ]
 
-Values = NDArray[Any] | list[str]
+Values = NDArray[Any] | list[Any]  # numbers, or texts and None
 
 
 class Datatype(NamedTuple):
-    """A datatype of the protocol: its array type (None for texts) and what stands for an element in JSON."""
+    """A datatype of the protocol: its array type (None for texts) and what may stand for an element in JSON."""
 
     array: np.dtype[Any] | None
-    element: type
+    element: Any
 
 
 DATATYPES: dict[str, Datatype] = {
     "BOOL": Datatype(np.dtype(np.bool_), bool),
     **{f"INT{bits}": Datatype(np.dtype(f"<i{bits // 8}"), int) for bits in (8, 16, 32, 64)},
     **{f"UINT{bits}": Datatype(np.dtype(f"<u{bits // 8}"), int) for bits in (8, 16, 32, 64)},
-    **{f"FP{bits}": Datatype(np.dtype(f"<f{bits // 8}"), float) for bits in (16, 32, 64)},
-    "BYTES": Datatype(None, str),
+    **{f"FP{bits}": Datatype(np.dtype(f"<f{bits // 8}"), float | None) for bits in (16, 32, 64)},
+    "BYTES": Datatype(None, str | None),
 }
 
-_DECODERS: dict[tuple[type, int], msgspec.json.Decoder[Any]] = {}
-for _element in (bool, int, float, str):
+_DECODERS: dict[tuple[Any, int], msgspec.json.Decoder[Any]] = {}
+for _element in (bool, int, float | None, str | None):
     _DECODERS[_element, 1] = msgspec.json.Decoder(list[_element])  # type: ignore[valid-type]
     _DECODERS[_element, 2] = msgspec.json.Decoder(list[list[_element]])  # type: ignore[valid-type]
 _NESTED = re.compile(rb"\s*\[\s*\[")
@@ -294,7 +296,8 @@ def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> 
         return _texts(name, values)
     try:
         with np.errstate(over="ignore"):
-            return _finite(name, np.array(values, dtype=kind.array))
+            numbers = np.array(values, dtype=kind.array)  # a null among floats is a nan, which JSON cannot say
+        return numbers if kind.array.kind == "f" and not np.isinf(numbers).any() else _finite(name, numbers)
     except OverflowError:
         raise Refused("bad_tensor", f"a number of input {name!r} is out of the range of {datatype}") from None
 
@@ -343,17 +346,21 @@ def _texts_of_bytes(name: str, count: int, data: memoryview) -> list[str]:
     return _texts(name, texts)
 
 
-def _texts(name: str, texts: list[str]) -> list[str]:
+def _texts(name: str, texts: list[Any]) -> list[Any]:
     for text in texts:
-        if not text.isprintable() and ("\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text)):
+        if (
+            text is not None
+            and not text.isprintable()
+            and ("\0" in text or any("\ud800" <= sign <= "\udfff" for sign in text))
+        ):
             raise Refused("bad_tensor", f"a text of input {name!r} holds a character that is none")
     return texts
 
 
 def _finite(name: str, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise Refused("not_finite", f"all numbers of input {name!r} must be finite; a missing value is an empty text, "
-                      "of datatype BYTES, where the model takes it")  # fmt: skip
+        raise Refused("not_finite", f"all numbers of input {name!r} must be finite; a missing value is null, in JSON, "
+                      "or an empty text of datatype BYTES, where the model takes it")  # fmt: skip
     return values
 
 

@@ -5,6 +5,7 @@ of what was sent; they never repeat a value, and never the text of an exception 
 from the vote is told by the table's own sentence: the text of such an error may count the budget.
 """
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,10 @@ __all__ = ["PROBLEMS", "Problem", "Refused", "code_of", "error_body"]
 
 
 class Problem(NamedTuple):
-    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever."""
+    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever.
+
+    Those seconds are told where a refusal does not know better.
+    """
 
     status: int
     sentence: str
@@ -26,12 +30,12 @@ PROBLEMS: dict[str, Problem] = {
     "bad_json": Problem(400, "the request is no JSON; NaN and Infinity are none either"),
     "bad_request": Problem(400, "the request is not an inference request; see /docs for its fields"),
     "bad_tensor": Problem(400, "a tensor's datatype, shape and data do not belong together; see /docs"),
-    "not_finite": Problem(
-        400, "numbers must be finite; a missing value is sent as an empty text where a model takes it"
-    ),
+    "not_finite": Problem(400, "numbers must be finite; a missing value is sent as null where a model takes it"),
     "bad_id": Problem(400, "an id must be 1 to 128 visible ASCII characters, such as a UUID"),
     "invalid_input": Problem(400, "the model does not take these queries; its inputs are listed at /v2/models/{name}"),
-    "unauthenticated": Problem(401, "send a valid key: 'Authorization: Bearer KEY', or as the password of HTTP Basic"),
+    "unauthenticated": Problem(
+        401, "send a key of this model: 'Authorization: Bearer KEY', or as the password of HTTP Basic"
+    ),
     "forbidden": Problem(403, "this key may not do this; ask the owner for a key with the scope that /docs names"),
     "cross_site": Problem(
         403, "requests made by the pages of other sites are refused; ask from this site or a program"
@@ -39,17 +43,24 @@ PROBLEMS: dict[str, Problem] = {
     "budget_spent": Problem(
         403, "the model's privacy budget is spent; only queries answered before are answered again"
     ),
+    "share_spent": Problem(
+        403, "this key's share of the budget is spent; only queries that it was answered before are answered again"
+    ),
+    "share_in_use": Problem(
+        429, "what is left of this key's share is set aside for its other requests; ask again in a moment", 1
+    ),
     "quota_spent": Problem(403, "this key's quota is used up; ask the owner of the model for another"),
     "not_found": Problem(404, "there is nothing at this address; /docs lists all that there is"),
     "unknown_model": Problem(404, "no model of this name is served here; / lists those that are"),
     "method_not_allowed": Problem(405, "this address does not take this method; /docs says which it takes"),
-    "too_slow": Problem(408, "the body did not arrive in time; send it again"),
+    "too_slow": Problem(408, "the request did not arrive in time; send it again"),
     "id_reused": Problem(
         409, "this id was used before, for another request or in an earlier phase; nothing was drawn. Use a new id"
     ),
     "in_progress": Problem(409, "a request with this id is being answered just now; ask again in a moment", 1),
     "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),
     "too_many_rows": Problem(413, "these are more queries than one request may hold; send them in several requests"),
+    "headers_too_large": Problem(431, "the headers are larger than this server takes; send fewer, or shorter ones"),
     "unsupported_encoding": Problem(415, "compressed bodies are not read; send the body as it is"),
     "rate_limited": Problem(429, "this key has asked all that it may ask in a minute; wait and ask again", 60),
     "internal": Problem(500, "something failed here that should not; the operator's log says where"),
@@ -58,23 +69,31 @@ PROBLEMS: dict[str, Problem] = {
     ),
     "overloaded": Problem(503, "more is being asked than this server can answer; ask again in a moment", 1),
     "stopping": Problem(503, "this server is stopping; ask again in a moment", 1),
-    "not_ready": Problem(503, "this model is not answering yet; ask again in a moment", 1),
+    "not_ready": Problem(503, "a model here is not answering just now; ask again in a moment", 1),
 }
 
 
 class Refused(Exception):
-    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value."""
+    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
 
-    def __init__(self, code: str, sentence: str | None = None) -> None:
+    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone.
+    """
+
+    def __init__(
+        self, code: str, sentence: str | None = None, *, retry_after: float | None = None, cause: str = ""
+    ) -> None:
         problem = PROBLEMS[code]
         super().__init__(code)
-        self.code, self.status, self.retry_after = code, problem.status, problem.retry_after
+        self.code, self.status, self.cause = code, problem.status, cause
+        self.retry_after = problem.retry_after if retry_after is None else max(1, math.ceil(retry_after))
         self.sentence = problem.sentence if sentence is None else sentence
 
     @classmethod
     def by(cls, error: BaseException) -> "Refused":
         """Return the refusal for what a session gave instead of an answer, told by the table's own sentence."""
-        return cls(code_of(error))
+        return cls(
+            code_of(error), retry_after=getattr(error, "retry_after", None), cause=str(getattr(error, "cause", ""))
+        )
 
 
 def code_of(error: BaseException) -> str:

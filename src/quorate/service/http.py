@@ -11,6 +11,7 @@ the address, the headers and the key alone, and leaves at once.
 
 import asyncio
 import math
+import secrets
 import time
 from typing import Any, Self
 
@@ -39,7 +40,19 @@ _CONTEXT = "quorate"  # the key of a request's scope
 class Context:
     """What is known of a request while it is answered: for its endpoint, and for logs and metrics afterwards."""
 
-    __slots__ = ("caller", "code", "departure", "headers", "known", "model", "started", "status")
+    __slots__ = (
+        "caller",
+        "cause",
+        "code",
+        "departure",
+        "headers",
+        "id",
+        "known",
+        "model",
+        "rows",
+        "started",
+        "status",
+    )
 
     def __init__(self, scope: Any) -> None:
         self.started = time.perf_counter()
@@ -50,6 +63,9 @@ class Context:
         self.departure: Departure | None = None  # of the answer, once the body of what is paced is there
         self.status = 0  # of the response, once it has started
         self.code = ""  # of the refusal, if it was one
+        self.cause = ""  # and the class of what caused it
+        self.rows = 0  # that were asked
+        self.id = secrets.token_hex(8)  # for the log and the response: what a client calls it stays with the client
         scope[_CONTEXT] = self
 
     @property

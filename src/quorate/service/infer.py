@@ -59,6 +59,7 @@ class Infer:
             model = context.named_model
             request = read_request(body, header_length, names=model.inputs.names, row_limit=self.settings.row_limit)
             X = model.inputs.queries(request.inputs)
+            context.rows = len(X)
             chosen = model.outputs.chosen(request.outputs, binary=request.binary)
             digest = request_digest(body, header_length)
             asked = kind(X, caller=context.caller.id, id=key or request.id or None, body=digest)

@@ -18,13 +18,23 @@ from quorate.predictors.base import class_codes
 from quorate.privacy import Cost
 from quorate.release import OnlineRelease, QueryRelease
 from quorate.service.batcher import RequestBatcher
+from quorate.service.readiness import Readiness
 from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
 from quorate.service.sets import IntervalOutputs, SetOutputs, ValueOutputs, told_intervals
-from quorate.service.tensors import Inputs, LabelsOutputs, NoisyScoreOutputs, Outputs, ScoreOutputs, inputs_of
+from quorate.service.tensors import (
+    Inputs,
+    LabelsOutputs,
+    MatrixInput,
+    NoisyScoreOutputs,
+    Outputs,
+    ScoreOutputs,
+    inputs_of,
+)
 from quorate.tables import Schema
 
-__all__ = ["Model", "PublishedAnswers"]
+__all__ = ["VERSION", "Model", "PublishedAnswers"]
 
+VERSION = "1"  # of every model: the protocol asks for one
 _MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
 
 
@@ -69,6 +79,9 @@ class Model:
         self.batcher = RequestBatcher(
             getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
+        self.readiness = Readiness(self.batcher, ledger)
+        self.refused = False  # whether it could not be loaded, and answers nothing
+        self.find_key: Callable[[str], Any] | None = None if ledger is None else ledger.find_key
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
         self._notes: list[tuple[float, str, str]] = []
 
@@ -108,6 +121,13 @@ class Model:
             session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)), told)
         return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
+    @classmethod
+    def of_refused(cls, name: str, find_key: Callable[[str], Any] | None = None) -> "Model":
+        """Return a model whose ledger is refused: it answers nothing, and only who has a key of it is told so."""
+        model = cls(name, session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([0])))
+        model.refused, model.find_key = True, find_key
+        return model
+
     @property
     def published(self) -> bool:
         """Whether the model was published: anybody may ask it, without a key and at no privacy cost."""
@@ -122,7 +142,7 @@ class Model:
         """Return the model's metadata as the protocol has it."""
         return {
             "name": self.name,
-            "versions": ["1"],
+            "versions": [VERSION],
             "platform": "quorate",
             "inputs": [tensor._asdict() for tensor in self.inputs.described()],
             "outputs": [tensor._asdict() for tensor in self.outputs.described()],

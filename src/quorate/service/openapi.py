@@ -22,7 +22,18 @@ request safe to repeat: the same bytes under the same id get the same bytes back
 
 _ASKED = (  # codes that only asking can meet
     *("bad_json", "bad_request", "bad_tensor", "not_finite", "bad_id", "invalid_input", "cross_site", "budget_spent"),
-    *("quota_spent", "too_slow", "id_reused", "in_progress", "too_large", "too_many_rows", "unsupported_encoding"),
+    *(
+        "share_spent",
+        "share_in_use",
+        "quota_spent",
+        "too_slow",
+        "id_reused",
+        "in_progress",
+        "too_large",
+        "too_many_rows",
+        "headers_too_large",
+        "unsupported_encoding",
+    ),
     *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused"),
 )
 
@@ -44,6 +55,7 @@ _ANSWERED_EXAMPLE = {
 }
 _PARAMETERS = {
     "name": "the name of a model: that of its folder",
+    "version": "the version of a model; each has one, and it is 1",
     "Idempotency-Key": "the id of this request, before that of its body: sent again, it is charged once",
     "Inference-Header-Content-Length": "how many bytes of the body are JSON; the rest are binary tensors",
 }
@@ -106,7 +118,7 @@ def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]
     if not settings.keys and not asks:
         codes.append("cross_site")
     operation: dict[str, Any] = {
-        "operationId": route.endpoint,
+        "operationId": f"{route.endpoint}_version" if "{version}" in route.path else route.endpoint,
         "tags": [route.part],
         "summary": route.summary,
         "responses": {"200": {"description": "as asked", "content": _content(route)}, **_refusals(codes)},
@@ -115,8 +127,9 @@ def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]
         operation["security"] = [{"key": []}, {"password": []}]
         operation["description"] = f"Needs a key with the scope {route.scope!r}." if route.scope else "Needs a key."
     parameters = []
-    if "{name}" in route.path:
-        parameters.append(_parameter("name", {"type": "string"}, place="path", required=True))
+    for name in ("name", "version"):
+        if f"{{{name}}}" in route.path:
+            parameters.append(_parameter(name, {"type": "string"}, place="path", required=True))
     if asks:
         operation["requestBody"] = {
             "required": True,

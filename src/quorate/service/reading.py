@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from quorate.errors import LedgerRefused
-from quorate.ledger import Verification
+from quorate.ledger import Verification, share_figures
 from quorate.service.auth import Caller
 from quorate.service.errors import PROBLEMS, Refused
 from quorate.service.model import Model
 from quorate.service.pages import ModelView
 
-__all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "owns", "read_budget"]
+__all__ = ["Verifier", "budget_document", "budget_figures", "model_view", "owns", "read_budget", "share_document"]
 
 _DAY = 24 * 3600.0
 _VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
-_PATIENCE = 2.0  # seconds that a page waits for a verification before it is shown without one
+_PATIENCE = 2.0  # seconds that a page waits for a ledger, or for a verification before it is shown without one
 
 
 class Verifier:
@@ -54,7 +54,11 @@ async def read_budget(model: Model) -> Any:
     """Return the view of a model's ledger."""
     if model.ledger is None:
         raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
-    return await asyncio.to_thread(model.ledger.view)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await asyncio.to_thread(model.ledger.view)
+    except TimeoutError:
+        raise LedgerRefused("the ledger does not answer", cause="ledger_unanswering", retry_after=_PATIENCE) from None
 
 
 def owns(caller: Caller) -> bool:
@@ -73,6 +77,14 @@ def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str
     return known | spent | {"leased": sum(lease.share for lease in view.leases)} | ledger
 
 
+def share_document(view: Any, caller: Caller) -> dict[str, Any]:
+    """Return what a key may have and has had, for whoever holds the key."""
+    key = next((key for key in view.keys if key.id == caller.id), None)
+    if key is None:
+        raise Refused("forbidden", "a share belongs to a key, and this request came without one")
+    return {"key": key.id, "project": key.project or None, "expires": key.expires} | share_figures(key, view)
+
+
 def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
     """Return the figures of a view for Prometheus."""
     if model.progress is not None:
@@ -89,7 +101,7 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
         view = await read_budget(model)
         if not told:
             view = dataclasses.replace(view, phase=None, entries=0, head="")
-        shown["view"] = view if caller.may("admin") else dataclasses.replace(view, keys=())
+        shown["view"] = view if caller.may("admin") else dataclasses.replace(view, keys=(), projects=())
         shown["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY) if told else []
         if caller.may("admin"):
             shown["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)

@@ -43,10 +43,11 @@ class QueryInput:
         if "query" not in tensors:
             raise Refused("bad_request", "all inputs of this model must be sent, and they are 'query'")
         tensor = tensors["query"]
-        if not isinstance(tensor.values, list) or tensor.shape[1:] not in ([], [1]):
+        texts = [text for text in tensor.values if isinstance(text, str)]  # and not a null, or numbers
+        if len(texts) < len(tensor.values) or tensor.shape[1:] not in ([], [1]):
             raise Refused("bad_tensor", "input 'query' takes texts, in the shape [rows] or [rows, 1]")
         try:
-            numbers = self._release.domain_.find(parse_queries(tensor.values, self._release.subject))
+            numbers = self._release.domain_.find(parse_queries(texts, self._release.subject))
         except InvalidInput:
             raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
         return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer

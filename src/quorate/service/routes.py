@@ -23,6 +23,16 @@ ROUTES = (
     RouteInfo("/v2", "GET", "server", None, "Inference", "The server's name, version and extensions of the protocol"),
     RouteInfo("/v2/models/{name}", "GET", "model", "", "Inference", "A model's inputs, outputs, classes and guarantee"),
     RouteInfo("/v2/models/{name}/ready", "GET", "model_ready", "", "Health", "Whether a model answers"),
+    RouteInfo("/share/{name}", "GET", "share", "ask", "Inference", "What this key may have, and what it has had"),
+    RouteInfo(
+        "/v2/models/{name}/versions/{version}/infer", "POST", "infer", "ask", "Inference", "Ask a version of a model"
+    ),
+    RouteInfo(
+        "/v2/models/{name}/versions/{version}", "GET", "model", "", "Inference", "What a version takes and gives"
+    ),
+    RouteInfo(
+        "/v2/models/{name}/versions/{version}/ready", "GET", "model_ready", "", "Health", "Whether a version answers"
+    ),
     RouteInfo("/budget/{name}", "GET", "budget", "budget", "Owner", "What a model may spend, has spent and has left"),
     RouteInfo("/metrics", "GET", "metrics", "budget", "Owner", "Numbers for Prometheus"),
     RouteInfo(

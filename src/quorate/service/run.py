@@ -1,11 +1,12 @@
 """A server from settings to its clean stop: uvicorn, one process or several, on loopback unless told otherwise."""
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -13,20 +14,20 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from quorate.errors import InvalidInput
+from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
 
 __all__ = ["serve"]
 
-_KEEP_ALIVE = 60  # seconds that a connection may rest between two requests
-_GRACE = 30  # seconds that requests under way have to end after the signal
+_READY = 0.2  # seconds that a worker has to say whether it has started
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit status: 0 after a clean stop.
 
-    Workers finish what they are asked, return their leases and end. A worker that dies is replaced, and its lease stays
-    charged.
+    `ready` is called once the models are loaded and requests are answered. Workers finish what they are asked, return
+    their leases and end. A worker that dies is replaced, and its lease stays charged.
 
     >>> settings = Settings(models={"triage": "models/triage"}, port=8900, pace_ms=20)
     >>> serve(settings)  # doctest: +SKIP
@@ -34,7 +35,7 @@ def serve(settings: Settings) -> int:
     listening = _listen(settings)
     try:
         with _environment(settings):
-            return _run(settings, listening)
+            return _run(settings, listening, ready)
     finally:
         listening.close()
 
@@ -74,7 +75,7 @@ def _environment(settings: Settings) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def _run(settings: Settings, listening: socket.socket) -> int:
+def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None] | None) -> int:
     config = uvicorn.Config(
         "quorate.service.worker:application",
         factory=True,
@@ -85,20 +86,26 @@ def _run(settings: Settings, listening: socket.socket) -> int:
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=_KEEP_ALIVE,
+        http=EdgeProtocol,
+        timeout_graceful_shutdown=math.ceil(settings.stop_seconds),
+        timeout_keep_alive=math.ceil(settings.idle_seconds),
     )
     host, port = listening.getsockname()[:2]
-    log = Log()
-    log.event("listening", host=host, port=port, workers=settings.workers, keys=settings.keys)
-    log.flush()
+
+    def announce() -> None:
+        log = Log()
+        log.event("listening", host=host, port=port, workers=settings.workers, keys=settings.keys)
+        log.flush()
+        if ready is not None:
+            ready()
+
     with _signals_end_quietly():
         if settings.workers > 1:
-            workers = _Workers(config, sockets=[listening])
+            workers = _Workers(config, sockets=[listening], announce=announce)
             workers.run()
             failed = workers.failed
         else:
-            server = uvicorn.Server(config)
+            server = _Server(config, announce=announce)
             try:
                 server.run(sockets=[listening])
             except SystemExit as ended:
@@ -123,13 +130,34 @@ def _signals_end_quietly() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's server, which says so once it answers: a model that cannot be loaded ends it before."""
+
+    def __init__(self, config: uvicorn.Config, *, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and announce it."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+
 class _Workers(Multiprocess):
     """uvicorn's supervisor, which asks no worker whether it is well: while one loads a large model it cannot answer."""
 
     failed = False  # whether a worker could not start
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], *, announce: Callable[[], None]) -> None:
+        super().__init__(config, sockets=sockets)
+        self._announce: Callable[[], None] | None = announce
+
     def keep_subprocess_alive(self) -> None:
-        """Replace the workers that have died. What they had on lease stays charged."""
+        """Replace the workers that have died, and announce the first that answers. What the dead leased is charged."""
+        if self._announce is not None and any(process.is_ready(timeout=_READY) for process in self.processes):
+            self._announce()
+            self._announce = None
         for place, process in enumerate(self.processes):
             if self.should_exit.is_set() or process.process.is_alive():
                 continue

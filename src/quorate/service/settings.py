@@ -23,6 +23,11 @@ _LEAST = {
     "row_limit": 1,
     "queue_limit": 1,
     "body_seconds": 1,
+    "connection_limit": 1,
+    "header_limit": 1024,
+    "header_seconds": 0.1,
+    "idle_seconds": 1,
+    "stop_seconds": 1,
 }
 
 
@@ -35,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Whether a key is needed. Without keys everybody who reaches the port may ask, so only loopback is allowed.
     pace_ms
         Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
+    trusted
+        Types of estimators in the models that are not known to be safe, and that are loaded all the same.
     lease
         For how many answers a worker takes budget at once; 0 for none: every group is charged for itself.
     body_limit, row_limit
@@ -43,6 +50,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         How many requests a worker holds before it says that it is overloaded.
     body_seconds
         How long a body may take to arrive.
+    connection_limit
+        How many connections a worker holds; a new one takes the place of the one that has been idle for longest.
+    header_limit, header_seconds
+        Bytes of the headers of a request, at most, and how long they may take to arrive.
+    idle_seconds
+        How long a connection may rest between two requests.
+    stop_seconds
+        How long requests under way, and then each model, may take to end after the signal to stop.
 
     >>> Settings(models={"clinic": "/srv/clinic"}).host
     '127.0.0.1'
@@ -58,11 +73,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
     keys: bool = True
     pace_ms: float = 20.0
+    trusted: tuple[str, ...] = ()
     lease: int = 100
     body_limit: int = 4 * 2**20
     row_limit: int = 4096
     queue_limit: int = 1024
     body_seconds: float = 30.0
+    connection_limit: int = 1024
+    header_limit: int = 2**15
+    header_seconds: float = 10.0
+    idle_seconds: float = 60.0
+    stop_seconds: float = 8.0
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -6,8 +6,9 @@ Inputs:
     a model with a schema.json      one tensor a column of the table, [-1] or [-1, 1]: numbers, texts (BYTES) or BOOL
     a model fitted on data frames   one tensor a column, by its name
 
-A missing value is an empty text, where the schema takes missing values. Queries leave here as `checked` of the
-classifier would return them: a matrix of finite 64-bit floats, of the right width, or a frame that it has checked.
+A missing value is null, in JSON, or an empty text, where the schema or the estimator takes missing values. Queries
+leave here as `checked` of the classifier would return them: a matrix of 64-bit floats, of the right width, with nan for
+what is missing, or a frame that it has checked.
 
 Outputs:
 
@@ -35,6 +36,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.utils import get_tags
 
 from quorate.errors import InvalidInput, QuorateError
 from quorate.predictors.scores import Scoring
@@ -96,8 +98,8 @@ class MatrixInput:
 
     names: Sequence[str] = ("features",)
 
-    def __init__(self, columns: int) -> None:
-        self.columns = columns
+    def __init__(self, columns: int, *, missing: bool = False) -> None:
+        self.columns, self._missing = columns, missing
 
     def described(self) -> list[TensorInfo]:
         """Return the one tensor."""
@@ -109,14 +111,14 @@ class MatrixInput:
         tensor = tensors["features"]
         if len(tensor.shape) != 2 or tensor.shape[1] != self.columns:
             raise Refused("bad_tensor", f"input 'features' must have the shape [rows, {self.columns}]")
-        return canonical_matrix(_numbers(tensor).reshape(tensor.shape))
+        return canonical_matrix(_numbers(tensor, missing=self._missing).reshape(tensor.shape))
 
 
 class NamedInputs:
     """Columns of numbers, by name: a model fitted on a data frame of numbers."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = list(names)
+    def __init__(self, names: Sequence[str], *, missing: bool = False) -> None:
+        self.names, self._missing = list(names), missing
 
     def described(self) -> list[TensorInfo]:
         """Return one tensor a column."""
@@ -125,7 +127,8 @@ class NamedInputs:
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
         """Return the columns as a matrix, in the order of the model."""
         _check_columns(self.names, tensors)
-        return canonical_matrix(np.column_stack([_numbers(tensors[name]) for name in self.names]))
+        columns = [_numbers(tensors[name], missing=self._missing) for name in self.names]
+        return canonical_matrix(np.column_stack(columns))
 
 
 class SchemaInputs:
@@ -139,7 +142,7 @@ class SchemaInputs:
     def described(self) -> list[TensorInfo]:
         """Return one tensor a column."""
         kinds = self.schema.columns.items()
-        return [TensorInfo(name, "FP64" if isinstance(kind, Number) else "BYTES", [-1]) for name, kind in kinds]
+        return [TensorInfo(name, "FP64" if type(kind) is Number else "BYTES", [-1]) for name, kind in kinds]
 
     def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
         """Return the encoded columns; what the schema refuses is told by column and row, never by value."""
@@ -318,7 +321,10 @@ def inputs_of(classifier: Any, schema: Schema | None) -> Inputs:
     form = getattr(classifier, "form_", None)
     if form is not None:
         return FrameInputs(names, form.kinds, classifier.checked)
-    return NamedInputs(names) if names else MatrixInput(int(classifier.n_features_in_))
+    missing = hasattr(classifier, "__sklearn_tags__") and bool(get_tags(classifier).input_tags.allow_nan)
+    if names:
+        return NamedInputs(names, missing=missing)
+    return MatrixInput(int(classifier.n_features_in_), missing=missing)
 
 
 def _check_names(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
@@ -336,10 +342,14 @@ def _check_columns(names: Sequence[str], tensors: Mapping[str, Tensor]) -> None:
                           f"input {names[0]!r}")  # fmt: skip
 
 
-def _numbers(tensor: Tensor) -> NDArray[np.float64]:
+def _numbers(tensor: Tensor, *, missing: bool) -> NDArray[np.float64]:
     if isinstance(tensor.values, list):
         raise Refused("bad_tensor", f"input {tensor.name!r} takes numbers, and BYTES are texts")
-    return tensor.values.astype(np.float64, copy=False)
+    numbers = tensor.values.astype(np.float64, copy=False)
+    if not missing and np.isnan(numbers).any():
+        raise Refused("not_finite", f"a value of input {tensor.name!r} is missing (null), and this model takes no gap: "
+                      "fill it in or leave the query out")  # fmt: skip
+    return numbers
 
 
 def _no_class(classes: NDArray[Any]) -> Any:

@@ -26,7 +26,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.checks import check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.predictors import PrivateClassifier
-from quorate.predictors.base import QuorateClassifier, allows_missing, check_choice, check_records, declared_classes
+from quorate.predictors.base import (
+    QuorateClassifier,
+    allows_missing,
+    check_choice,
+    check_records,
+    declared_classes,
+    is_auto,
+)
 from quorate.rows import query_digests, take_rows
 from quorate.students.halves import labels_of, split_units
 from quorate.students.labelled import Labelled
@@ -57,7 +64,8 @@ class StudentClassifier(QuorateClassifier):
     Parameters
     ----------
     estimator
-        What each teacher is: any scikit-learn classifier; `LogisticRegression()` unless given.
+        What each teacher is: any scikit-learn classifier; `LogisticRegression()` unless given. "auto" tries candidates
+        on the public points, as for `PrivateClassifier`.
     student
         What is trained on the answered points and published: any scikit-learn classifier; a copy of `estimator` unless
         given.
@@ -101,19 +109,27 @@ class StudentClassifier(QuorateClassifier):
     n_jobs: int | None = None
     backend: str | None = None
 
-    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "StudentClassifier":
-        """Fit teachers on the records, have them label points, train the student, and forget the teachers."""
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
+    ) -> "StudentClassifier":
+        """Fit teachers on the records, have them label points, train the student, and forget the teachers.
+
+        Where the labels of the public points are known too, as `public_labels`, learners (unless one is given) and
+        numbers of teachers are tried on them.
+        """
         self._check_settings(public)
-        self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_")
+        self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
         X = self._rows(X, reset=True)
         if self.mode == "transfer":
-            return self._transfer(X, y, groups, self._rows(public, reset=False))
+            return self._transfer(X, y, groups, self._rows(public, reset=False), known=public_labels)
         check_consistent_length(X, y)
         kept, lent = split_units(len(X), groups)
         people = None if groups is None else labels_of(groups, kept)
         return self._transfer(take_rows(X, kept), labels_of(y, kept), people, take_rows(X, lent), places=lent)
 
-    def _transfer(self, X: Any, y: Any, groups: Any, public: Any, places: Points | None = None) -> "StudentClassifier":
+    def _transfer(
+        self, X: Any, y: Any, groups: Any, public: Any, *, places: Points | None = None, known: Any = None
+    ) -> "StudentClassifier":
         """Label the public points and train the student; `places` are the row numbers that they are known by."""
         self.classes_, labels = declared_classes(self.classes, y)
         queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True)
@@ -124,8 +140,9 @@ class StudentClassifier(QuorateClassifier):
         # A query asked twice is answered twice and paid for once: the plan is for distinct ones.
         paid = query_digests(queries if self.points == "margin" else take_rows(queries, first))
         teachers = self._teachers(min(self.queries, len(set(paid)))).fit(
-            X, labels, groups=groups, public=public if places is None else None, teach=True
+            X, labels, groups=groups, public=public if places is None else None, public_labels=known, teach=True
         )
+        self.estimator_, self.chosen_ = teachers.estimator_, teachers.chosen_
         self.plan_, self.unit_, self.declared_ = teachers.plan_, teachers.unit_, self.classes is not None
         unit, open_ = "", "the public points are not protected"
         if self.mode != "transfer":
@@ -165,7 +182,8 @@ class StudentClassifier(QuorateClassifier):
         return check_records(self, X, estimator=self.unfitted_student(), reset=reset, frames=True)
 
     def _estimator(self) -> Any:
-        return LogisticRegression() if self.estimator is None else self.estimator
+        free = self.estimator is None or is_auto(self.estimator)
+        return getattr(self, "estimator_", LogisticRegression()) if free else self.estimator
 
     def unfitted_student(self) -> Any:
         """Return what is trained on the answered points."""
@@ -173,7 +191,7 @@ class StudentClassifier(QuorateClassifier):
 
     def _teachers(self, number: int) -> PrivateClassifier:
         return PrivateClassifier(
-            self._estimator(),
+            self.estimator,
             epsilon=self.epsilon,
             delta=self.delta,
             teachers=self.teachers,

@@ -1,5 +1,6 @@
 """What learners over a cover have in common: public points define the candidates, private rows choose among them."""
 
+import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.checks import check_count
 from quorate.concepts import Concept, Dichotomies, Hypothesis, Stumps
 from quorate.concepts.sealed import opened, sealed_candidates
+from quorate.concepts.words import named_condition, rule_text
 from quorate.errors import InvalidInput
 from quorate.predictors.base import QuorateClassifier, check_choice, check_matrix, two_classes
 from quorate.predictors.unit_rows import UnitRows, fill_unit_rows
@@ -20,6 +22,10 @@ from quorate.students.points import random_points
 __all__ = ["CoverClassifier"]
 
 _MODES = ("semi-private", "label-private")
+_ONE_LABEL = (  # said of what was chosen, which may be known
+    "the chosen hypothesis gives all public points one label, at the edge of its class: the columns may not tell the "
+    "labels apart, the class may be the wrong one, or epsilon or the records too small to choose"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -52,6 +58,9 @@ class CoverClassifier(QuorateClassifier):
         rows = fill_unit_rows(X, codes, groups=groups, most=self.rows_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
         self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
+        ours = self.hypothesis_ is hypothesis  # somebody else's may fail
+        if ours and len(np.unique(hypothesis.predict(defining))) < 2:
+            warnings.warn(_ONE_LABEL, UserWarning, stacklevel=2)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
         unit, open_ = "", "the public points are not protected"
         if self.mode != "semi-private":
@@ -88,7 +97,14 @@ class CoverClassifier(QuorateClassifier):
             raise InvalidInput(
                 f"X has {self.n_features_in_} features, but {type(concept).__name__} reads {concept.features}"
             )
-        return concept
+        return concept.for_learning()
+
+    @property
+    def rule_(self) -> str:
+        """The chosen hypothesis in words, with the names of its columns and classes."""
+        check_is_fitted(self, "hypothesis_")
+        named = named_condition(getattr(self, "feature_names_in_", None))
+        return rule_text(self.hypothesis_, self.classes_.tolist(), named)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of the chosen hypothesis. Nothing is spent."""

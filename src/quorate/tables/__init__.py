@@ -1,7 +1,9 @@
 """Tables and what is known about them in public: from files and frames to numbers, and to cells.
 
     read_table, as_table    a table from a CSV, Parquet or Arrow file, or from a pandas or polars frame
-    Number, Category        how a column is declared; `columns` encodes it for learners, `cells` for releases
+    frame_of                queries of a table as the data frame that a model was fitted on
+    Number, Date,           how a column is declared; `columns` encodes it for learners, `cells` for releases
+    Category, Text
     Label                   the column with the label, and its classes
     Schema                  which columns, of which kind, encoded how; from a JSON file or from a public table
     QueryEncoder            the columns of queries encoded by a schema, as a server does it
@@ -10,9 +12,10 @@ The encoding of a row depends on the declaration and on that row alone. Nothing 
 here, and an error about them names a column, never a row, a value or a count.
 """
 
-from quorate.tables.columns import MISSING_TEXTS, Category, Label, Number
+from quorate.tables.columns import Category, Date, Label, Number, Text
+from quorate.tables.frames import frame_of
 from quorate.tables.lookup import QueryEncoder
-from quorate.tables.read import SUFFIXES, as_table, read_table
+from quorate.tables.read import MISSING_TEXTS, SUFFIXES, as_table, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
 
 __all__ = [
@@ -20,10 +23,13 @@ __all__ = [
     "SCHEMA_FILE",
     "SUFFIXES",
     "Category",
+    "Date",
     "Label",
     "Number",
     "QueryEncoder",
     "Schema",
+    "Text",
     "as_table",
+    "frame_of",
     "read_table",
 ]

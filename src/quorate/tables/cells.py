@@ -8,8 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category, Kind, canonical_text, shown_names
+from quorate.tables.columns import Category, Date, Kind, Number
 from quorate.tables.lenient import read_numbers, read_texts
+from quorate.tables.read import canonical_text, shown_names
 
 __all__ = ["OTHER", "CategoryCells", "Cells", "NumberCells", "cells_of"]
 
@@ -115,6 +116,8 @@ def cells_of(kind: Kind) -> Cells:
     """Return the cells of a declared column; a number must say where it is cut."""
     if isinstance(kind, Category):
         return CategoryCells(tuple(kind.categories))
+    if not isinstance(kind, Number) or isinstance(kind, Date):
+        raise InvalidInput("a release takes numbers and categories: turn dates into numbers, and leave texts out")
     if kind.cuts is None:
         raise InvalidInput("a release needs the cuts of a number: declare them, or leave the column to public rows")
     return NumberCells(tuple(kind.cuts))

@@ -1,205 +1,45 @@
-"""Columns: how their values are read, how one is declared, and how it is encoded as numbers for learners.
+"""Columns: how one is declared, and how it is encoded as numbers for learners.
 
-All of a declaration is public. Each value is converted and encoded on its own, whatever the other rows hold. `cells`
-encodes a declared column as cells for releases.
+All of a declaration is public. Each value is converted and encoded on its own, whatever the other rows hold. `values`
+reads them, and `cells` encodes a declared column as cells for releases.
 """
 
 import itertools
 import math
+import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.checks import check_positive, set_validated
+from quorate.checks import check_count, check_positive, set_validated
 from quorate.errors import InvalidInput
+from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_dates
+from quorate.tables.read import NotANumber, Role, canonical_text, coded, numbers, refusal, texts
 
 __all__ = [
     "CLIP",
     "LARGEST",
-    "MISSING_TEXTS",
     "Category",
+    "Date",
     "Kind",
     "Label",
     "Missing",
-    "NotANumber",
     "Number",
-    "Role",
-    "canonical_text",
-    "check_role",
-    "check_type",
-    "coded",
+    "Text",
     "encode_features",
     "feature_names",
-    "is_readable",
-    "numbers",
-    "refusal",
-    "shown_names",
-    "subject",
-    "texts",
-    "whole_array",
+    "unknown_values",
+    "unscaled",
 ]
 
-Role = Literal["private", "public", "query"]
-
-_SUBJECTS = {"private": "the private records", "public": "the public table", "query": "the queries"}
-
-
-def check_role(role: object) -> Role:
-    """Return `role` if it is one."""
-    for known in get_args(Role):
-        if role == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInput(f"role must be 'private', 'public' or 'query', not {role!r}")
-
-
-def subject(role: Role) -> str:
-    """Return how an error calls these rows."""
-    return _SUBJECTS[role]
-
-
-def refusal(role: Role, column: str, problem: str, *, row: int) -> InvalidInput:
-    """Return the error for a value of a column. A private row is never named: neither its number nor its value."""
-    place = "" if role == "private" else f", row {row + 1} (the first such row, counted from 1)"
-    return InvalidInput(f"{subject(role)}, column {column!r}{place}: {problem}")
-
-
-MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # "?" is a category like any other unless told
-
-_EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
-
-
-class NotANumber(Exception):
-    """A text in this row is not a number. The caller decides how much of that an error may say."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__()
-        self.row = row
-
-
-def is_readable(kind: pa.DataType) -> bool:
-    """Say whether values of this Arrow type can be read: numbers, texts, truth values, and dictionaries of them."""
-    if pa.types.is_dictionary(kind):
-        return is_readable(kind.value_type)
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return numeric or pa.types.is_boolean(kind) or pa.types.is_null(kind) or _is_text(kind)
-
-
-def check_type(whose: str, column: str, kind: pa.DataType) -> None:
-    """Refuse a column of a type that cannot be read."""
-    if not is_readable(kind):
-        raise InvalidInput(f"{whose}, column {column!r}: values must be numbers, texts or truth values, not {kind}")
-
-
-def shown_names(names: Sequence[Any]) -> str:
-    """Return names of columns for an error, the first 20 of them."""
-    return ", ".join(repr(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
-
-
-def whole_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, with dictionaries and views turned into plain values."""
-    if pa.types.is_dictionary(column.type):
-        plain = column.type.value_type
-        parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in column.chunks]
-        column = pa.chunked_array(parts, type=pa.large_string() if _is_textual(plain) else plain)
-    column = _plain(column)
-    combined = column.combine_chunks()
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
-
-
-def texts(column: pa.Array, *, missing: Iterable[str] = ()) -> pa.Array:
-    """Return values as texts without blanks around them, and null where a value is missing.
-
-    A whole number is written as one whatever its type: 5 and 5.0 are the same text.
-    """
-    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-        written = _written(column.cast(pa.float64()))
-    elif _is_text(column.type):
-        written = pc.utf8_trim_whitespace(column)
-    else:
-        written = column.cast(pa.large_string())
-    values = pa.array(list(missing), type=written.type)
-    return pc.if_else(pc.is_in(written, value_set=values), pa.scalar(None, written.type), written)
-
-
-def numbers(column: pa.Array, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
-    """Return values as 64-bit floats, and NaN where a value is missing. A text that is no number is `NotANumber`."""
-    if _is_text(column.type):
-        column = _parsed(texts(column, missing=missing))
-    elif pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    plain: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return plain
-
-
-def coded(
-    values: pa.Array, known: Sequence[str], missing: Iterable[str]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the place of each value among the known texts (-1: not there), and which values are missing."""
-    written = texts(values, missing=set(missing) - set(known))
-    places = pc.index_in(written, value_set=pa.array(known, type=written.type), skip_nulls=True)
-    codes = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, pc.is_null(written).to_numpy(zero_copy_only=False)
-
-
-def canonical_text(value: object) -> str:
-    """Return how `texts` would write a value, so that what a schema declares meets what a table holds."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
-        return str(int(value))
-    return str(value).strip()
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_textual(kind: pa.DataType) -> bool:
-    return _is_text(kind) or bool(pa.types.is_null(kind))
-
-
-def _plain(column: Any) -> Any:
-    """Return texts in the one layout that all functions of Arrow know; other values as they are."""
-    return column.cast(pa.large_string()) if _is_textual(column.type) else column
-
-
-def _written(column: pa.Array) -> pa.Array:
-    plain = column.to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):
-        whole = (np.floor(plain) == plain) & (np.abs(plain) < _EXACT)
-    integers = pa.array(np.where(whole, plain, 0.0).astype(np.int64)).cast(pa.large_string())
-    decimals = pa.array(plain, mask=np.isnan(plain)).cast(pa.large_string())
-    return pc.if_else(pa.array(whole), integers, decimals)
-
-
-def _parsed(column: pa.Array) -> pa.Array:
-    try:
-        return column.cast(pa.float64())
-    except pa.ArrowInvalid:
-        raise NotANumber(_first_wrong(column)) from None
-
-
-def _first_wrong(column: pa.Array) -> int:
-    """Return the first row whose text is no number, knowing that there is one: by halving."""
-    start, stop = 0, len(column)
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        try:
-            column.slice(start, middle - start).cast(pa.float64())
-        except pa.ArrowInvalid:
-            stop = middle
-        else:
-            start = middle
-    return start
-
-
 Missing = Literal["refuse", "indicator"]
+Unknown = Literal["other", "refuse"]
 
 
 @dataclass(frozen=True)
@@ -243,11 +83,41 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Date(Number):
+    """A column of dates, or of dates with times: a `Number` of units since the beginning of 1970, in UTC.
+
+    `low`, `high`, `centre` and `cuts` may be written as dates. Learners get it scaled as any number, so it needs bounds
+    that are known in public, or a centre and a spread.
+
+    >>> from quorate.tables import Schema
+    >>> schema = Schema({"visited": Date(low="2024-01-01", high="2024-12-31")})
+    >>> schema.encode(pa.table({"visited": ["2024-01-01", "2024-07-01T12:00", "2031-05-05"]})).round(3).tolist()
+    [[-1.0], [0.0], [1.0]]
+    """
+
+    unit: DateUnit = "days"
+
+    def __post_init__(self) -> None:
+        unit = check_unit(self.unit)
+        for name in ("centre", "low", "high"):
+            set_validated(self, **{name: declared_moment(getattr(self, name), unit)})
+        if isinstance(self.cuts, Iterable) and not isinstance(self.cuts, str):
+            set_validated(self, cuts=[declared_moment(cut, unit) for cut in self.cuts])
+        super().__post_init__()
+        if (self.centre, self.low, self.cuts) == (None, None, None):
+            raise InvalidInput(
+                'a date needs bounds that are known in public, as in {"kind": "date", "low": "2020-01-01", "high": '
+                '"2025-12-31"}'
+            )
+
+
+@dataclass(frozen=True)
 class Category:
     """A column of texts from a declared list.
 
-    Learners get one 0/1 column for each category; a text that is not on the list is all zeros. A release counts one
-    cell for each, and one for everything else. `missing` is as for `Number`.
+    Learners get one 0/1 column for each category; a text that is not on the list is all zeros, or with
+    `unknown="refuse"` a query with it is refused. A release counts one cell for each, and one for everything else.
+    `missing` is as for `Number`.
 
     >>> from quorate.tables import Schema
     >>> Schema({"colour": Category(["red", "green"])}).encode(pa.table({"colour": ["green", "blue"]})).tolist()
@@ -256,15 +126,37 @@ class Category:
 
     categories: Sequence[str]
     missing: Missing = "refuse"
+    unknown: Unknown = "other"
 
     def __post_init__(self) -> None:
         set_validated(
             self, categories=tuple(canonical_text(value) for value in _listed("categories", self.categories, least=1))
         )
         set_validated(self, missing=_check_missing(self.missing))
+        if self.unknown not in ("other", "refuse"):
+            raise InvalidInput(f'unknown must be "other" or "refuse", not {self.unknown!r}')
 
 
-Kind = Number | Category
+@dataclass(frozen=True)
+class Text:
+    """A column of sentences, such as notes.
+
+    Learners get how often words occur, each word in one of so many `buckets` that a public hash names: no list of words
+    is learned from anybody. The numbers of a row are from 0 to 1, and their squares add up to 1. A missing text has no
+    words.
+
+    >>> from quorate.tables import Schema
+    >>> Schema({"note": Text(buckets=4)}).encode(pa.table({"note": ["chest pain, chest", None]})).round(2).tolist()
+    [[0.0, 0.0, 0.45, 0.89], [0.0, 0.0, 0.0, 0.0]]
+    """
+
+    buckets: int = 256
+
+    def __post_init__(self) -> None:
+        set_validated(self, buckets=check_count("buckets", self.buckets))
+
+
+Kind = Number | Category | Text
 
 
 @dataclass(frozen=True)
@@ -354,6 +246,8 @@ _NO_VALUE = {
 
 def feature_names(kind: Kind, column: str) -> list[str]:
     """Return the names of the features that a column becomes."""
+    if isinstance(kind, Text):
+        return [f"{column} word {bucket}" for bucket in range(kind.buckets)]
     values = [column] if isinstance(kind, Number) else [f"{column}={value}" for value in kind.categories]
     return [*values, f"{column} is missing"] if kind.missing == "indicator" else values
 
@@ -366,25 +260,71 @@ def encode_features(
     `missing` lists the texts that mean no value; a category that the column declares is never one of them. `start` is
     the number of the first row, for errors. A missing value has the feature 0 of a number, as at its centre.
     """
-    if isinstance(kind, Number):
-        try:
-            given = numbers(values, missing=missing)
-        except NotANumber as error:
-            raise refusal(role, column, "a number is expected, not a text", row=start + error.row) from None
+    if isinstance(kind, Text):
+        return _words(kind, values, missing)
+    if isinstance(kind, Category):
+        features, absent = _flags(kind, values, column, role=role, missing=missing, start=start)
+    else:
+        given = _read(kind, values, column, role=role, missing=missing, start=start)
         absent = np.isnan(given)
-    else:
-        codes, absent = coded(values, kind.categories, missing)
-    if kind.missing == "refuse" and absent.any():
-        raise refusal(role, column, _NO_VALUE[role], row=start + int(absent.argmax()))
-    if isinstance(kind, Number):
-        if role != "private" and np.isinf(given).any():
-            raise refusal(role, column, "a number must be finite", row=start + int(np.isinf(given).argmax()))
         features = np.where(absent, 0.0, _scaled(kind, given))[:, np.newaxis]
-    else:
-        features = np.zeros((len(codes), len(kind.categories)))
-        known = np.flatnonzero(codes >= 0)
-        features[known, codes[known]] = 1.0
-    return np.column_stack([features, absent]) if kind.missing == "indicator" else features
+    if kind.missing == "indicator":
+        return np.column_stack([features, absent])
+    if absent.any():
+        raise refusal(role, column, _NO_VALUE[role], row=start + int(absent.argmax()))
+    return features
+
+
+def unknown_values(kind: Kind, values: pa.Array, missing: Iterable[str] = ()) -> NDArray[np.bool_]:
+    """Return which values are texts that a category does not list; no value of a column of another kind is one."""
+    if not isinstance(kind, Category):
+        return np.zeros(len(values), dtype=np.bool_)
+    codes, absent = coded(values, kind.categories, missing)
+    return (codes < 0) & ~absent
+
+
+def _read(
+    kind: Number, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
+) -> NDArray[np.float64]:
+    """Return the values of a column of numbers or dates, NaN for those that are missing."""
+    try:
+        if isinstance(kind, Date):
+            given = read_dates(values, kind.unit, missing=missing)
+        else:
+            given = numbers(values, missing=missing)
+    except NotANumber as error:
+        expected = "a date is expected, written as 2024-05-31" if isinstance(kind, Date) else "a number is expected"
+        raise refusal(role, column, f"{expected}, not a text", row=start + error.row) from None
+    if role != "private" and np.isinf(given).any():
+        raise refusal(role, column, "a number must be finite", row=start + int(np.isinf(given).argmax()))
+    return given
+
+
+def _flags(
+    kind: Category, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
+) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Return a 0/1 column for each category, and which values are missing."""
+    codes, absent = coded(values, kind.categories, missing)
+    known = np.flatnonzero(codes >= 0)
+    if role == "query" and kind.unknown == "refuse" and len(known) + absent.sum() < len(codes):
+        problem = "a category that the model does not know"
+        raise refusal(role, column, problem, row=start + int(((codes < 0) & ~absent).argmax()))
+    features = np.zeros((len(codes), len(kind.categories)))
+    features[known, codes[known]] = 1.0
+    return features, absent
+
+
+_WORD = re.compile(r"\w+")
+
+
+def _words(kind: Text, values: pa.Array, missing: Iterable[str]) -> Matrix:
+    """Return how often words of each bucket occur in each text, by the length of the row."""
+    features = np.zeros((len(values), kind.buckets))
+    for row, text in enumerate(texts(values, missing=missing).to_pylist()):
+        for word in _WORD.findall((text or "").lower()):
+            features[row, zlib.crc32(word.encode("utf-8", "replace")) % kind.buckets] += 1.0
+    lengths = np.sqrt(np.square(features).sum(axis=1, keepdims=True))
+    return features / np.where(lengths > 0, lengths, 1.0)
 
 
 def _scaled(kind: Number, given: Matrix) -> Matrix:
@@ -395,3 +335,12 @@ def _scaled(kind: Number, given: Matrix) -> Matrix:
             middle, half = kind.low / 2 + kind.high / 2, kind.high / 2 - kind.low / 2
             return np.clip((np.clip(given, kind.low, kind.high) - middle) / half, -1.0, 1.0)
         return np.clip(given, -LARGEST, LARGEST)
+
+
+def unscaled(kind: Number, value: float) -> float:
+    """Return the number that a column has where its feature has this value."""
+    if kind.centre is not None and kind.spread is not None:
+        return kind.centre + kind.spread * value
+    if kind.low is not None and kind.high is not None:
+        return kind.low / 2 + kind.high / 2 + (kind.high / 2 - kind.low / 2) * value
+    return value

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category, Kind, Label, Number
+from quorate.tables.columns import Category, Date, Kind, Label, Number, Text
+from quorate.tables.dates import date_of
 
 __all__ = [
     "EXAMPLE",
@@ -20,11 +21,20 @@ __all__ = [
 
 EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
              "hours": {"kind": "number", "low": 0, "high": 100},
-             "sex": {"kind": "category", "categories": ["female", "male"], "missing": "indicator"}},
+             "sex": {"kind": "category", "categories": ["female", "male"], "missing": "indicator"},
+             "hired": {"kind": "date", "low": "2000-01-01", "high": "2025-12-31"},
+             "note": {"kind": "text"}},
  "label": {"column": "income", "classes": ["low", "high"]},
  "leave_out": ["name"]}"""
 
-_KEYS = {"number": ("centre", "spread", "low", "high", "missing", "cuts"), "category": ("categories", "missing")}
+_TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
+_KEYS = {
+    "number": ("centre", "spread", "low", "high", "missing", "cuts"),
+    "date": ("centre", "spread", "low", "high", "missing", "cuts", "unit"),
+    "category": ("categories", "missing", "unknown"),
+    "text": ("buckets",),
+}
+_DEFAULTS = (("missing", "refuse"), ("unknown", "other"))
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
@@ -61,29 +71,34 @@ def kind_from_document(column: str, document: object) -> Kind:
         raise InvalidInput(f'column {column!r}: expected an object such as {{"kind": "number"}}, not {document!r}')
     short = "category" if "categories" in document else "number" if "cuts" in document else None
     kind = document.get("kind", short)
-    if kind not in ("number", "category"):
+    if kind not in _TYPES:
         raise InvalidInput(
-            f'column {column!r}: kind must be "number" or "category", not {kind!r}; or a list of categories or '
-            "an object with cuts is expected"
+            f'column {column!r}: kind must be "number", "date", "category" or "text", not {kind!r}; or a list of '
+            "categories or an object with cuts is expected"
         )
     given = {key: value for key, value in document.items() if key != "kind"}
     check_keys(f"column {column!r}", given, _KEYS[kind])
     if kind == "category" and "categories" not in given:
         raise InvalidInput(f"column {column!r}: a category needs its list of categories")
     try:
-        return Number(**given) if kind == "number" else Category(**given)
+        made: Kind = _TYPES[kind](**given)
+        return made
     except InvalidInput as error:
         raise InvalidInput(f"column {column!r}: {error}") from None
 
 
 def kind_to_document(kind: Kind) -> dict[str, Any]:
     """Return the description of a kind, without what has its default."""
-    name = "number" if isinstance(kind, Number) else "category"
+    name = next(name for name, made in _TYPES.items() if type(kind) is made)
     document: dict[str, Any] = {"kind": name}
     for key in _KEYS[name]:
         value = getattr(kind, key)
-        if value is not None and (key, value) != ("missing", "refuse"):
+        if value is not None and (key, value) not in _DEFAULTS:
             document[key] = list(value) if isinstance(value, tuple) else value
+    if isinstance(kind, Date):
+        document |= {key: date_of(document[key], kind.unit) for key in ("centre", "low", "high") if key in document}
+        if kind.cuts is not None:
+            document["cuts"] = [date_of(cut, kind.unit) for cut in kind.cuts]
     return document
 
 

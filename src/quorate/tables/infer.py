@@ -1,6 +1,8 @@
 """Kinds of columns from a public table, or from a header alone. Private rows are never looked at to choose one."""
 
 import math
+import re
+import warnings
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -11,35 +13,44 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
-from quorate.tables.columns import (
-    MISSING_TEXTS,
-    Category,
-    Kind,
-    NotANumber,
-    Number,
-    is_readable,
-    numbers,
-    texts,
-    whole_array,
-)
+from quorate.tables.columns import Category, Date, Kind, Number, Text
+from quorate.tables.dates import is_temporal, read_dates
 from quorate.tables.document import EXAMPLE
 from quorate.tables.lenient import read_numbers
+from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
-__all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
+__all__ = ["classes_from_public", "cuts_from_public", "is_named_id", "kinds_from_header", "kinds_from_public"]
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
+_MANY = 100  # public values that all differ by chance less often
+_ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
 
-def kinds_from_public(table: pa.Table, *, without: Collection[str], missing: Sequence[str]) -> dict[str, Kind]:
-    """Return a kind for each column of a public table: numbers where all values are numbers, else categories."""
-    return {name: _kind(name, table.column(name), missing) for name in table.column_names if name not in without}
+def kinds_from_public(
+    table: pa.Table, *, without: Collection[str], missing: Sequence[str], sentences: Collection[str] = ()
+) -> dict[str, Kind]:
+    """Return a kind for each column of a public table: numbers or dates where all values are, else categories.
+
+    A column of `sentences` is one of texts. One that looks like the number of a row or a person is warned of.
+    """
+    names = [name for name in table.column_names if name not in without]
+    kinds = {name: Text() if name in sentences else _kind(name, table.column(name), missing) for name in names}
+    for name, kind in kinds.items():
+        if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), missing)):
+            _warn_of_id(name)
+    return kinds
 
 
-def kinds_from_header(table: pa.Table, *, without: Collection[str], missing: Sequence[str]) -> dict[str, Kind]:
-    """Return unscaled numbers for all columns: names and types alone are used, and a column of texts is refused."""
+def kinds_from_header(
+    table: pa.Table, *, without: Collection[str], missing: Sequence[str], sentences: Collection[str] = ()
+) -> dict[str, Kind]:
+    """Return unscaled numbers for all columns but `sentences`, which are texts.
+
+    Names and types alone are used. A column of texts or dates is refused, and one that is named like an id warned of.
+    """
     for name in table.column_names:
-        if name in without:
+        if name in without or name in sentences:
             continue
         kind = table.schema.field(name).type
         try:
@@ -52,10 +63,33 @@ def kinds_from_header(table: pa.Table, *, without: Collection[str], missing: Seq
             raise InvalidInput(
                 f"column {name!r} holds {'texts' if is_readable(kind) else kind}: how to turn it into numbers must be "
                 "said in public, because choosing from private records would give something of them away. Pass a "
-                "public table of the same columns (--public), leave the column out, or write a schema (--schema), a "
-                f"JSON file such as\n{EXAMPLE}"
+                f"public table of the same columns (--public), leave the column out (--leave-out {name}), take it for "
+                f"sentences (--texts {name}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
             )
-    return {name: Number() for name in table.column_names if name not in without}
+        if is_named_id(name):
+            _warn_of_id(name)
+    kinds: dict[str, Kind] = {name: Number() for name in table.column_names if name not in without}
+    return kinds | {name: Text() for name in kinds if name in sentences}
+
+
+def is_named_id(name: str) -> bool:
+    """Return whether a column is named as numbers of rows or persons are."""
+    return _ID.fullmatch(name.strip()) is not None
+
+
+def _counts_rows(column: pa.ChunkedArray, missing: Sequence[str]) -> bool:
+    """Return whether the public values of a column are whole numbers of which no two are equal."""
+    given = numbers(whole_array(column), missing=missing)
+    return bool(given.size >= _MANY and np.all(np.floor(given) == given) and np.unique(given).size == given.size)
+
+
+def _warn_of_id(name: str) -> None:
+    warnings.warn(
+        f"column {name!r} looks like a number that names a row or a person, and is used as a feature; if it is one, "
+        f"leave it out (leave_out=[{name!r}], --leave-out {name}), or if it says whose row it is, name it as groups",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) -> tuple[str, ...]:
@@ -69,29 +103,38 @@ def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) 
 
 
 def _kind(name: str, column: pa.ChunkedArray, missing: Sequence[str]) -> Kind:
-    if not is_readable(column.type):
+    if not is_readable(column.type) and not is_temporal(column.type):
         raise InvalidInput(
-            f"column {name!r} is of type {column.type}: only numbers, texts and truth values can be encoded; turn it "
-            "into one of them or leave it out"
+            f"column {name!r} is of type {column.type}: only numbers, dates, texts and truth values can be encoded; "
+            f"turn it into one of them or leave it out (--leave-out {name})"
         )
     values = whole_array(column)
     if pa.types.is_boolean(values.type):
         return Category(("false", "true"), missing="indicator" if values.null_count else "refuse")
     try:
-        given = numbers(values, missing=missing)
+        dates = is_temporal(values.type)
+        given = read_dates(values, "days") if dates else numbers(values, missing=missing)
     except NotANumber:
-        _check_not_gaps(name, values, missing)
-        gaps = texts(values, missing=missing).null_count
-        return Category(_different(name, values, missing), missing="indicator" if gaps else "refuse")
+        try:
+            given, dates = read_dates(values, "days", missing=missing), True
+        except NotANumber:
+            _check_not_gaps(name, values, missing)
+            gaps = texts(values, missing=missing).null_count
+            return Category(_different(name, values, missing), missing="indicator" if gaps else "refuse")
+    return _scaled_by_public(Date if dates else Number, name, given)
+
+
+def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64]) -> Number:
+    """Return a column of numbers or dates with the mean and the deviation of the public ones."""
     known = given[~np.isnan(given)]
     if not known.size:
-        raise InvalidInput(f"column {name!r} has no value in the public table: leave it out, or declare it in a schema")
+        raise _no_value(name)
     with np.errstate(all="ignore"):
         centre, spread = float(known.mean()), float(known.std())
     if not (math.isfinite(centre) and math.isfinite(spread)):
         raise InvalidInput(f"column {name!r} holds numbers that are infinite or too large in the public table")
     missing_too = known.size < given.size
-    return Number(centre=centre, spread=spread or 1.0, missing="indicator" if missing_too else "refuse")
+    return kind(centre=centre, spread=spread or 1.0, missing="indicator" if missing_too else "refuse")
 
 
 def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None:
@@ -122,7 +165,7 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None) -> Kind:
     written = texts(column, missing=MISSING_TEXTS)
     if known.size and known.size >= len(written) - written.null_count:
         return Number(cuts=(cut_points(np.unique(known)) if bins is None else _binned(known, bins)).tolist())
-    return Category(_different(name, column, MISSING_TEXTS))
+    return Category(_different(name, column, MISSING_TEXTS, sentences=False))
 
 
 def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
@@ -136,13 +179,21 @@ def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     return np.asarray(cuts[np.unique(np.minimum(wanted, cuts.size - 1))])
 
 
-def _different(name: str, values: pa.Array, missing: Sequence[str]) -> list[str]:
+def _different(name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True) -> list[str]:
     different = pc.drop_null(pc.unique(texts(values, missing=missing))).to_pylist()
     if not different:
-        raise InvalidInput(f"column {name!r} has no value in the public table: leave it out, or declare it in a schema")
+        raise _no_value(name)
     if len(different) > MOST_CATEGORIES:
         raise InvalidInput(
             f"column {name!r} has {len(different)} different texts in the public table, and at most {MOST_CATEGORIES} "
-            "can be taken for categories: leave it out, or declare it in a schema"
+            f"can be taken for categories: leave it out (--leave-out {name}), "
+            + (f"take it for sentences (--texts {name}), or declare it in a schema" if sentences else "or declare it")
         )
     return sorted(different)
+
+
+def _no_value(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"column {name!r} has no value in the public table: leave it out (--leave-out {name}), or declare it in a "
+        "schema"
+    )

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import MISSING_TEXTS, canonical_text, check_type, shown_names, texts, whole_array
-from quorate.tables.read import as_table
+from quorate.tables.read import MISSING_TEXTS, as_table, canonical_text, check_type, shown_names, texts, whole_array
 
 __all__ = ["read_columns", "read_numbers", "read_texts"]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import Category, encode_features
+from quorate.tables.columns import Category, Date, encode_features
 from quorate.tables.schema import Schema
 
 __all__ = ["QueryEncoder"]
@@ -34,7 +34,7 @@ class QueryEncoder:
                 self._tables[name] = {text: place for place, text in enumerate(texts)}, self._by_arrow(name, texts)
             with suppress(InvalidInput):  # "0" may mean no value
                 # Arrow loads what it needs at its first use, and that takes a while: no caller's request is the first.
-                self._by_arrow(name, ["0"])
+                self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
 
     def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Matrix:
         """Return one row a value. `InvalidInput` names the column and the first row that the schema refuses."""

@@ -14,22 +14,18 @@ from numpy.typing import NDArray
 from quorate.checks import set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.columns import (
-    MISSING_TEXTS,
     Category,
+    Date,
     Kind,
     Label,
     Number,
-    Role,
-    check_role,
-    check_type,
+    Text,
     encode_features,
     feature_names,
-    refusal,
-    shown_names,
-    subject,
-    texts,
-    whole_array,
+    unknown_values,
+    unscaled,
 )
+from quorate.tables.dates import date_of, is_temporal
 from quorate.tables.document import (
     check_keys,
     kind_from_document,
@@ -39,7 +35,18 @@ from quorate.tables.document import (
     read_document,
 )
 from quorate.tables.infer import classes_from_public, kinds_from_header, kinds_from_public
-from quorate.tables.read import as_table
+from quorate.tables.read import (
+    MISSING_TEXTS,
+    Role,
+    as_table,
+    check_role,
+    check_type,
+    refusal,
+    shown_names,
+    subject,
+    texts,
+    whole_array,
+)
 
 __all__ = ["SCHEMA_FILE", "Schema"]
 
@@ -80,8 +87,11 @@ class Schema:
         set_validated(self, columns=dict(self.columns), leave_out=_names("leave_out", self.leave_out))
         set_validated(self, missing_texts=_names("missing_texts", self.missing_texts))
         for name, kind in self.columns.items():
-            if not isinstance(name, str) or not isinstance(kind, Number | Category):
-                raise InvalidInput(f"columns must map names to Number(...) or Category(...), not {name!r} to {kind!r}")
+            if not isinstance(name, str) or not isinstance(kind, Number | Category | Text):
+                raise InvalidInput(
+                    "columns must map names to Number(...), Date(...), Category(...) or Text(...), not "
+                    f"{name!r} to {kind!r}"
+                )
         if not self.columns:
             raise InvalidInput("a schema must have at least 1 column to encode")
         if self.groups is not None and not isinstance(self.groups, str):
@@ -100,13 +110,15 @@ class Schema:
         classes: Sequence[Any] | None = None,
         groups: str | None = None,
         leave_out: Sequence[str] = (),
+        texts: Sequence[str] = (),
         missing_texts: Sequence[str] = MISSING_TEXTS,
     ) -> "Schema":
         """Return a schema learned from a table of *public* rows. Never pass private records: nothing is charged.
 
-        A column of numbers gets its mean as centre and its standard deviation as spread, a column of texts its
-        different texts as categories, and one with missing values an indicator. The label and the groups need not be
-        there; classes that are not given are those that the label shows.
+        A column of numbers or dates gets its mean as centre and its standard deviation as spread, a column of texts its
+        different texts as categories, and one with missing values an indicator. `texts` names columns of sentences
+        (`Text`). The label and the groups need not be there; classes that are not given are those that the label shows.
+        A column that looks like a number of a person is taken, with a warning.
 
         >>> public = pa.table({"age": [30, 50], "sex": ["f", "m"], "income": ["low", "high"]})
         >>> Schema.from_public(public, label="income").feature_names
@@ -116,7 +128,14 @@ class Schema:
         if label is not None and classes is None:
             classes = classes_from_public(table, label, missing=missing)
         return cls._inferred(
-            kinds_from_public, table, missing, label=label, classes=classes, groups=groups, leave_out=leave_out
+            kinds_from_public,
+            table,
+            missing,
+            label=label,
+            classes=classes,
+            groups=groups,
+            leave_out=leave_out,
+            sentences=texts,
         )
 
     @classmethod
@@ -128,13 +147,14 @@ class Schema:
         classes: Sequence[Any] | None = None,
         groups: str | None = None,
         leave_out: Sequence[str] = (),
+        texts: Sequence[str] = (),
         missing_texts: Sequence[str] = MISSING_TEXTS,
     ) -> "Schema":
         """Return a schema that takes every column as it is, for tables of numbers: nothing is centred or scaled.
 
         Of the table, only the names and the types of its columns are used, so it may be the private one. (A CSV file
-        has no types: a column there is one of numbers if all its texts are.) A column of texts is refused: it needs a
-        public table or a schema.
+        has no types: a column there is one of numbers if all its texts are.) `texts` names columns of sentences
+        (`Text`). Any other column of texts, and one of dates, is refused: it needs a public table or a schema.
         """
         if label is not None and classes is None:
             raise InvalidInput(
@@ -150,14 +170,24 @@ class Schema:
             classes=classes,
             groups=groups,
             leave_out=leave_out,
+            sentences=texts,
         )
 
     @classmethod
     def _inferred(
-        cls, infer: Any, table: pa.Table, missing: Any, *, label: Any, classes: Any, groups: Any, leave_out: Any
+        cls,
+        infer: Any,
+        table: pa.Table,
+        missing: Any,
+        *,
+        label: Any,
+        classes: Any,
+        groups: Any,
+        leave_out: Any,
+        sentences: Any,
     ) -> "Schema":
         without = {*_names("leave_out", leave_out), *(name for name in (label, groups) if name)}
-        kinds = infer(table, without=without, missing=missing)
+        kinds = infer(table, without=without, missing=missing, sentences=_names("texts", sentences))
         named = None if label is None else Label(label, classes)
         return cls(kinds, label=named, groups=groups, leave_out=leave_out, missing_texts=missing)
 
@@ -229,6 +259,10 @@ class Schema:
         """Return the same schema with more texts that mean that there is no value."""
         return replace(self, missing_texts=(*self.missing_texts, *_names("missing_texts", more)))
 
+    def with_texts(self, columns: Sequence[str]) -> "Schema":
+        """Return the same schema with these columns taken for sentences."""
+        return replace(self, columns=dict(self.columns) | {name: Text() for name in _names("texts", columns)})
+
     def without(self, columns: Sequence[str]) -> "Schema":
         """Return the same schema with these columns left out: they may be there and are not used."""
         named = _names("leave_out", columns)
@@ -242,13 +276,32 @@ class Schema:
     def one_scale(self) -> bool:
         """Whether every column becomes numbers of about one size: categories do, and numbers that the schema scales."""
         return all(
-            isinstance(kind, Category) or (kind.centre, kind.low) != (None, None) for kind in self.columns.values()
+            not isinstance(kind, Number) or (kind.centre, kind.low) != (None, None) for kind in self.columns.values()
         )
 
     @property
     def feature_names(self) -> list[str]:
         """The names of the encoded columns."""
         return [feature for name, kind in self.columns.items() for feature in feature_names(kind, name)]
+
+    def condition(self, feature: int, cut: float) -> str:
+        """Return what it means that an encoded column is at or above a cut, in the table's own columns and units.
+
+        >>> from quorate.tables import Category, Number
+        >>> schema = Schema({"age": Number(low=0, high=100), "sex": Category(["f", "m"])})
+        >>> schema.condition(0, 0.5), schema.condition(2, 0.5)
+        ('age >= 75', 'sex is m')
+        """
+        for name, kind in self.columns.items():
+            features = feature_names(kind, name)
+            if feature >= len(features):
+                feature -= len(features)
+            elif features[feature] == name and isinstance(kind, Number):
+                value = unscaled(kind, cut)
+                return f"{name} >= {date_of(round(value), kind.unit) if isinstance(kind, Date) else f'{value:.6g}'}"
+            else:
+                return features[feature].replace("=", " is ", 1) if 0 < cut <= 1 else f"{features[feature]} >= {cut:g}"
+        raise InvalidInput(f"the schema encodes {len(self.feature_names)} columns")
 
     def encode(self, table: Any, *, role: Role = "private") -> NDArray[np.float64]:
         """Return one row of numbers for each row of the table.
@@ -267,6 +320,28 @@ class Schema:
                 rows = encode_features(kind, values, name, role=role, missing=self.missing_texts, start=start)
                 encoded[start : start + len(rows), offsets[place] : offsets[place + 1]] = rows
         return encoded
+
+    def refusing_unknown(self) -> "Schema":
+        """Return the same schema, which refuses queries with a category that is not declared."""
+        changed = {
+            name: replace(kind, unknown="refuse") for name, kind in self.columns.items() if isinstance(kind, Category)
+        }
+        return replace(self, columns=dict(self.columns) | changed)
+
+    def count_unknown(self, table: Any) -> dict[str, int]:
+        """Return how many queries have a category that is not declared, by column; columns without one are left out.
+
+        >>> from quorate.tables import Category
+        >>> Schema({"sex": Category(["f", "m"])}).count_unknown(pa.table({"sex": ["m", "x", "y"]}))
+        {'sex': 2}
+        """
+        table = as_table(table)
+        self._check_columns(table, "query")
+        counts = {
+            name: int(unknown_values(kind, whole_array(table.column(name)), self.missing_texts).sum())
+            for name, kind in self.columns.items()
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def labels(self, table: Any, *, role: Role = "private") -> NDArray[Any]:
         """Return the label of each row, one of the declared classes: whole numbers if all are, else texts."""
@@ -313,12 +388,15 @@ class Schema:
             has = shown_names(table.column_names)
             raise InvalidInput(f"{subject(role)} must have the columns {shown_names(lacking)}; the columns are {has}")
         if unknown:
-            also = "" if role == "query" else ', or name them under "leave_out" in the schema (--leave-out)'
+            named = "" if role == "query" else ' or name them under "leave_out" in the schema'
             raise InvalidInput(
-                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; remove them" + also
+                f"the schema does not know these columns of {subject(role)}: {shown_names(unknown)}; leave them out "
+                f"(--leave-out {','.join(unknown)}){named}"
             )
-        for name in self.columns:
-            check_type(subject(role), name, table.schema.field(name).type)
+        for name, kind in self.columns.items():
+            given = table.schema.field(name).type
+            if not (isinstance(kind, Date) and is_temporal(given)):
+                check_type(subject(role), name, given)
 
 
 def _blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

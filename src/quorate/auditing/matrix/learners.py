@@ -44,6 +44,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "centroid": NearestCentroid,
     "stump": lambda: DecisionTreeClassifier(max_depth=1),
     "shallow-tree": lambda: DecisionTreeClassifier(max_depth=3, min_samples_leaf=2, class_weight="balanced"),
+    "quadratic": lambda: make_pipeline(PolynomialFeatures(include_bias=False), LogisticRegression()),
     "tree": lambda: Witness(DecisionTreeClassifier(max_depth=3)),
     "polynomial": lambda: Witness(_polynomial()),
     "by-type": lambda: Witness(_by_type()),

@@ -24,6 +24,7 @@ from quorate.predictors import (
     UniversalClassifier,
 )
 from quorate.release import OnlineRelease, QueryRelease
+from quorate.search import PrivateSearchCV
 from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = ["SUBJECTS", "Subject", "Table", "base_table"]
@@ -134,6 +135,11 @@ def _student(learner: Any) -> Any:
     return StudentClassifier(learner, GaussianNB(), aggregator="noisy_max", classes=[0, 1], **chosen)
 
 
+def _search(concept: Any) -> Any:
+    candidate = SemiPrivateClassifier(concept, classes=[0, 1])
+    return PrivateSearchCV(candidate, {"points": [3, 10, None]}, epsilon=20.0, delta=1e-2)
+
+
 def _everlasting(**settings: Any) -> Callable[[Any], Any]:
     """Return what makes a small everlasting classifier: twelve teachers, eighteen seats, so that half have one seat."""
     chosen: dict[str, Any] = {
@@ -170,6 +176,7 @@ def _subjects() -> Sequence[Subject]:
             for saved in (False, True)
         ),
         Subject("semi-private", _concept(SemiPrivateClassifier, epsilon=5.0), concepts, public=True, **_DRAWN),
+        Subject("search", _search, concepts, public=True, few=True, **_DRAWN),
         *_releases(),
     )
 

@@ -74,7 +74,10 @@ def _fit(case: Case, model: Any, table: Table, watch: Watch, *, person: bool, se
         return False
     if settings:
         model.set_params(**settings)
-    released = [repr(getattr(model, name, None)) for name in ("estimate_", "labelled_", "hypothesis_")]
+    released = [
+        repr(getattr(model, name, None))
+        for name in ("estimate_", "labelled_", "hypothesis_", "best_score_", "best_index_")
+    ]
     look = (model, model.checked(case.packed(_PROBE, seed=4))) if subject.ensemble else None
     public = shown(model, planned=not subject.holdout)
     stage = watch.stage("fit", public=public, released=" ".join(released), look=look, one_row=subject.holdout)
@@ -110,7 +113,7 @@ def run_records(
 def _save(model: Any, folder: Path, watch: Watch) -> bool:
     """Write the model to a folder, and return whether it can be written: what a kind cannot keep, it refuses."""
     try:
-        files = files_of(save(model, folder))
+        files = files_of(save(model, folder, trusted=_TRUSTED))
     except InvalidInput as error:
         watch.stage("saved", public={"refused": told(error)})
         return False

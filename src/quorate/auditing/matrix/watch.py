@@ -27,6 +27,10 @@ __all__ = ["Stage", "Watch", "files_of", "shown", "teachers_of", "told", "watche
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _RELEASED = {  # attributes that hold what was drawn with noise, or are compared otherwise; and a time
+    "best_estimator_",
+    "best_index_",
+    "best_params_",
+    "best_score_",
     "budget_",
     "corrections_",
     "estimate_",

@@ -13,6 +13,7 @@ from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.folders import FOLDERS
 from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.held_out import HELD_OUT
+from quorate.auditing.planted.learning import LEARNING
 from quorate.auditing.planted.linear import LINEAR
 from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
@@ -20,15 +21,19 @@ from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
 from quorate.auditing.planted.plans import PLANS
 from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
+from quorate.auditing.planted.selections import SELECTIONS
+from quorate.auditing.planted.shares import SHARES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
 from quorate.auditing.planted.trees import TREES
+from quorate.auditing.planted.words import WORDS
 
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
-_MECHANISMS = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *LINEAR, *NOISY_VECTORS, *HELD_OUT)
-_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES)
-_AROUND = (*STATES, *RESTARTS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
+_MODELS = (*LINEAR, *WORDS, *HELD_OUT)
+_TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
+_AROUND = (*STATES, *RESTARTS, *SHARES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
-PLANTED: tuple[PlantedBug, ...] = (*_MECHANISMS, *_TEACHERS, *_AROUND)
+PLANTED: tuple[PlantedBug, ...] = (*_NOISE, *_MODELS, *_TEACHERS, *_AROUND)

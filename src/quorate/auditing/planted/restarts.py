@@ -262,7 +262,7 @@ def meet_no_quorums_after_restarts(kind: type[PhaseFolder]) -> Caught:
     settings: dict[str, Any] = {"epsilon": 60.0, "delta": 1e-5, "chunk": 5, "no_quorums": 2, "phase_size": 60}
     no_quorums = 0
     with _folder_on_tape() as folder, replaced(everlasting, "PhaseFolder", kind):
-        classifier = EverlastingClassifier(Thresholds(), classes=[0, 1], **settings)
+        classifier = EverlastingClassifier(Thresholds(both_directions=False), classes=[0, 1], **settings)
         classifier.fit(X, (X[:, 0] > 0.5).astype(np.int64))
         ones = np.asarray(classifier.session_.answerer.ensemble.fitted.ballots(X)).sum(axis=1)
         split = X[[np.argmin(np.abs(2 * ones - classifier.teachers_))]]

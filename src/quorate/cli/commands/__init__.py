@@ -3,7 +3,8 @@
 from quorate.cli.commands.ask import predict, serve
 from quorate.cli.commands.audit import audit
 from quorate.cli.commands.bench import bench, demo
+from quorate.cli.commands.first import datasets, doctor, start
 from quorate.cli.commands.plan import plan
 from quorate.cli.commands.release import release
 
-__all__ = ["audit", "bench", "demo", "plan", "predict", "release", "serve"]
+__all__ = ["audit", "bench", "datasets", "demo", "doctor", "plan", "predict", "release", "serve", "start"]

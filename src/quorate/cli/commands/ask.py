@@ -1,12 +1,41 @@
 """`quorate predict` and `quorate serve`: answers of a model, to a table of queries or over HTTP."""
 
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from cyclopts import Parameter
+
+from quorate.cli.options import listed
 from quorate.errors import InvalidInput
 
-__all__ = ["predict", "serve"]
+__all__ = ["ServerLimits", "predict", "serve"]
+
+
+@Parameter(name="*")
+@dataclass
+class ServerLimits:
+    """What a server takes, and for how long it waits. The defaults are those of `quorate.service.Settings`."""
+
+    body_limit: Annotated[int, Parameter(env_var="QUORATE_BODY_LIMIT")] = 4 * 2**20
+    "Bytes of a body, at most."
+    body_seconds: Annotated[float, Parameter(env_var="QUORATE_BODY_SECONDS")] = 30.0
+    "How long a body may take to arrive."
+    row_limit: Annotated[int, Parameter(env_var="QUORATE_ROW_LIMIT")] = 4096
+    "Queries in a request, at most."
+    queue_limit: Annotated[int, Parameter(env_var="QUORATE_QUEUE_LIMIT")] = 1024
+    "How many requests a worker holds before it says that it is overloaded."
+    connection_limit: Annotated[int, Parameter(env_var="QUORATE_CONNECTION_LIMIT")] = 1024
+    "How many connections a worker holds; a new one takes the place of the one that has been idle for longest."
+    header_limit: Annotated[int, Parameter(env_var="QUORATE_HEADER_LIMIT")] = 2**15
+    "Bytes of the headers of a request, at most."
+    header_seconds: Annotated[float, Parameter(env_var="QUORATE_HEADER_SECONDS")] = 10.0
+    "How long the headers may take to arrive."
+    idle_seconds: Annotated[float, Parameter(env_var="QUORATE_IDLE_SECONDS")] = 60.0
+    "How long a connection may rest between two requests."
+    stop_seconds: Annotated[float, Parameter(env_var="QUORATE_STOP_SECONDS")] = 8.0
+    "How long requests under way, and then each model, may take to end after SIGTERM."
 
 
 def predict(
@@ -16,14 +45,19 @@ def predict(
     out: Path | None = None,
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     caller: str = "",
+    key: str | None = None,
+    dry_run: bool = False,
+    unknown: Literal["answer", "refuse"] = "answer",
+    leave_out: str | None = None,
+    trusted: str | None = None,
     report: Path | None = None,
     json: bool = False,
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
-    Answers are CSV: one line a query, its answer and its outcome (answered, no_quorum or refused); of a model with
-    scores, the noisy share of each class too. A query that this caller asked before gets the same answer again, at no
-    privacy cost. What was published answers without a budget.
+    Answers are CSV: one line a query, with its row in the table, its answer and its outcome (answered, no_quorum or
+    refused); of a model with scores, the noisy share of each class too. A query that this caller asked before gets the
+    same answer again, at no privacy cost. What was published answers without a budget.
 
     Parameters
     ----------
@@ -38,25 +72,57 @@ def predict(
         What to do where the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
         Who asks: answers are kept apart for each caller.
+    key
+        A column of the queries that names each row, such as an id. The answers have it in place of the row number, and
+        the model does not see it, unless it was fitted on it.
+    dry_run
+        Ask nothing: say what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
+    unknown
+        What to do where a query has a category that the model was not told of: answer it as none of those that it
+        knows, and say how many there are, or refuse all queries before anything is spent.
+    leave_out
+        Columns of the queries that the model does not know, separated by commas: they are not read.
+    trusted
+        Types of estimators in the model that are not known to be safe, separated by commas, as they were named to
+        quorate.save. They are imported, and their code runs: name only what you would run.
     report
         An HTML page to write: what was spent, the answer rate, the labels released, the plan.
     json
         Print one JSON object, with the answers if there is no --out.
     """
-    from quorate.cli.predict import run_predict
+    from quorate.cli.predict import Reading, run_dry, run_predict
 
-    return run_predict(folder, queries, out=out, on_no_quorum=on_no_quorum, caller=caller, report=report, as_json=json)
+    left_out, types = listed(leave_out) if leave_out else (), listed(trusted) if trusted else None
+    reading = Reading(unknown=unknown, leave_out=left_out, key=key, trusted=types)
+    if dry_run:
+        if out is not None or report is not None:
+            raise InvalidInput(
+                "--dry-run asks nothing, so that there is nothing to write: leave --out and --report out"
+            )
+        return run_dry(folder, queries, caller=caller, reading=reading, as_json=json)
+    return run_predict(
+        folder,
+        queries,
+        out=out,
+        on_no_quorum=on_no_quorum,
+        caller=caller,
+        reading=reading,
+        report=report,
+        as_json=json,
+    )
 
 
 def serve(
     model: Path,
     *more: Path,
-    host: str = "127.0.0.1",
-    port: int = 8900,
-    workers: int = 1,
-    pace: float = 20.0,
-    lease: int = 100,
-    keys: bool = True,
+    host: Annotated[str, Parameter(env_var="QUORATE_HOST")] = "127.0.0.1",
+    port: Annotated[int, Parameter(env_var="QUORATE_PORT")] = 8900,
+    workers: Annotated[int, Parameter(env_var="QUORATE_WORKERS")] = 1,
+    pace: Annotated[float, Parameter(env_var="QUORATE_PACE")] = 20.0,
+    lease: Annotated[int, Parameter(env_var="QUORATE_LEASE")] = 100,
+    keys: Annotated[bool, Parameter(env_var="QUORATE_KEYS")] = True,
+    trusted: str | None = None,
+    limits: ServerLimits | None = None,
 ) -> int:
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
 
@@ -82,6 +148,10 @@ def serve(
         loses what it has not used.
     keys
         Whether callers need a key. Without keys only this machine may reach the server.
+    trusted
+        Types of estimators in the models that are not known to be safe, as `quorate predict` takes them.
+    limits
+        What it takes, and for how long it waits.
     """
     from quorate.models import PublishedFolder, open_folder
 
@@ -91,13 +161,17 @@ def serve(
         raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
-    settings = Settings.of(model, *more, host=host, port=port, workers=workers, pace_ms=pace, lease=lease, keys=keys)
+    told = {"host": host, "port": port, "workers": workers, "pace_ms": pace, "lease": lease, "keys": keys}
+    types = tuple(listed(trusted)) if trusted else ()
+    settings = Settings.of(model, *more, **told, trusted=types, **asdict(limits or ServerLimits()))
     opened = [open_folder(one) for one in (model, *more)]
     private = [folder for folder in opened if not isinstance(folder, PublishedFolder)]
-    if sys.stderr.isatty():  # logs are for programs
+
+    def ready() -> None:
         shown = f"[{host}]" if ":" in host else host
         need = "everybody on this machine may ask" if keys is False else "everybody may ask what is published"
         if keys and private:
             need = f"callers need a key: quorate keys add {private[0].path} NAME"
         print(f"quorate: the dashboard is at http://{shown}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
-    return serve(settings)
+
+    return serve(settings, ready=ready if sys.stderr.isatty() else None)  # logs are for programs

@@ -10,6 +10,7 @@ from quorate.cli.commands.fit_options import (
     AskedHypotheses,
     Budget,
     Candidates,
+    Columns,
     Epsilon,
     Output,
     Phases,
@@ -21,6 +22,7 @@ from quorate.cli.commands.fit_options import (
     StudentFirst,
     Tables,
     Teachers,
+    Trials,
 )
 
 __all__ = ["fit", "new_spelling"]
@@ -64,17 +66,30 @@ def _subsample(
 
 
 @fit.command(name="linear")
-def _linear(tables: Tables, *, budget: Budget = Budget(), output: Output) -> int:
+def _linear(tables: Tables, *, budget: Budget = Budget(), columns: Columns = Columns(), output: ReportedOutput) -> int:
     """Fit a logistic regression with probabilities. It may be published.
 
     The public table (--public) gives columns and geometry and needs no labels; without one, --schema must say how large
-    every number may be.
+    every number may be. The report draws what each column adds, with error bars.
 
     Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
     """
     from quorate.cli.fit_linear import run_fit_linear
 
-    return run_fit_linear(tables, budget, output)
+    return run_fit_linear(tables, budget, columns, output)
+
+
+@fit.command(name="search")
+def _search(tables: Tables, *, budget: Budget = Budget(), trials: Trials = Trials(), output: Output) -> int:
+    """Try linear models with more or fewer cuts of numbers, and keep the best. It may be published.
+
+    All trials are paid for from one budget; a public table (--public) or a schema is needed as for `fit linear`.
+
+    Example: `quorate fit search visits.csv --label outcome --public survey.csv --cuts 1,4,8 --out model`
+    """
+    from quorate.cli.fit_linear import run_fit_search
+
+    return run_fit_search(tables, budget, trials, output)
 
 
 @fit.command(name="everlasting")

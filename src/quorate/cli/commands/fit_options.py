@@ -12,6 +12,7 @@ __all__ = [
     "AskedHypotheses",
     "Budget",
     "Candidates",
+    "Columns",
     "Epsilon",
     "Hypotheses",
     "Output",
@@ -24,6 +25,7 @@ __all__ = [
     "StudentFirst",
     "Tables",
     "Teachers",
+    "Trials",
 ]
 
 
@@ -48,6 +50,8 @@ class Tables:
         The column that says whose row it is. The person, not the row, is then protected.
     leave_out
         Columns not to use, separated by commas.
+    texts
+        Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
     """
@@ -60,6 +64,7 @@ class Tables:
     schema: Path | None = None
     groups: str | None = None
     leave_out: str | None = None
+    texts: str | None = None
     missing_texts: str | None = None
 
 
@@ -125,7 +130,8 @@ class Teachers:
     Parameters
     ----------
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast. Unless given it is logistic, or what does
+        best on the public table where that has labels; "auto" tries with simulated labels where it has none.
     teachers
         How many teachers the records are dealt to.
     aggregator
@@ -153,7 +159,7 @@ class Teachers:
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
     """
 
-    learner: LearnerName = "logistic"
+    learner: LearnerName | Literal["auto"] | None = None
     teachers: int | Literal["auto"] = "auto"
     aggregator: Literal[
         "auto", "quorum", "noisy_max", "confident_max", "soft_majority", "sharp_majority", "between_thresholds"
@@ -179,7 +185,7 @@ class StudentFirst:
     student
         The folder of a published student or hypothesis. Its schema encodes the table, unless another is given.
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast.
     teachers
         How many teachers the records are dealt to.
     dissents
@@ -209,7 +215,7 @@ class Phases:
     Parameters
     ----------
     learner
-        What each teacher is. The first six are fitted all at once and fast.
+        What each teacher is. The first seven are fitted all at once and fast.
     concept
         A class of hypotheses, in place of a learner.
     chunk
@@ -320,6 +326,47 @@ class Sets:
     alpha: float = 0.1
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
+
+
+@Parameter(name="*", group=Group("Columns", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """How the columns of an additive model are made from the public table.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts the values of a number are cut; 1 makes straight lines. 8 unless given, or fewer where there
+        are many columns.
+    """
+
+    cuts: int | None = None
+
+
+@Parameter(name="*", group=Group("Trials", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What is tried, and how the best is told.
+
+    Parameters
+    ----------
+    cuts
+        Into how many parts numbers may be cut, separated by commas: straight lines for 1, curves for more.
+    scoring
+        The private score on held-out records by which the best is chosen.
+    held_out
+        The share of units that score. They take no part in fitting.
+    tried
+        The probability with which a given candidate is tried, where a secret random number of trials is run.
+    method
+        How many trials there are: a secret random number, or one for each candidate. "auto" takes what costs less.
+    """
+
+    cuts: str = "1,2,4,8"
+    scoring: Literal["accuracy", "balanced_accuracy", "neg_brier_score", "roc_auc"] = "accuracy"
+    held_out: float = 0.2
+    tried: float = 0.9
+    method: Literal["auto", "random stopping", "composition"] = "auto"
 
 
 @Parameter(name="*", group=Group("Output", sort_key=4))

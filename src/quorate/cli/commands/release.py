@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from quorate.cli.options import RELEASE_OPTIONS, refuse_idle
+from quorate.cli.options import RELEASE_OPTIONS, listed, refuse_idle
 
 __all__ = ["release"]
 
@@ -15,6 +15,7 @@ def release(
     public: Path | None = None,
     columns: Path | None = None,
     groups: str | None = None,
+    leave_out: str | None = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
     engine: Literal["auto", "plain", "prefix", "public_weights", "residual", "reweighting", "weights"] = "auto",
@@ -48,6 +49,8 @@ def release(
         read off the public table.
     groups
         The column that says whose record it is. The person is then protected, and the first record of each counts.
+    leave_out
+        Columns not to release, separated by commas: names, ids, dates, notes.
     epsilon
         The privacy loss allowed for the whole release.
     delta
@@ -87,6 +90,7 @@ def release(
         public=public,
         columns=columns,
         groups=groups,
+        leave_out=listed(leave_out) if leave_out else (),
         workload=workload,
         epsilon=epsilon,
         delta=delta,

@@ -45,7 +45,7 @@ class ConfidentMax(QueryMechanism):
 
     def __post_init__(self) -> None:
         threshold = check_count("threshold", self.threshold, least=0)
-        validate_fields(self, classes=check_count("classes", self.classes, least=2), threshold=threshold)
+        validate_fields(self, threshold=threshold)
         if self.charge not in ("split", "joint"):
             raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")
 

@@ -21,7 +21,7 @@ from quorate.checks import (
     check_process,
     check_rate,
     process_identity,
-    set_validated,
+    validate_fields,
 )
 from quorate.errors import Infeasible, InvalidInput
 from quorate.noise import NoiseSource, system_noise
@@ -52,12 +52,7 @@ class NoisyCutoff:
     spread: int
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            epsilon=check_positive("epsilon", self.epsilon),
-            allowed=check_count("allowed", self.allowed),
-            spread=check_count("spread", self.spread),
-        )
+        validate_fields(self)
         if not 2.0**-12 <= self.epsilon <= 40:
             raise InvalidInput(f"the epsilon of a cutoff must lie between 2**-12 and 40, not {self.epsilon!r}")
 

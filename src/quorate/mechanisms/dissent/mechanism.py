@@ -5,7 +5,7 @@ Claim (replace-one units, one ballot a unit): a run of any number of adaptively 
 label that stands is free; opening the run and each dissent are paid. Proof: PROOF.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -51,7 +51,7 @@ class Dissent(ThresholdMechanism):
     price: float
     margin: int
     threshold_scale: float
-    table: tuple[int, ...]
+    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
         levels = tuple(check_count("a level of the table", level) for level in self.table)

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, check_scale, set_validated
+from quorate.checks import (
+    check_count,
+    check_delta,
+    check_order,
+    check_positive,
+    check_rate,
+    validate_fields,
+)
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.distributions import gaussian_pmf
@@ -59,12 +66,7 @@ class NoisyMax(QueryMechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            classes=check_count("classes", self.classes, least=2),
-            scale=check_scale("scale", self.scale),
-        )
+        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyMax":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_order, check_scale, set_validated
+from quorate.checks import check_count, check_order, validate_fields
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
@@ -43,12 +43,7 @@ class NoisyShares(QueryMechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            classes=check_count("classes", self.classes, least=2),
-            scale=check_scale("scale", self.scale),
-        )
+        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyShares":

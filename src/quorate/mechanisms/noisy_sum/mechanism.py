@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, validate_fields
 from quorate.errors import Infeasible, InvalidInput, QuorateError
 from quorate.mechanisms.orders import smallest_epsilon
 from quorate.noise import NoiseSource, system_noise
@@ -31,11 +31,7 @@ class NoisySum:
     scale: float
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            sensitivity=check_count("sensitivity", self.sensitivity),
-            scale=check_scale("scale", self.scale),
-        )
+        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, sensitivity: int, releases: int = 1) -> "NoisySum":

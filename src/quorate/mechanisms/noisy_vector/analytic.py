@@ -5,7 +5,14 @@ Rounding: a delta comes out rounded up, a length that is allowed comes out round
 
 import math
 
-__all__ = ["ROUNDING_VARIANCE", "discrete_delta", "gaussian_delta", "largest_length", "smallest_excess"]
+__all__ = [
+    "ROUNDING_VARIANCE",
+    "discrete_delta",
+    "discrete_loss",
+    "gaussian_delta",
+    "largest_length",
+    "smallest_excess",
+]
 
 ROUNDING_VARIANCE = 1.5625  # of each scale, given up for the step from continuous to discrete noise (step 2)
 _DISTANCE = 2.0001 * math.exp(-2 * math.pi**2 * ROUNDING_VARIANCE)  # step 2: eta, about 8e-14
@@ -30,12 +37,17 @@ def gaussian_delta(epsilon: float, length: float) -> float:
     return min(1.0, largest - math.exp(epsilon) * _below(second) + _MARGIN * largest + 1e-300)
 
 
+def discrete_loss(entries: int) -> float:
+    """Return what the step from continuous to discrete noise adds to a log ratio where at most `entries` change."""
+    return 4 * _DISTANCE * entries
+
+
 def discrete_delta(epsilon: float, length: float, *, entries: int) -> float:
     """Return the delta of discrete Gaussian noise where at most `entries` entries change.
 
     `length` is the change in units of the noise less the rounding variance: step 3.
     """
-    loss = 4 * _DISTANCE * entries
+    loss = discrete_loss(entries)
     if loss >= epsilon:
         return 1.0
     return min(1.0, gaussian_delta(epsilon - loss, length) * math.exp(loss))  # proof: step 3

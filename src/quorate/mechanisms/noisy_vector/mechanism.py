@@ -66,12 +66,15 @@ class NoisyVector:
         delta: float,
         squared_sensitivities: Sequence[int],
         shares: Sequence[float] | None = None,
+        rounded: bool = False,
     ) -> "NoisyVector":
         """Return the NoisyVector of the smallest scales that may be released once, alone, within (epsilon, delta).
 
         `shares` says how the parts divide what they may tell (equally unless given): a part of share p has a squared
         scale of its squared sensitivity over p, and one that no unit moves takes nothing. A `Budget` of the same
-        epsilon and delta and slack=0.0 pays for it with all that it has, if nothing was spent before.
+        epsilon and delta and slack=0.0 pays for it with all that it has, if nothing was spent before. With `rounded`
+        the noise is never less than what makes it a rounded Gaussian (PROOF.md, step 2): for a caller whose proof needs
+        more than that the release is (epsilon, delta)-DP.
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         squares = _squares(squared_sensitivities)
@@ -83,7 +86,7 @@ class NoisyVector:
             scales = [math.inf] * len(pairs)
         order = best_order(epsilon=epsilon, delta=delta)
         capacity = to_capacity(epsilon, delta=delta, order=order) - 2 / RENYI_QUANTA
-        if capacity > 0:  # where the noise is small, less of it is needed by the one-order cost
+        if capacity > 0 and not rounded:  # where the noise is small, less of it is needed by the one-order cost
             scales = min(scales, _renyi_scales(pairs, order, capacity), key=max)
         if max(scales) > 2.0**40:
             raise Infeasible(f"this takes noise of scale {max(scales):.3g}, above 2**40; raise epsilon or ask for less")

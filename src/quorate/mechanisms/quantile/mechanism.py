@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_positive, check_rate, set_validated
+from quorate.checks import check_count, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.exponential.exact import draw_below, draw_level
@@ -46,8 +46,7 @@ class PrivateQuantile:
     rank: int
 
     def __post_init__(self) -> None:
-        counts = {name: check_count(name, getattr(self, name)) for name in ("cells", "units", "rank")}
-        set_validated(self, epsilon=check_positive("epsilon", self.epsilon), **counts)
+        validate_fields(self)
         if self.rank > self.units:
             raise InvalidInput(f"rank must be at most units={self.units}, not {self.rank}")
 

@@ -5,7 +5,7 @@ Claim (replace-one units, one ballot a unit): a run of any number of adaptively 
 probability at most `slack`. An answer is free; opening the run and each no-quorum are paid. Proof: PROOF.md.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -46,7 +46,7 @@ class Quorum(ThresholdMechanism):
     margin: int
     threshold_scale: float
     slack: float
-    table: tuple[int, ...]
+    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
         validate_fields(self, table=tuple(check_count("a level of the table", level) for level in self.table))

@@ -8,13 +8,13 @@ said of rules priced at another order, nor of those that do not pay for every qu
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
+from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import Counts, QueryMechanism
 from quorate.mechanisms.orders import smallest_epsilon
@@ -45,15 +45,10 @@ class SharpMajority(QueryMechanism):
     teachers: int
     order: float
     price: float
-    table: tuple[int, ...]
+    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            teachers=check_count("teachers", self.teachers),
-            order=check_order(self.order),
-            price=check_positive("price", self.price),
-        )
+        validate_fields(self)
         table = self.table
         whole = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
         if not whole or max(table) > HALF or min(table) < FLOOR:

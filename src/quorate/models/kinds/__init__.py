@@ -12,8 +12,8 @@
     linear         PrivateLogisticRegression and its two sisters   published
     conformal      ConformalClassifier, ConformalRegressor         published
 
-A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`; and `restore(folder, trusted=...,
-lease=...)`.
+A module has `FOLDER`, the type of its folder; `save(model, folder, extra=...)`, with `trusted=` where the folder may
+hold estimators of any type; and `restore(folder, trusted=..., lease=...)`.
 """
 
 from importlib import import_module
@@ -61,6 +61,7 @@ _BY_TYPE = {
     "ConformalClassifier": "conformal",
     "ConformalRegressor": "conformal",
 }
+_WITH_ESTIMATORS = ("private", "student_first", "everlasting", "student", "conformal")  # of any type, in skops files
 
 
 def kind_of(folder: str | Path) -> str:
@@ -85,8 +86,9 @@ def load(
     the rest, and a crash loses it. Without, each batch is charged for itself. Where a `kind` is given, a model of
     another kind is refused.
 
-    Files whose hash is wrong are refused, and so are estimators of a type that skops does not know, unless
-    `trusted` names it: only name what you would also import.
+    Files whose hash is wrong are refused, and so are estimators of a type that is not known to be safe, unless
+    `trusted` names it, as it was named when the model was saved. A type that is named here is imported, and its code
+    runs: only name what you would also import.
 
     >>> import tempfile
     >>> from quorate import SemiPrivateClassifier
@@ -112,12 +114,22 @@ def load(
         raise InvalidInput(f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded") from None
 
 
-def save(model: Any, folder: str | Path, *, extra: dict[str, bytes] | None = None, **options: Any) -> Path:
+def save(
+    model: Any,
+    folder: str | Path,
+    *,
+    extra: dict[str, bytes] | None = None,
+    trusted: list[str] | None = None,
+    **options: Any,
+) -> Path:
     """Write a fitted model into a new folder; `extra` files travel with it, and its hashes cover them.
 
     A classifier with a budget goes on from the folder: it and every copy that is loaded share the ledger there. What
-    may be published is written for everybody, with a page that says what is claimed. An everlasting model takes an
-    `account` (`quorate.models.kinds.everlasting`).
+    may be published is written for everybody, with a page that says what is claimed. A `PrivateSearchCV` is saved as
+    the model that it found. An everlasting model takes an `account` (`quorate.models.kinds.everlasting`).
+
+    What is saved can be loaded. Estimators of types that are not known to be safe (your own, XGBoost's) are refused
+    here, before anything is written, unless `trusted` names them; `load` must then name them too.
 
     >>> import tempfile
     >>> from quorate import PrivateClassifier
@@ -128,8 +140,12 @@ def save(model: Any, folder: str | Path, *, extra: dict[str, bytes] | None = Non
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
     ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
+    if type(model).__name__ == "PrivateSearchCV":
+        model = getattr(model, "best_estimator_", model)
     module = _BY_TYPE.get(type(model).__name__) if type(model).__module__.startswith("quorate.") else None
     if module is None:  # a class of one's own would come back as another one
         raise InvalidInput(f"a {type(model).__name__} cannot be saved; {', '.join(_BY_TYPE)} can")
+    if module in _WITH_ESTIMATORS:
+        options["trusted"] = trusted
     path: Path = import_module(f"{__name__}.{module}").save(model, folder, extra=extra, **options)
     return path

@@ -37,7 +37,11 @@ _MODEL, _OWN = "model.skops", "model-"
 
 
 def save(
-    sets: ConformalClassifier | ConformalRegressor, folder: str | Path, *, extra: dict[str, bytes] | None = None
+    sets: ConformalClassifier | ConformalRegressor,
+    folder: str | Path,
+    *,
+    extra: dict[str, bytes] | None = None,
+    trusted: list[str] | None = None,
 ) -> Path:
     """Write fitted sets or intervals, and the model that they are about, into a new folder."""
     check_is_fitted(sets, "cell_")
@@ -50,7 +54,7 @@ def save(
         "quantile": mechanism_document(sets.quantile_),
         "cell": sets.cell_,
     }
-    contents = {"grid.npz": arrays_of(grid=sets.grid_), **_model_files(sets.model)}
+    contents = {"grid.npz": arrays_of(grid=sets.grid_), **_model_files(sets.model, trusted)}
     facts = [
         f"Coverage: {sets.covers_}.",
         f"Model: {type(sets.model).__name__}. {_claimed(sets.model)}",
@@ -58,7 +62,7 @@ def save(
         if isinstance(sets, ConformalClassifier)
         else f"Half width: {sets.width_:.6g}.",
     ]
-    return publish_folder(folder, KIND, manifest, contents, extra=extra, facts=facts)
+    return publish_folder(folder, KIND, manifest, contents, extra=extra, trusted=trusted, facts=facts)
 
 
 def restore(
@@ -90,9 +94,10 @@ def _claimed(model: Any) -> str:
     return f"Its own claim: {claim}. For people whose rows served for both, the epsilons add up."
 
 
-def _model_files(model: Any) -> dict[str, bytes]:
+def _model_files(model: Any, trusted: list[str] | None) -> dict[str, bytes]:
     """Return the files of the model: those of its own folder, where it has a kind that is published."""
-    return files_inside(model, _OWN) if type(model).__module__.startswith("quorate.") else {_MODEL: to_skops(model)}
+    own = type(model).__module__.startswith("quorate.")
+    return files_inside(model, _OWN, trusted) if own else {_MODEL: to_skops(model)}
 
 
 def _model(contents: dict[str, bytes], trusted: list[str] | None) -> Any:

@@ -27,12 +27,20 @@ from quorate.everlasting import EverlastingClassifier, EverlastingSession, Guara
 from quorate.everlasting.arrivals import Arrivals
 from quorate.everlasting.phase_folder import PhaseFolder
 from quorate.everlasting.settings import current_settings
-from quorate.everlasting.teacher_files import TRUSTED
+from quorate.everlasting.teacher_files import TRUSTED, ensemble_files
 from quorate.everlasting.terms import Boost
 from quorate.ledger import Ledger
 from quorate.mechanisms import Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.models.codecs import arrays_from, arrays_of, from_skops, restore_rows, rows_document, to_skops
+from quorate.models.codecs import (
+    arrays_from,
+    arrays_of,
+    check_loads,
+    from_skops,
+    restore_rows,
+    rows_document,
+    to_skops,
+)
 from quorate.models.folder import PrivateFolder, check_folder, open_folder
 from quorate.privacy import Budget
 
@@ -46,6 +54,7 @@ def save(
     folder: str | Path,
     *,
     extra: dict[str, bytes] | None = None,
+    trusted: list[str] | None = None,
     account: Guarantee | None = None,
 ) -> Path:
     """Write a fitted classifier into a new folder, and let it go on from there: same phase, same seats, same noise.
@@ -78,6 +87,7 @@ def save(
     budget = _account(classifier.terms_, account)
     classifier.account_ = account
     contents = {"estimator.skops": to_skops(classifier.estimator_)}
+    check_loads(contents | ensemble_files(classifier.session_.answerer.phase.ensemble), [*TRUSTED, *(trusted or ())])
     probe = classifier.session_.answerer.probe
     if probe is not None:
         contents["probe.npz"] = arrays_of(points=np.asarray(probe, dtype=np.float64))

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate import students
 from quorate.concepts import Stumps
+from quorate.concepts.words import rule_text
 from quorate.errors import InvalidInput
 from quorate.models.codecs import (
     concept_document,
@@ -27,6 +28,7 @@ from quorate.models.codecs import (
 from quorate.models.folder import PublishedFolder
 from quorate.models.kinds.page import publish_folder
 from quorate.students.cover import CoverClassifier
+from quorate.tables import SCHEMA_FILE, Schema
 
 __all__ = ["FOLDER", "KIND", "classifier_of", "described", "restore", "save"]
 
@@ -37,7 +39,12 @@ _TYPES = ("SemiPrivateClassifier", "QueryReleaseClassifier")
 def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
     """Write a fitted classifier into a new folder."""
     check_is_fitted(classifier, "hypothesis_")
-    facts = [f"Hypothesis: {classifier.hypothesis_}, one of {classifier.candidates_} candidates.", _classes(classifier)]
+    rule = classifier.rule_
+    if SCHEMA_FILE in (extra or {}):
+        columns = Schema.from_bytes((extra or {})[SCHEMA_FILE], SCHEMA_FILE)
+        rule = rule_text(classifier.hypothesis_, classifier.classes_.tolist(), columns.condition)
+    facts = [f"Rule: {rule}.", f"It is {classifier.hypothesis_}, one of {classifier.candidates_} candidates."]
+    facts.append(_classes(classifier))
     return publish_folder(folder, KIND, described(classifier), {}, extra=extra, facts=facts)
 
 

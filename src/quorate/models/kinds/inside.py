@@ -11,10 +11,10 @@ from quorate.models.folder import PublishedFolder, open_folder
 __all__ = ["files_inside", "model_inside"]
 
 
-def files_inside(model: Any, prefix: str) -> dict[str, bytes]:
+def files_inside(model: Any, prefix: str, trusted: list[str] | None = None) -> dict[str, bytes]:
     """Return the files of a model of Quorate's own that may be published."""
     with tempfile.TemporaryDirectory() as home:
-        saved = kinds.save(model, Path(home) / "model")
+        saved = kinds.save(model, Path(home) / "model", trusted=trusted)
         return {prefix + path.name: path.read_bytes() for path in sorted(saved.iterdir())}
 
 

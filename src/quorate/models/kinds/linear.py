@@ -1,11 +1,12 @@
 """A linear model in a folder: plain numbers that anyone may read.
 
 manifest.json     settings, classes, columns and guarantee
-weights.npz       the coefficients, the intercepts, and how much of each may be noise
+weights.npz       the coefficients, the intercepts, how much of each may be noise, and the directions of words
 schema.json       how a table becomes numbers, where `quorate fit` made it
 GUARANTEE.md      what the guarantee says, in words
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate import linear
 from quorate.errors import InvalidInput
-from quorate.features import AdditiveColumns
+from quorate.features import AdditiveColumns, HashedColumns
+from quorate.linear.curves import curves_from
 from quorate.linear.model import LinearModel
 from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_document
 from quorate.models.folder import PublishedFolder
@@ -23,7 +25,7 @@ from quorate.models.kinds.page import publish_folder
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "linear model", PublishedFolder
-_TYPES = linear.__all__
+_TYPES = ("PrivateLinearRegression", "PrivateLogisticRegression", "PrivatePoissonRegression")
 
 
 def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
@@ -38,9 +40,11 @@ def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | No
         **rows_document(model),
         "columns": model.columns_.document(),
         "shift": model.shift_,
+        "curves": [asdict(curve) for curve in model.curves_],
         "multilabel": getattr(model, "multilabel_", False),
     }
-    weights = arrays_of(coef=model.coef_, intercept=model.intercept_, deviations=model.coef_deviations_)
+    columns = {f"columns_{part}": values for part, values in model.columns_.arrays().items()}
+    weights = arrays_of(coef=model.coef_, intercept=model.intercept_, deviations=model.coef_deviations_, **columns)
     facts = [f"{name}: {model.coef_.size} coefficients of {model.n_features_in_} columns."]
     if hasattr(model, "classes_"):
         facts.append(f"Classes: {', '.join(map(str, model.classes_.tolist()))}.")
@@ -54,10 +58,13 @@ def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease:
         raise InvalidInput(f"the model is a {manifest['type']!r}, which this version does not know")
     model: Any = getattr(linear, manifest["type"])(**manifest["settings"])
     restore_rows(model, manifest)
-    model.columns_ = AdditiveColumns.from_document(manifest["columns"])
+    kept = {part.removeprefix("columns_"): values for part, values in arrays.items() if part.startswith("columns_")}
+    kind = HashedColumns if "words" in manifest["columns"] else AdditiveColumns
+    model.columns_ = kind.from_document(manifest["columns"], kept)
     model.coef_, model.coef_deviations_ = arrays["coef"], arrays["deviations"]
     model.intercept_ = arrays["intercept"] if arrays["intercept"].ndim else float(arrays["intercept"])
     model.claim_, model.shift_ = manifest["claim"], manifest["shift"]
+    model.curves_ = curves_from(manifest.get("curves", []))  # folders of earlier versions have none
     if manifest["classes"] is not None:
         model.multilabel_ = manifest["multilabel"]
     if model.coef_.shape[-1] != len(model.columns_.get_feature_names_out()) or not np.isfinite(model.coef_).all():

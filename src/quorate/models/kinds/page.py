@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from quorate.models.codecs import check_loads
 from quorate.models.folder import GUARANTEE_FILE, PublishedFolder
 
 __all__ = ["publish_folder"]
@@ -24,9 +25,14 @@ def publish_folder(
     contents: dict[str, bytes],
     *,
     extra: dict[str, bytes] | None,
+    trusted: Sequence[str] | None = None,
     facts: Sequence[str] = (),
 ) -> Path:
-    """Write a model that may be published into a new folder, with its page; `facts` are told there, one a line."""
+    """Write a model that may be published into a new folder, with its page; `facts` are told there, one a line.
+
+    `trusted` names types of estimators that `load` will be told to trust.
+    """
+    check_loads(contents, trusted)
     names = [*contents, *(extra or {}), "manifest.json"]
     page = _page(_WHAT[kind], manifest["claim"], facts, names)
     created = PublishedFolder.create(folder, kind, manifest, contents | {GUARANTEE_FILE: page.encode()}, extra=extra)

@@ -2,7 +2,7 @@
 
     manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
     teachers.npz      plain arrays, where the teachers were fitted as one; or
-    teachers.skops    scikit-learn estimators, of types that skops trusts
+    teachers.skops    scikit-learn estimators, of types that are known to be safe or were named
     estimator.skops   the estimator as it was given
     schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
     ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
@@ -28,6 +28,7 @@ from quorate.errors import InvalidInput
 from quorate.ledger import Ledger
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models.codecs import (
+    check_loads,
     from_skops,
     mechanism_document,
     mechanism_of,
@@ -42,6 +43,7 @@ from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import SessionClassifier
 from quorate.predictors.estimate import Estimate
+from quorate.predictors.trial import LearnerChoice, Trial
 from quorate.privacy import Budget
 from quorate.session import Session
 
@@ -51,12 +53,18 @@ KIND, FOLDER = "classifier", PrivateFolder
 _UNCHARGED = 2.0**-20  # epsilon of the account of a model whose answers are not charged: a ledger has an account
 
 
-def save(classifier: PrivateClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(
+    classifier: PrivateClassifier,
+    folder: str | Path,
+    *,
+    extra: dict[str, bytes] | None = None,
+    trusted: list[str] | None = None,
+) -> Path:
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
     contents = teacher_files(classifier.session_.answerer.ensemble.fitted)
     contents["estimator.skops"] = to_skops(classifier.estimator_)
-    return move_into(folder, KIND, classifier, _manifest(classifier), contents, extra=extra)
+    return move_into(folder, KIND, classifier, _manifest(classifier), contents, extra=extra, trusted=trusted)
 
 
 def check_movable(classifier: SessionClassifier, folder: str | Path) -> None:
@@ -82,12 +90,15 @@ def move_into(
     contents: dict[str, bytes],
     *,
     extra: dict[str, bytes] | None,
+    trusted: list[str] | None = None,
     journal: str | None = None,
 ) -> Path:
     """Write the folder of a classifier, and let it spend from the ledger there from now on.
 
-    `journal` names the file of queries that it goes on with, if there is one.
+    `trusted` names types of estimators that `load` will be told to trust, and `journal` the file of queries that it
+    goes on with, if there is one.
     """
+    check_loads(contents, trusted)
     if journal in (extra or {}):
         raise InvalidInput(f"extra must be plain and new file names, not {journal!r}")
     created = PrivateFolder.create(folder, kind, manifest, contents, extra=extra)
@@ -111,6 +122,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
     classifier.estimator_ = clone(classifier.estimator)  # what is set later reaches the other
     classifier.estimate_ = None if manifest["estimate"] is None else _estimate(manifest["estimate"])
+    classifier.chosen_ = _chosen(manifest.get("chosen"))  # earlier releases chose nothing
     ensemble = Ensemble(teachers_from(contents, trusted))
     mechanism = mechanism_of(manifest["mechanism"])
     classifier.plan_ = PrivatePlan.from_dict(manifest["plan"], mechanism)
@@ -124,6 +136,12 @@ def _estimate(document: dict[str, Any]) -> Estimate:
     return Estimate(**document | {"shares": tuple(document.get("shares", ()))})
 
 
+def _chosen(document: dict[str, Any] | None) -> LearnerChoice | None:
+    if document is None:
+        return None
+    return LearnerChoice(**document | {"tried": tuple(Trial(**one) for one in document["tried"])})
+
+
 def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
     estimate, rows = classifier.estimate_, rows_document(classifier)
     return {
@@ -134,4 +152,5 @@ def _manifest(classifier: PrivateClassifier) -> dict[str, Any]:
         "mechanism": mechanism_document(classifier.mechanism_),
         "plan": classifier.plan_.as_dict(),
         "estimate": None if estimate is None else asdict(estimate),
+        "chosen": None if classifier.chosen_ is None else asdict(classifier.chosen_),
     }

@@ -136,7 +136,8 @@ def _table(release: QueryRelease) -> bytes | None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.column_names)
     for row in table.to_pylist():
-        writer.writerow(["" if value is None else value for value in row.values()])
+        shown = [f"{value:.6g}" if isinstance(value, float) else value for value in row.values()]
+        writer.writerow(["" if value is None else value for value in shown])
     return file.getvalue().encode()
 
 

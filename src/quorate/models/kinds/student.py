@@ -1,7 +1,8 @@
 """A student in a folder: what may be published of knowledge transfer.
 
     manifest.json     settings, classes, plan and guarantee
-    student.skops     the fitted student, and what it is when it is not fitted, of types that skops trusts
+    student.skops     the fitted student, and what it is when it is not fitted, of types that are known to be safe or
+                      were named
     labelled.npz      which points were asked, and what was answered
     GUARANTEE.md      what the guarantee says, in words
 
@@ -36,7 +37,13 @@ __all__ = ["FOLDER", "KIND", "restore", "save"]
 KIND, FOLDER = "student", PublishedFolder
 
 
-def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(
+    classifier: StudentClassifier,
+    folder: str | Path,
+    *,
+    extra: dict[str, bytes] | None = None,
+    trusted: list[str] | None = None,
+) -> Path:
     """Write a fitted student into a new folder."""
     check_is_fitted(classifier, "student_")
     labelled = classifier.labelled_
@@ -57,7 +64,7 @@ def save(classifier: StudentClassifier, folder: str | Path, *, extra: dict[str, 
         f"Student: {type(classifier.student_).__name__}, trained on {labelled.labels.size} released labels.",
         f"Classes: {', '.join(map(str, classifier.classes_.tolist()))}.",
     ]
-    return publish_folder(folder, KIND, manifest, contents, extra=extra, facts=facts)
+    return publish_folder(folder, KIND, manifest, contents, extra=extra, trusted=trusted, facts=facts)
 
 
 def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentClassifier:

@@ -1,6 +1,6 @@
 """A StudentFirstClassifier in a folder: that of a PrivateClassifier, with the student beside the teachers.
 
-    student.skops       the student that answers first, of types that skops trusts; or
+    student.skops       the student that answers first, of types that are known to be safe or were named; or
     student.json        a published hypothesis; or
     student-*           the files of a linear model's own folder
     corrections.jsonl   the queries on which the student was corrected, and the classes released for them
@@ -33,7 +33,13 @@ KIND, FOLDER = "student first", PrivateFolder
 _CORRECTIONS, _OWN = "corrections.jsonl", "student-"
 
 
-def save(classifier: StudentFirstClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(
+    classifier: StudentFirstClassifier,
+    folder: str | Path,
+    *,
+    extra: dict[str, bytes] | None = None,
+    trusted: list[str] | None = None,
+) -> Path:
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
     contents = codecs.teacher_files(classifier.session_.answerer.ensemble.fitted) | _student_files(classifier.student_)
@@ -45,7 +51,7 @@ def save(classifier: StudentFirstClassifier, folder: str | Path, *, extra: dict[
         "dissent": codecs.mechanism_document(classifier.dissent_),
         "quorum": codecs.mechanism_document(classifier.mechanism_),
     }
-    return move_into(folder, KIND, classifier, manifest, contents, extra=extra, journal=_CORRECTIONS)
+    return move_into(folder, KIND, classifier, manifest, contents, extra=extra, trusted=trusted, journal=_CORRECTIONS)
 
 
 def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentFirstClassifier:

@@ -45,7 +45,7 @@ def beta_quantiles(levels: Floats, *, mean: float, concentration: float) -> Floa
     return quantiles
 
 
-_MOST_TERMS = 200_000  # of a sum; beyond, the normal law has to do
+_MOST_TERMS = 200_000  # of a sum (beyond, the normal law has to do), and of the sums done at once
 
 
 def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats:
@@ -56,8 +56,10 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
     density = np.exp(-np.minimum(z**2, 1400.0) / 2) / math.sqrt(2 * math.pi)
     result = np.clip(mean - spread * (density - z * normal_below(-z)), 0.0, np.minimum(mean, cap))
     close = (variance < _NEARLY_NORMAL) & (np.abs(cap - mean) < 12 * spread + 30) & (min(trials, cap) < _MOST_TERMS)
-    for index in np.flatnonzero(close):
-        result[index] = _exact_capped_mean(trials, cap, float(probability[index]))
+    indices, at_once = np.flatnonzero(close), max(1, _MOST_TERMS // max(1, math.ceil(min(trials, cap))))
+    for start in range(0, len(indices), at_once):
+        block = indices[start : start + at_once]
+        result[block] = _exact_capped_means(trials, cap, probability[block])
     return result
 
 
@@ -67,10 +69,13 @@ def binomial_tail(trials: int, least: int, probability: Floats) -> Floats:
     return np.clip(mean(trials, least, probability) - mean(trials, least - 1, probability), 0.0, 1.0)
 
 
-def _exact_capped_mean(trials: int, cap: float, probability: float) -> float:
-    if probability >= 1 or trials * probability < _NEARLY_NEVER:  # the sum below would cancel
-        return min(trials * probability, cap)
+def _exact_capped_means(trials: int, cap: float, probability: Floats) -> Floats:
+    top = min(cap, trials)
+    result = np.minimum(trials * probability, cap)
+    summed = (probability < 1) & (trials * probability >= _NEARLY_NEVER)  # below, the sum would cancel
     below = np.arange(min(trials, math.ceil(cap) - 1) + 1)
-    steps = np.log((trials - below[1:] + 1) / below[1:]) + math.log(probability) - math.log1p(-probability)
-    log_law = trials * math.log1p(-probability) + np.concatenate([[0.0], np.cumsum(steps)])
-    return float(min(cap, trials) - ((min(cap, trials) - below) * np.exp(log_law)).sum())
+    choices = np.concatenate([[0.0], np.cumsum(np.log((trials - below[1:] + 1) / below[1:]))])
+    chance = probability[summed, np.newaxis]
+    log_law = choices + below * np.log(chance) + (trials - below) * np.log1p(-chance)
+    result[summed] = top - np.exp(log_law) @ (top - below)
+    return result

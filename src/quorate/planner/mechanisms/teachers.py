@@ -1,8 +1,9 @@
 """Choosing the number of teachers: more of them drown the noise, fewer have more records to learn from.
 
 What teachers lose by having few records is not known beforehand, and no private record may tell. Two rates stand for
-it, both measured on simulated tables of 5 to 120 columns (docs/CLASSIFIER.md has the figures): by how much accuracy the
-plurality of teachers of m records falls short of teachers with plenty, and by how much one model of m records does.
+it, both measured on simulated tables of 5 to 120 columns (docs/howto/classifier.md has the figures): by how much
+accuracy the plurality of teachers of m records falls short of teachers with plenty, and by how much one model of m
+records does.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, SLOW, bes
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Draft, Task, least_agreement
 
-__all__ = ["NEAR", "Purpose", "best_teachers", "smallest_teachers"]
+__all__ = ["NEAR", "Purpose", "best_teachers", "is_enough", "label_loss", "smallest_teachers"]
 
 _AIM = 0.95  # share answered and right, where the number of teachers is free
 NEAR = 0.005  # of what the most teachers would reach
@@ -72,12 +73,9 @@ def best_teachers(aggregator: str, task: Task, forecast: VoteForecast, purpose: 
 
     def attempt(teachers: int) -> None:
         draft = best_draft(aggregator, task, forecast, teachers)
-        if not _enough(draft, task, purpose.rate):
+        if not is_enough(draft, task, purpose.rate):
             return
-        if purpose.teach:
-            noise = _label_loss(draft, task, coefficients)
-        else:
-            noise = _noise_loss(draft, task, forecast, teachers)
+        noise = label_loss(draft, task, coefficients) if purpose.teach else _noise_loss(draft, task, forecast, teachers)
         losses[teachers] = noise + _PLURALITY * coefficients * teachers / records
 
     for power in range(_FEWEST.bit_length() - 1, most.bit_length() + 1):
@@ -89,7 +87,8 @@ def best_teachers(aggregator: str, task: Task, forecast: VoteForecast, purpose: 
     return min(losses, key=lambda teachers: losses[teachers]) if losses else None
 
 
-def _enough(draft: Draft, task: Task, rate: float) -> bool:
+def is_enough(draft: Draft, task: Task, rate: float) -> bool:
+    """Return whether a draft reaches the rate with answers that are nearer to the plurality's label than to guesses."""
     expected = draft.expected
     clear = expected.agreement >= least_agreement(task.classes) + _SPARE
     return clear and min(expected.right, expected.worth) >= rate + _SPARE
@@ -107,7 +106,7 @@ def _noise_loss(draft: Draft, task: Task, forecast: VoteForecast, teachers: int)
     return 0.0 if weighed is None else forecast.mean(forecast.gap) * (1 - weighed.expected.worth)
 
 
-def _label_loss(draft: Draft, task: Task, coefficients: int) -> float:
+def label_loss(draft: Draft, task: Task, coefficients: int) -> float:
     """Return the accuracy that a student loses by having few labels, of which noise spoils some.
 
     Labels of which a share w is replaced by random ones are worth the share (1 - w)^2 of as many clean ones.

@@ -27,7 +27,7 @@ class ThresholdCover(Cover):
 
     def __init__(self, concept: Thresholds, public: Any) -> None:
         points = check_public(concept, public)
-        self._axis, self._both = Axis(points[:, 0]), concept.both_directions
+        self._axis, self._both = Axis(points[:, 0]), bool(concept.both_directions)
         super().__init__(concept, len(points), Prefixes(self._axis.cells + 1))
 
     @property

@@ -41,6 +41,10 @@ class BoundWorkload(Numbered, ABC):
     def find(self, asked: Any) -> int:
         """Return the number of the query that is asked for."""
 
+    def answers_itself(self, asked: Any) -> bool:
+        """Return whether this very query is answered, and not one near it."""
+        return True
+
     @abstractmethod
     def _name(self, number: int) -> dict[str, Any]:
         """Return the name of one query, as one row of a tidy table."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate.errors import InvalidInput
-from quorate.tables.columns import canonical_text
+from quorate.tables.read import canonical_text
 
 __all__ = ["LONGEST", "Comparison", "Junction", "Negation", "parse_expression"]
 

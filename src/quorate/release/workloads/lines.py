@@ -1,7 +1,7 @@
 """Thresholds and ranges of a column of numbers, perhaps by the values of other columns."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -81,6 +81,12 @@ class LineWorkload(BoundWorkload):
         if first >= last:
             raise InvalidInput(f"column {self.column!r}: no cut of the column lies between these two ends")
         return group * self._each + int(self._plain.number(first, last - 1))
+
+    def answers_itself(self, asked: Any) -> bool:
+        """Return whether the ends that are asked for are cuts of the column: others are moved to the nearest."""
+        given = asked[self.column] if isinstance(asked, Mapping) else None
+        ends = given if isinstance(given, tuple | list) else [given]
+        return all(end is None or math.isinf(end) or end in self._cuts for end in ends)
 
     def _edge(self, end: Any) -> int:
         """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""

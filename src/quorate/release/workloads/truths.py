@@ -14,7 +14,8 @@ from quorate.release.workloads.columns import Columns
 from quorate.release.workloads.expressions import Comparison, Expression, Junction, parse_expression
 from quorate.tables import Category, Number
 from quorate.tables.cells import CategoryCells, Cells
-from quorate.tables.columns import Kind, canonical_text
+from quorate.tables.columns import Kind
+from quorate.tables.read import canonical_text
 
 __all__ = ["ExpressionWorkload"]
 

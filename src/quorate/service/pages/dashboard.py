@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from quorate.ledger import share_figures
 from quorate.service.errors import PROBLEMS
 from quorate.service.pages.charts import chart_of
 from quorate.service.pages.rendering import figure, percent_left, render
 
 if TYPE_CHECKING:
-    from quorate.ledger import Activity, Key, LedgerView, Refusal, Verification
+    from quorate.ledger import Activity, Key, LedgerView, Project, Refusal, Verification
 
 __all__ = ["ModelView", "dashboard_page"]
 
@@ -87,19 +88,20 @@ def _phase(progress: Mapping[str, Any], no_quorums: int | None) -> dict[str, Any
 
 
 def _of_ledger(model: ModelView, ledger: "LedgerView", at: float) -> dict[str, Any]:
-    in_use = [_key_row(key) for key in ledger.keys if not key.revoked]
+    in_use = [_key_row(key, ledger, at) for key in ledger.keys if not key.revoked]
     names = {key.id: key.name for key in ledger.keys}
     return {
-        **_budget(ledger.left, sum(lease.share for lease in ledger.leases)),
+        **_budget(ledger.left, sum(lease.share for lease in ledger.leases if not lease.gone)),
         "leases": ledger.leases,
-        "cards": _cards(model.activity, at, len(ledger.leases)),
+        "cards": _cards(model.activity, at, sum(not lease.gone for lease in ledger.leases)),
         "charts": [
             chart_of(model.activity, at=at, title="Last 60 minutes", spans=60, minutes=1),
             chart_of(model.activity, at=at, title="Last 24 hours", spans=48, minutes=30),
         ],
         "first_keys": in_use[:_KEYS_SHOWN],
         "more_keys": in_use[_KEYS_SHOWN:],
-        "revoked": [_key_row(key) for key in ledger.keys if key.revoked],
+        "projects": [{"project": one} | _project_row(one, ledger) for one in ledger.projects],
+        "revoked": [_key_row(key, ledger, at) for key in ledger.keys if key.revoked],
         "refusals": _refusal_rows(model.refusals, names),
     }
 
@@ -120,20 +122,44 @@ def _budget(left: float, taken: float) -> dict[str, Any]:
 def _cards(activity: "Sequence[Activity]", at: float, leases: int) -> list[dict[str, str]]:
     day = [minute for minute in activity if minute.minute > 60 * (at // 60) - 24 * 3600]
     counted = {
-        "answered, 24 hours": sum(minute.answered for minute in day),
+        "new queries answered, 24 hours": sum(minute.answered for minute in day),
         "no quorum, 24 hours": sum(minute.no_quorums for minute in day),
-        "asked again, free": sum(minute.repeated for minute in day),
+        "repeats, 24 hours, free": sum(minute.repeated for minute in day),
         "queries refused, 24 hours": sum(minute.refused for minute in day),
         "leases out": leases,
     }
     return [{"name": name, "shown": figure(count)} for name, count in counted.items()]
 
 
-def _key_row(key: "Key") -> dict[str, Any]:
-    allowed = "" if key.quota is None else f" of {figure(key.quota)}"
+def _key_row(key: "Key", ledger: "LedgerView", at: float) -> dict[str, Any]:
     pace = "" if key.per_minute is None else f", {figure(key.per_minute)} a minute"
-    share = None if not key.quota else min(key.used / key.quota, 1.0)
-    return {"key": key, "used": f"{figure(key.used)}{allowed}{pace}", "share": share}
+    figures = share_figures(key, ledger)
+    spent = f"{100 * (figures['budget_spent'] or 0):.2f}%"
+    limits = [(key.used, key.quota), (key.met, key.no_quorums), (key.spent, key.cost)]
+    shares = [min(had / limit, 1.0) if limit else 1.0 for had, limit in limits if limit is not None]
+    return {
+        "key": key,
+        "used": f"{figure(key.used)}{_of(key.quota)}{pace}",
+        "met": f"{figure(key.met)}{_of(key.no_quorums)}",
+        "spent": spent if key.cost is None else f"{spent} of {100 * (figures['budget'] or 0):.2f}%",
+        "share": max(shares, default=None),
+        "expired": key.expires is not None and key.expires <= at,
+    }
+
+
+def _project_row(project: "Project", ledger: "LedgerView") -> dict[str, Any]:
+    figures = share_figures(project, ledger)
+    spent = f"{100 * (figures['budget_spent'] or 0):.2f}%"
+    return {
+        "used": f"{figure(project.used)}{_of(project.quota)}",
+        "met": f"{figure(project.met)}{_of(project.no_quorums)}",
+        "spent": spent if project.cost is None else f"{spent} of {100 * (figures['budget'] or 0):.2f}%",
+        "keys": sum(key.project == project.name for key in ledger.keys),
+    }
+
+
+def _of(limit: int | None) -> str:
+    return "" if limit is None else f" of {figure(limit)}"
 
 
 def _refusal_rows(refusals: "Sequence[Refusal]", names: Mapping[str, str]) -> list[dict[str, Any]]:

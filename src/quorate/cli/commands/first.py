@@ -1,0 +1,96 @@
+"""`quorate start`, `quorate datasets` and `quorate doctor`: first contact."""
+
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["datasets", "doctor", "start"]
+
+
+def start(
+    table: Path,
+    *,
+    label: str | None = None,
+    classes: str | None = None,
+    groups: str | None = None,
+    queries: str | None = None,
+    abstain: bool | None = None,
+    public: Path | None = None,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    out: Path = Path("quorate-start"),
+    run: bool = False,
+    json: bool = False,
+) -> int:
+    """Ask five questions about your table, show a plan, and write a script and the commands that follow it.
+
+    A question whose option is given is not asked. Where nobody can be asked, the others take their defaults. Nothing
+    is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible; then nothing is written.
+
+    Example: `quorate start visits.csv --label outcome --groups patient --queries 500 --public survey.csv`
+
+    Parameters
+    ----------
+    table
+        The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
+    label
+        The column to predict.
+    classes
+        All labels there are, separated by commas. Read off the label column unless given; they become public.
+    groups
+        The column that says whose row it is; "none" protects each row by itself.
+    queries
+        How many queries will be asked in all; or "any", where there is a public table.
+    abstain
+        Whether a query may stay without an answer where the records give no clear one.
+    public
+        A table of public records of the same columns; its label column may be missing.
+    epsilon
+        The privacy loss allowed in all.
+    delta
+        The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
+    out
+        A new folder for script.py, commands.sh and questions.csv.
+    run
+        Run the commands at once: fit the model, and ask it the first questions.
+    json
+        Print one JSON object instead of tables. Nothing is asked.
+    """
+    from quorate.cli.start import run_start
+
+    given = {"label": label, "classes": classes, "groups": groups, "queries": queries, "abstain": abstain}
+    return run_start(table, given, public=public, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
+
+
+def datasets(name: Literal["hospital", "bank", "census", "triage"], *, out: Path | None = None) -> int:
+    """Write a small synthetic table that ships with the package as private.csv, public.csv and new.csv.
+
+    Parameters
+    ----------
+    name
+        Which table.
+    out
+        The folder to write into; one of the table's name unless given.
+    """
+    from quorate import datasets as tables
+    from quorate.cli.output import check_new_folder
+
+    folder = Path(name) if out is None else out
+    check_new_folder(folder)
+    data = getattr(tables, name)()
+    written = ", ".join(str(path) for path in data.write(folder))
+    asked = "" if data.label is None else f" The label is {data.label!r}: {', '.join(data.classes)}."
+    print(f"{data.about[0].upper()}{data.about[1:]}{asked}\nWritten: {written}")
+    return 0
+
+
+def doctor(*, json: bool = False) -> int:
+    """Say what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if it is not.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object instead of a table.
+    """
+    from quorate.cli.doctor import run_doctor
+
+    return run_doctor(as_json=json)

@@ -1,0 +1,165 @@
+"""What `quorate start` leaves behind: a commented script, the same as commands, and a few rows to ask about."""
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+__all__ = ["Commands", "write_start"]
+
+_QUESTIONS = 5  # rows to ask about first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commands:
+    """The commands that follow a plan."""
+
+    table: Path
+    public: Path | None
+    label: str
+    classes: tuple[str, ...]
+    groups: str | None
+    leave_out: tuple[str, ...]
+    epsilon: float
+    delta: float
+    queries: int
+    aggregator: str
+    linear: bool
+    out: Path
+
+    def words(self) -> list[list[str]]:
+        """Return the arguments of `quorate`, one list a command."""
+        fit = ["fit", "linear" if self.linear else "subsample", str(self.table), "--label", self.label]
+        fit += ["--classes", ",".join(self.classes)]
+        fit += [] if self.groups is None else ["--groups", self.groups]
+        fit += [] if self.public is None else ["--public", str(self.public)]
+        fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
+        fit += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
+        fit += [] if self.linear else ["--queries", str(self.queries), "--aggregator", self.aggregator]
+        fit += ["--out", str(self.out / "model")]
+        ask = ["predict", str(self.out / "model"), str(self.out / "questions.csv")]
+        return [fit, ask]
+
+    def lines(self) -> list[str]:
+        """Return the commands as they are typed."""
+        return [shlex.join(["quorate", *words]) for words in self.words()]
+
+    def run(self) -> int:
+        """Run the commands one after the other until one is refused."""
+        from quorate.cli.app import main
+
+        for words in self.words():
+            if code := main(words):
+                return code
+        return 0
+
+
+def write_start(commands: Commands, questions: pa.Table) -> None:
+    """Write the folder. The questions are the first rows of this table, without their labels."""
+    commands.out.mkdir(parents=True, exist_ok=True)
+    (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
+    (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")
+    left = [name for name in questions.column_names if name != commands.label]
+    path = commands.out / "questions.csv"
+    path.touch(mode=0o600)  # they may be private rows
+    pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
+
+
+def _shell(commands: Commands) -> str:
+    fit, ask = commands.lines()
+    kept = "It may be published." if commands.linear else "It holds its budget and is for its owner alone."
+    return f"""#!/bin/sh
+# Made by quorate start. Run this file or script.py, not both: each fit opens a budget of its own.
+set -e
+
+# Fit the model and write it into a folder. {kept}
+{fit}
+
+# Ask it. A row that is asked again gets the same answer, and is not charged again.
+{ask}
+"""
+
+
+def _script(commands: Commands) -> str:
+    """Return the plan as Python. Texts are written as JSON writes them, which Python reads alike."""
+    declared = {"label": commands.label, "classes": commands.classes, "groups": commands.groups}
+    declared["leave_out"] = commands.leave_out or None
+    values = {
+        "about": commands.label.replace("\\", "").replace('"', ""),
+        "table": json.dumps(str(commands.table)),
+        "public": json.dumps(str(commands.public)),
+        "declared": "".join(f"    {key}={json.dumps(value)},\n" for key, value in declared.items() if value),
+        "unit": "row" if commands.groups is None else "person",
+        "folder": json.dumps(str(commands.out / ("published" if commands.linear else "private"))),
+        "questions": json.dumps(str(commands.out / "questions.csv")),
+        "epsilon": f"{commands.epsilon:g}",
+        "delta": f"{commands.delta:g}",
+        "queries": commands.queries,
+        "aggregator": json.dumps(commands.aggregator),
+        "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
+    }
+    parts = [_READ, _BY_HEADER if commands.public is None else _BY_PUBLIC, _LINEAR if commands.linear else _VOTES]
+    return "\n".join(part.format(**values) for part in parts)
+
+
+_READ = '''"""Private answers about {about}. Made by quorate start; change what you like."""
+
+import quorate as qr
+from quorate.tables import SCHEMA_FILE, Schema, read_table
+
+# The private records. Nothing of them leaves but what is paid for below.
+records = read_table({table})
+'''
+_BY_HEADER = """# All columns in use are numbers, so that nothing has to be learned about them.
+schema = Schema.numbers(
+    records,
+{declared})
+"""
+_BY_PUBLIC = """# How columns become numbers is learned from public rows, never from private ones.
+public = read_table({public})
+schema = Schema.from_public(
+    public,
+{declared})
+"""
+_LINEAR = """# A linear model from a few noisy sums: (epsilon, delta)-differentially private for each {unit}.
+model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes=schema.label.classes)
+model.fit(
+    schema.encode(records),
+    schema.labels(records),
+    groups=schema.units(records),
+{more})
+print(model.claim_)
+
+# A folder that anybody may read. Asking the model costs nothing.
+qr.save(model, {folder}, extra={{SCHEMA_FILE: schema.to_json().encode()}})
+questions = schema.encode(read_table({questions}), role="query")
+print(model.predict(questions))
+print(model.predict_proba(questions).round(3))  # one column a class, in the order of model.classes_
+"""
+_VOTES = """# Teachers on disjoint parts of the records. All answers together are (epsilon, delta)-differentially
+# private for each {unit}. The budget is planned for this many queries.
+clf = qr.PrivateClassifier(
+    epsilon={epsilon},
+    delta={delta},
+    queries={queries},
+    aggregator={aggregator},
+    classes=schema.label.classes,
+)
+clf.fit(
+    schema.encode(records),
+    schema.labels(records),
+    groups=schema.units(records),
+    one_scale=schema.one_scale,
+{more})
+print(clf.claim_)
+
+# The folder keeps the model and its budget, so that a restart cannot spend twice. It is for its owner alone.
+qr.save(clf, {folder}, extra={{SCHEMA_FILE: schema.to_json().encode()}})
+questions = schema.encode(read_table({questions}), role="query")
+answers = clf.predict(questions)
+print(answers.labels)  # None where the teachers do not agree
+print(f"epsilon spent so far: {{clf.spent_epsilon():.3g}} of {epsilon}")
+"""

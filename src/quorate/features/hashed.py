@@ -1,0 +1,91 @@
+"""The columns of a wide sparse matrix, words or codes, as a few dozen numbers."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.checks import check_count
+from quorate.errors import InvalidInput
+from quorate.features.words import Words, number_for, words_from_public
+
+__all__ = ["HashedColumns"]
+
+Matrix = NDArray[np.float64]
+
+
+class HashedColumns(TransformerMixin, BaseEstimator):
+    """Numbers in [0, 1] from many sparse counts, by *public* rows. Never fit them on private records.
+
+    Parameters
+    ----------
+    number
+        How many numbers. Unless given it is chosen from public numbers: units, epsilon and public rows.
+
+    Counts become logarithms, weighted by how few public rows show a column; each row is scaled to length 1 and written
+    along the directions in which public rows differ most. `fit(None)` draws directions that know nothing: then expect
+    little. Columns beyond 65,536 share places.
+
+    >>> generator = np.random.default_rng(0)
+    >>> counts = sparse.csr_array(generator.poisson(0.01, size=(500, 20_000)))
+    >>> HashedColumns(number=20).fit(counts).transform(counts[:3]).shape
+    (3, 20)
+    """
+
+    declared = ()  # nothing need be declared where no public rows are given
+
+    def __init__(self, *, number: int | None = None) -> None:
+        self.number = number
+
+    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0) -> "HashedColumns":
+        """Choose directions from public rows, or draw them where there are none (X is None)."""
+        public_rows = 0 if X is None else X.shape[0]
+        number = number_for(units, epsilon, public_rows) if self.number is None else check_count("number", self.number)
+        self.words_ = words_from_public("words", X, number=number)
+        return self
+
+    def transform(self, X: Any) -> Matrix:
+        """Return one row of numbers in [0, 1] for each row."""
+        return self.spread(self.read(X))
+
+    def read(self, X: Any) -> sparse.csr_array:
+        """Return the rows as their words are read."""
+        check_is_fitted(self, "words_")
+        return self.words_.read(X)
+
+    def spread(self, read: sparse.csr_array) -> Matrix:
+        """Return the rows of numbers for rows that were read, all of them or some."""
+        return self.words_.spread(read)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that `transform` makes."""
+        check_is_fitted(self, "words_")
+        return np.array(self.words_.names, dtype=object)
+
+    def atoms(self) -> list[Matrix]:
+        """Return rows that the columns may become."""
+        return self.words_.atoms()
+
+    def families(self) -> NDArray[np.int64]:
+        """Return a number for each column, equal for those that are shrunk together."""
+        return 1 + self.words_.octaves
+
+    def document(self) -> dict[str, Any]:
+        """Return what `transform` needs as plain values, beside `arrays`."""
+        return {"words": self.words_.document()}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what `transform` needs as arrays."""
+        return self.words_.arrays()
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "HashedColumns":
+        """Return fitted columns from what `document` and `arrays` returned."""
+        if set(document) != {"words"}:
+            raise InvalidInput("the columns of the model are damaged or were changed")
+        columns = cls()
+        columns.words_ = Words.from_document(document["words"], arrays)
+        return columns

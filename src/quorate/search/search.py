@@ -1,0 +1,279 @@
+"""A private search: candidates are fitted and scored in private trials, and the best one is released.
+
+    units -> a part that fits and a part that scores, by a secret permutation
+    trials, as many as a secret number says: a candidate -> fitted on the first part -> scored on the second
+    the best of them -> `best_estimator_`, `best_params_`, `best_score_`
+
+Claim: what is left after `fit` is (epsilon, delta)-differentially private under replacement of one unit's rows (a row,
+or a person where `groups` are given), all trials included. Public rows are not protected. PROOF.md says why. How long
+`fit` takes tells how many trials there were, which must stay secret: it is for the owner of the records.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from quorate.checks import check_rate
+from quorate.ensemble import deal_units, unit_numbers
+from quorate.errors import Infeasible, InvalidInput, NoQuorum
+from quorate.linear.model import LinearModel
+from quorate.mechanisms.selection.trials import MOST_ENTRIES
+from quorate.predictors.base import declared_classes
+from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.quiet import silence
+from quorate.rows import as_frame, take_rows
+from quorate.search.plan import Method, choose_selection, plan_of
+from quorate.search.scores import Scoring, scoring_of
+from quorate.students import StudentClassifier
+from quorate.students.cover import CoverClassifier
+from quorate.students.halves import labels_of
+
+__all__ = ["PrivateSearchCV"]
+
+_PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier)  # whose claims cover all that a fit leaves
+_OWN = ("epsilon", "delta", "classes")  # set for each trial by the search
+_FITTED = ("best_estimator_", "best_params_", "best_score_", "best_index_", "claim_", "plan_", "unit_", "method_")
+
+Method_ = TypeVar("Method_")
+
+
+def _found_has(name: str) -> Callable[[Method_], Method_]:
+    has: Callable[[Method_], Method_] = available_if(lambda self: hasattr(getattr(self, "best_estimator_", None), name))
+    return has
+
+
+class _Found(NamedTuple):
+    """What a trial released."""
+
+    candidate: int
+    model: Any
+    score: float
+
+
+@dataclass(eq=False, repr=False)
+class PrivateSearchCV(BaseEstimator):
+    """The best of several candidates that may be published, chosen by private scores on held-out rows.
+
+    What it costs to try and to choose is counted in (epsilon, delta). Where public rows have labels, choose on those
+    first: that costs nothing.
+
+    Parameters
+    ----------
+    estimator
+        A model that may be published: a private linear model, a `StudentClassifier` or a `SemiPrivateClassifier`. A
+        list of such models makes each of them a candidate, as it is.
+    param_grid
+        Settings to try, as for scikit-learn's `GridSearchCV`; none with a list of models. What there is to try is
+        public, and must not be read from the private records.
+    epsilon, delta
+        The guarantee of all that is left after `fit`.
+    scoring
+        "accuracy" (unless given), "balanced_accuracy", "neg_brier_score" or "roc_auc", which is the noisiest;
+        "neg_mean_squared_error" for regressions.
+    held_out
+        The share of units that score. They take no part in fitting.
+    tried
+        The probability with which a given candidate is tried at least once, where trials are drawn at random.
+    method
+        "random stopping" draws a secret number of trials, each of a random candidate, and pays little more than for
+        one of them. "composition" tries each candidate once and pays for each. "auto" takes the one that leaves more to
+        a trial, which public numbers say: composition for two candidates, mostly, and random stopping for more.
+    largest_error
+        For regressions: errors above it count as this one.
+
+    `best_estimator_` is the model found, with `best_params_` (`best_index_` in a list) and `best_score_`: the private
+    score by which it was chosen, and the best of several, so that it flatters. `plan_` says what each trial got,
+    `naive_epsilon_` what these trials of each candidate would cost by composition, `method_` which way was taken.
+    How many trials there were is not kept: the guarantee needs it to be secret.
+
+    >>> from quorate import PrivateLogisticRegression
+    >>> from quorate.features import AdditiveColumns
+    >>> rng = np.random.default_rng(0)
+    >>> X, public = rng.normal(size=(8000, 2)), rng.normal(size=(500, 2))
+    >>> y = (abs(X[:, 0]) > 1).astype(int)  # no straight line tells these apart
+    >>> model = PrivateLogisticRegression(columns=AdditiveColumns(), classes=[0, 1])
+    >>> search = PrivateSearchCV(model, {"columns__cuts": [1, 8]}, epsilon=2.0).fit(X, y, public=public)
+    >>> search.best_params_, search.method_
+    ({'columns__cuts': 8}, 'composition')
+    """
+
+    estimator: Any
+    param_grid: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    scoring: str | None = None
+    held_out: float = 0.2
+    tried: float = 0.9
+    method: Method = "auto"
+    largest_error: float | None = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None) -> "PrivateSearchCV":
+        """Try candidates on private rows, with the public rows that they need, and keep the best. All is spent."""
+        for name in _FITTED:  # of an earlier fit
+            self.__dict__.pop(name, None)
+        candidates, settings = self._candidates()
+        chosen = choose_selection(
+            self.method,
+            candidates=len(candidates),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            gaussian=all(isinstance(one, LinearModel) for one in candidates),
+            tried=self.tried,
+        )
+        self.plan_ = plan_of(chosen, epsilon=self.epsilon, delta=self.delta)
+        scoring = scoring_of(self.scoring, candidates[0], self.largest_error)
+        conditions = self._declare(candidates, y, scoring)
+        trials = _Trials(candidates, chosen.trial.epsilon, chosen.trial.delta, scoring, public)
+        trials.deal(X, y, groups, held_out=check_rate("held_out", self.held_out))
+        self.unit_ = "row" if groups is None else "person"
+        found = chosen.best(trials.run)  # proof: step 4
+        if found is None:
+            raise NoQuorum("the best of all trials has found nothing, and all was paid for; raise epsilon")
+        self._keep(found, settings, conditions)
+        return self
+
+    def _candidates(self) -> tuple[list[Any], list[dict[str, Any]]]:
+        """Return the candidates, and what each is known by: from public values."""
+        if isinstance(self.estimator, list | tuple):
+            if self.param_grid is not None or not self.estimator:
+                raise InvalidInput("a list of models is searched as it is: give one model or more, and no param_grid")
+            settings: list[dict[str, Any]] = [{} for _ in self.estimator]
+            candidates = [clone(one) for one in self.estimator]
+        else:
+            settings = list(ParameterGrid({} if self.param_grid is None else self.param_grid))
+            candidates = [clone(self.estimator).set_params(**clone(one, safe=False)) for one in settings]
+        for one, given in zip(candidates, settings, strict=True):
+            if not isinstance(one, _PUBLISHED):
+                raise InvalidInput(
+                    f"a {type(one).__name__} is not searched: a candidate is a linear model or a student that may be "
+                    "published"
+                )
+            if getattr(one, "mode", None) == "label-private":
+                raise InvalidInput("mode='label-private' protects labels alone; a search protects whole rows")
+            if set(given) & set(_OWN):
+                raise InvalidInput(f"param_grid cannot vary {', '.join(_OWN)}: the search sets them")
+        if len({is_regressor(one) for one in candidates}) > 1:
+            raise InvalidInput("candidates are all classifiers, or all regressions: their scores are compared")
+        return candidates, settings
+
+    def _declare(self, candidates: list[Any], y: Any, scoring: Scoring) -> tuple[str, ...]:
+        """Tell all candidates the same classes; return on what the claim depends."""
+        if is_regressor(candidates[0]):
+            return ()
+        declared = [one.classes for one in candidates if one.classes is not None]
+        classes, _ = declared_classes(declared[0] if declared else None, y)
+        if scoring.name == "roc_auc" and len(classes) != 2:
+            raise InvalidInput(f"scoring='roc_auc' is for two classes, and there are {len(classes)}")
+        for one in candidates:
+            one.set_params(classes=classes.tolist())
+        return () if declared else (LABELS_READ,)
+
+    def _keep(self, found: _Found, settings: list[dict[str, Any]], conditions: tuple[str, ...]) -> None:
+        """Keep what was released. The model found says what the whole search has cost, and not its own trial."""
+        model = found.model
+        choice = f"the best of private trials of {len(settings)} candidates, which are all paid for"
+        open_ = [text for text in model.claim_.split("; ")[1:] if text != LABELS_READ]
+        claim = Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(choice, *open_, *conditions))
+        self.claim_ = model.claim_ = str(claim)
+        if hasattr(model, "spent_epsilon_"):
+            model.spent_epsilon_ = float(self.epsilon)
+        self.best_estimator_, self.best_score_ = model, found.score
+        self.best_index_, self.best_params_ = found.candidate, settings[found.candidate]
+        self.method_ = self.plan_.method
+
+    @property
+    def naive_epsilon_(self) -> float:
+        """What one such trial of each candidate would cost by composition."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.plan_.naive_epsilon)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels of the model found."""
+        check_is_fitted(self, "best_estimator_")
+        return np.asarray(self.best_estimator_.classes_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return what the model found says. Nothing is spent."""
+        check_is_fitted(self, "best_estimator_")
+        return np.asarray(self.best_estimator_.predict(X))
+
+    @_found_has("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities of the model found. Nothing is spent."""
+        return np.asarray(self.best_estimator_.predict_proba(X))
+
+    @_found_has("decision_function")
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the log odds of the model found. Nothing is spent."""
+        return np.asarray(self.best_estimator_.decision_function(X))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the model's own score on rows that are not secret. Nothing is spent, and nothing is protected."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.best_estimator_.score(X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        first = self.estimator[0] if isinstance(self.estimator, list | tuple) else self.estimator
+        tags.estimator_type = first.__sklearn_tags__().estimator_type
+        tags.non_deterministic = True
+        return tags
+
+
+class _Trials:
+    """The private rows in two parts, and what a trial does with them. It is a local variable of `fit`."""
+
+    def __init__(self, candidates: list[Any], epsilon: float, delta: float, scoring: Scoring, public: Any) -> None:
+        self._candidates, self._scoring = candidates, scoring
+        self._epsilon, self._delta, self._public = epsilon, delta, public
+
+    def deal(self, X: Any, y: Any, groups: Any, *, held_out: float) -> None:
+        """Deal the units to the part that fits and the part that scores: proof: step 1."""
+        rows = as_frame(X)
+        rows = rows if hasattr(rows, "shape") else np.array(rows, dtype=object)
+        check_consistent_length(rows, y)
+        units, count = unit_numbers(rows.shape[0], groups)
+        scoring = round(count * held_out)
+        if not 0 < scoring < count:
+            raise Infeasible(f"held_out={held_out:g} leaves one of both parts of {count} units empty")
+        deal, scored = deal_units(units, count, teachers=1, held_out=scoring)
+        fitted = np.sort(deal.rows)
+        self._fitted = take_rows(rows, fitted), labels_of(y, fitted)
+        self._scored = take_rows(rows, scored), labels_of(y, scored)
+        self._people = {} if groups is None else {"groups": labels_of(groups, fitted)}
+
+    def run(self, number: int) -> tuple[float, _Found | None]:
+        """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
+        try:
+            with silence():
+                model = self._fit(_copied(self._candidates[number]))
+                score = self._scoring.score(model, *self._scored, epsilon=self._epsilon, delta=self._delta)
+        except (InvalidInput, Infeasible):  # decided from public values
+            raise
+        except Exception:
+            return -math.inf, None
+        return score, _Found(number, model, score)
+
+    def _fit(self, model: Any) -> Any:
+        model.set_params(epsilon=self._epsilon, delta=self._delta)
+        public = {} if self._public is None else {"public": self._public}
+        model.fit(*self._fitted, **self._people, **public)
+        if isinstance(model, LinearModel) and model.entries_ > MOST_ENTRIES:  # proof: step 2
+            raise InvalidInput(f"a candidate with more than {MOST_ENTRIES} released numbers is not searched")
+        return model
+
+
+def _copied(model: Any) -> Any:
+    """Return a copy that knows nothing of others: `clone` counts the fits of all copies, and so the trials."""
+    settings = model.get_params(deep=False)
+    return type(model)(**{name: clone(value, safe=False) for name, value in settings.items()})

@@ -1,0 +1,90 @@
+"""Dates and times as numbers: how many days, or other units, after the beginning of 1970, in UTC.
+
+A text is a date as ISO 8601 writes it: 2024-05-31, 2024-05-31 08:30, 2024-05-31T08:30:00.5+02:00. One without an offset
+is in UTC. Each value is read by itself.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from quorate.errors import InvalidInput
+from quorate.tables.read import NotANumber, texts
+
+__all__ = ["DateUnit", "check_unit", "date_of", "declared_moment", "is_temporal", "read_dates", "read_moment"]
+
+DateUnit = Literal["seconds", "minutes", "hours", "days", "weeks"]
+
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 604800.0}
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?(Z|[+-]\d\d:?\d\d))?)?", re.ASCII)
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def check_unit(unit: object) -> DateUnit:
+    """Return `unit` if dates can be counted in it."""
+    for known in get_args(DateUnit):
+        if unit == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInput(f"unit must be one of {', '.join(_SECONDS)}, not {unit!r}")
+
+
+def is_temporal(kind: pa.DataType) -> bool:
+    """Return whether values of this Arrow type are dates, or dates with times."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def read_moment(text: str, unit: DateUnit) -> float:
+    """Return how many units after the beginning of 1970 a text names, or nan where it is no date."""
+    if not _WRITTEN.fullmatch(text):
+        return math.nan
+    try:
+        moment = datetime.fromisoformat(text.replace(" Z", "Z").replace(" +", "+"))
+    except ValueError:  # the 31st of February
+        return math.nan
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (moment - _BEGINNING) / timedelta(seconds=_SECONDS[unit])
+
+
+def read_dates(column: pa.Array, unit: DateUnit, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
+    """Return dates as numbers of units, and NaN where one is missing. What is no date is `NotANumber`."""
+    if is_temporal(column.type):
+        moments = column.cast(pa.timestamp("us", tz="UTC") if getattr(column.type, "tz", None) else pa.timestamp("us"))
+        counted = moments.cast(pa.int64()).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return np.asarray(counted, dtype=np.float64) / (1e6 * _SECONDS[unit])
+    if not (pa.types.is_large_string(column.type) or pa.types.is_string(column.type) or pa.types.is_null(column.type)):
+        raise NotANumber(int(pc.is_valid(column).to_numpy(zero_copy_only=False).argmax()))
+    coded = texts(column, missing=missing).dictionary_encode()
+    each = np.array([*(read_moment(text, unit) for text in coded.dictionary.to_pylist()), np.nan])
+    places = pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)
+    read = each[places]
+    wrong = np.isnan(read) & (places != len(each) - 1)
+    if wrong.any():
+        raise NotANumber(int(wrong.argmax()))
+    return np.asarray(read)
+
+
+def declared_moment(value: object, unit: DateUnit) -> object:
+    """Return a date of a declaration as a number of units; what is no text, as it is."""
+    if isinstance(value, str):
+        read = read_moment(value.strip(), unit)
+        if math.isnan(read):
+            raise InvalidInput(f"a date is written as 2024-05-31 or 2024-05-31T08:30, not {value!r}")
+        return read
+    return value
+
+
+def date_of(value: float, unit: DateUnit) -> str | float:
+    """Return a number of units as the date that it names, or as it is where no date of ours says it exactly."""
+    try:
+        text = (_BEGINNING + timedelta(seconds=value * _SECONDS[unit])).replace(tzinfo=None).isoformat()
+    except OverflowError:
+        return value
+    text = text.removesuffix("T00:00:00")
+    return text if read_moment(text, unit) == value else value

@@ -1,0 +1,116 @@
+"""Documents and what is in them: pages, links, blocks of code and commands, and how a block is run.
+
+A block is run in the folder and with the names that the blocks before it on the page have left. A comment above it,
+which no reader sees, may prepare tables (`<!-- prepare: ... -->`) or name programs of other people, or our own
+long-running commands, that are not run there (`<!-- not run: curl -->`).
+"""
+
+import io
+import re
+import shlex
+import subprocess
+import warnings
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate.cli import main
+from quorate.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+IGNORED = [line.strip() for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("docs/")]
+LANGUAGES = {"python", "console", "nginx", "json", "text"}
+READ_ONLY = {("quorate", name) for name in ("serve", "demo", "bench", "audit")}  # run for long, or until stopped
+EXAMPLE_KEY = "1f2e3d4c"
+SHELL = {"cp", "mkdir", "rm", "umask"}
+
+_BLOCK = re.compile(
+    r"(?P<comments>(?:^<!--(?:(?!-->).)*-->\n)*)^```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block, with the comments above it."""
+
+    language: str
+    body: str
+    prepare: str
+    not_run: frozenset[str]
+
+    def commands(self):
+        """Return the commands of a console block, without what they print."""
+        joined = self.body.replace("\\\n", " ")
+        return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def pages():
+    """Return README and every page of the site that is written by hand."""
+    written = [path for path in sorted(DOCS.rglob("*.md")) if not is_made(path)]
+    return [ROOT / "README.md", *written]
+
+
+def is_made(path):
+    """Return whether a page is made when the site is built."""
+    name = path.relative_to(ROOT).as_posix()
+    return any(name == entry or (entry.endswith("/") and name.startswith(entry)) for entry in IGNORED)
+
+
+def blocks_of(page):
+    """Return the fenced blocks of a page, directives apart."""
+    found = []
+    for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if match["language"].startswith("{"):
+            continue
+        comments = dict(re.findall(r"<!-- ([a-z ]+):\s(.*?)\s?-->", match["comments"], flags=re.DOTALL))
+        not_run = frozenset(re.split(r", *", comments["not run"].strip())) if "not run" in comments else frozenset()
+        found.append(Block(match["language"], match["body"], comments.get("prepare", ""), not_run))
+    return found
+
+
+def run_page(page):
+    """Run the blocks of a page one after the other, and return the names that they have left."""
+    names = {"__name__": "__main__"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what a fit tells its owner: tables of guides are easy ones
+        for block in blocks_of(page):
+            exec(compile(block.prepare, f"{page.name}, prepared", "exec"), names)
+            if block.language == "python":
+                exec(compile(block.body, page.name, "exec"), names)
+            elif block.language == "console":
+                for command in block.commands():
+                    run_command(command, block.not_run)
+    return names
+
+
+def run_command(command, not_run):
+    """Run a command of ours in this process, and one of the shell's in a shell; read those that run for long."""
+    expected = int((re.findall(r"# exit code (\d)", command) or ["0"])[0])
+    if any(command.split()[: len(name.split())] == name.split() for name in not_run):
+        return
+    words = shlex.split(command, comments=True)
+    if EXAMPLE_KEY in words:
+        words[words.index(EXAMPLE_KEY)] = new_key(words[3])
+    if words[0] in SHELL:
+        subprocess.run(command, shell=True, check=True)  # our own guide
+    elif tuple(words[:2]) in READ_ONLY:
+        app.parse_args(words[1:], exit_on_error=False, print_error=False)
+    else:
+        assert words[0] == "quorate", f"who runs {command!r}?"
+        assert main(words[1:]) == expected, command
+
+
+def new_key(folder):
+    """Return the id of a key that is added to a model, in place of the one that a guide shows."""
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        assert main(["keys", "add", folder, "somebody"]) == 0
+    return re.findall(r"qk_(\w{8})_", shown.getvalue())[0]
+
+
+def links_of(page):
+    """Return the links of a page to files, without those to other sites."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) + re.findall(r'(?:src|href)="([^"#]+)"', text)
+    return [target for target in targets if "://" not in target]

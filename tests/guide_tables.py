@@ -1,0 +1,68 @@
+"""Tables that the guides speak of: small enough for their blocks to run in moments. Names are those of the guides."""
+
+import gc
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+CHANCE = np.random.default_rng(5)
+
+
+def visits(rows=40_000, columns=3):
+    """Return records, labels and people of a clinic, as arrays."""
+    X = CHANCE.normal(size=(rows, columns))
+    return X, np.where(X[:, 0] + X[:, 1] > 0, "ill", "well"), np.arange(rows) // 2
+
+
+def rare(rows=30_000):
+    """Return records whose second label is rare."""
+    X = CHANCE.normal(size=(rows, 3))
+    return X, np.where(X[:, 0] + 0.5 * CHANCE.normal(size=rows) > 1.3, "yes", "no")
+
+
+def frame(rows):
+    """Return a table of visits with texts and numbers."""
+    dose, age = CHANCE.normal(60, 10, rows).round(1), CHANCE.integers(20, 90, rows)
+    sex = CHANCE.choice(["Female", "Male"], rows)
+    ill = (dose - 60) / 10 + (age - 55) / 20 + 0.3 * CHANCE.normal(size=rows) > 0
+    return pd.DataFrame(
+        {"dose": dose, "age": age, "sex": sex, "patient": np.arange(rows), "outcome": np.where(ill, "ill", "well")}
+    )
+
+
+def write_visits(rows=20_000, *, numbers_only=False):
+    """Write visits.csv, survey.csv, later.csv and new.csv."""
+    for name, size in (("visits", rows), ("survey", 1000), ("later", 3000), ("new", 20)):
+        table = frame(size).drop(columns=["sex", "patient"] if numbers_only else [])
+        (table.drop(columns="outcome") if name == "new" else table).to_csv(f"{name}.csv", index=False)
+
+
+def write_census():
+    """Write private.csv and public.csv with the columns that the commands of the release guide name."""
+    for name, rows in (("private", 20_000), ("public", 500)):
+        income = CHANCE.normal(30_000, 9_000, rows).round(-2)
+        sex, region = CHANCE.choice(["f", "m"], rows), CHANCE.choice(["north", "south"], rows)
+        pd.DataFrame({"sex": sex, "region": region, "income": income}).to_csv(f"{name}.csv", index=False)
+
+
+def back_up(folder, target):
+    """Copy a model's folder as the guide says: the ledger through SQLite, and no mark."""
+    for file in (*Path(folder).glob("*.json"), *Path(folder).glob("*.npz"), Path(folder) / "ledger.key"):
+        shutil.copy(file, target)
+    gc.collect()  # whoever has the ledger open in this process
+    with (
+        closing(sqlite3.connect(Path(folder) / "ledger.sqlite")) as ours,
+        closing(sqlite3.connect(Path(target) / "ledger.sqlite")) as copy,
+    ):
+        ours.backup(copy)
+
+
+def in_a_process(*words):
+    """Run a command that opens a ledger, in a process that then ends."""
+    subprocess.run([sys.executable, "-m", "quorate.cli", *words], check=True, capture_output=True)

@@ -1,0 +1,68 @@
+"""README, guides and tutorials: every block of code and every command runs, every link leads somewhere."""
+
+import re
+
+import pytest
+
+from documents import DOCS, LANGUAGES, ROOT, blocks_of, links_of, pages, run_page
+
+NOT_RUN = {  # programs of other people, what needs a database or a second host, and what installs
+    "pip": "installs",
+    "make": "sets up an environment of its own",
+    "curl": "asks a server that is not started here; tests/test_service.py asks one",
+    "createdb": "PostgreSQL",
+    "scp": "a second host",
+    "cp": "copies files of a kind that this model does not have",
+    "sqlite3": "may not be installed",
+    "quorate ledger move": "PostgreSQL; tests/test_ledger_commands.py moves one",
+}
+LONG = {"docs/howto/everlasting.md"}  # plays phases of 100,000 queries
+NAMES = [page.relative_to(ROOT).as_posix() for page in pages()]
+
+
+def with_blocks():
+    """Yield the pages that have blocks; those that take long run with the long suites."""
+    for name in NAMES:
+        if blocks_of(ROOT / name):
+            yield pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
+
+
+@pytest.mark.parametrize("name", list(with_blocks()))
+def test_every_block_of_a_page_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    run_page(ROOT / name)
+
+
+def test_blocks_say_what_they_are_and_nothing_goes_unrun_by_accident():
+    unrun = set()
+    for page in pages():
+        for block in blocks_of(page):
+            assert block.language in LANGUAGES, f"{page.name}: a block of {block.language or 'no'} language"
+            assert block.language != "console" or block.commands(), f"{page.name}: no line begins with a prompt"
+            unrun |= block.not_run
+    assert unrun <= set(NOT_RUN)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_lead_somewhere(name):
+    page = ROOT / name
+    for target in links_of(page):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_glossary_has_our_words():
+    defined = re.findall(r"^(\w[^\n]*)\n    \w", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
+    ours = "teacher, quorum, no-quorum, Renyi order, slack, quanta, cover, phase, seat, unit, neighbours, wear, claim"
+    assert set(ours.split(", ")) <= set(defined)
+    assert len(defined) == len(set(defined))
+
+
+def test_every_page_is_in_a_table_of_contents():
+    """No orphan: each page of the site is named by the index of its folder, or by the front page."""
+    for page in pages()[1:]:
+        if page == DOCS / "index.md":
+            continue
+        index = DOCS / "index.md" if page.name == "index.md" or page.parent == DOCS else page.parent / "index.md"
+        entry = page.relative_to(index.parent).with_suffix("").as_posix()
+        assert f"\n{entry}\n" in index.read_text(), f"{index} does not list {entry}"

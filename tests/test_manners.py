@@ -1,0 +1,145 @@
+"""What users of scikit-learn expect, and what they are told where privacy does not give it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+import quorate as qr
+from quorate.concepts import Stumps, Threshold, Thresholds
+from quorate.concepts.words import named_condition, rule_text
+from quorate.predictors import Predictions
+from quorate.tables import Category, Number, Schema
+
+CHANCE = np.random.default_rng(0)
+X = CHANCE.normal(size=(4000, 2))
+Y = (X[:, 0] < 0.3).astype(int)  # 1 below
+
+
+def voting(**settings):
+    return qr.PrivateClassifier(
+        **{"epsilon": 8.0, "teachers": 100, "queries": 2000, "classes": [0, 1], "aggregator": "quorum"} | settings
+    )
+
+
+def test_cross_validation_says_that_each_fold_has_a_budget():
+    with pytest.warns(UserWarning, match=r"copies of one PrivateClassifier .* epsilon = 8, and they add up") as told:
+        cross_val_score(voting(aggregator="sharp_majority"), X, Y, cv=3)
+    assert len([one for one in told if "copies of one" in str(one.message)]) == 1
+    linear = qr.PrivateLogisticRegression(epsilon=1.0, classes=[0, 1])
+    copies = [clone(linear), clone(linear)]
+    copies[0].fit(X, Y, public=X)
+    with pytest.warns(UserWarning, match="copies of one PrivateLogisticRegression"):
+        copies[1].fit(X, Y, public=X)
+
+
+def test_one_copy_and_one_estimator_fitted_twice_say_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier = clone(voting()).fit(X, Y)
+        voting().fit(X, Y).fit(X, Y)
+    assert classifier.budget_ is not None
+
+
+@pytest.mark.parametrize("name", ["predict_proba", "predict_log_proba", "decision_function"])
+def test_what_is_not_there_has_a_reason(name):
+    for classifier in (voting(), qr.PureClassifier(), qr.StableClassifier(), qr.SemiPrivateClassifier()):
+        assert not hasattr(classifier, name)
+        with pytest.raises(AttributeError, match=rf"has no {name}.*votes are not released.*scores=True"):
+            getattr(classifier, name)
+    assert hasattr(voting(scores=True, aggregator="auto"), name) is (name != "predict_log_proba")
+
+
+def test_answers_are_scored_without_asking_again():
+    told = Predictions.of(np.array([1, -1, 0, -1]), classes=np.array([0, 1]), refused=np.array([0, 0, 0, 1], bool))
+    assert told.score([1, 1, 1, 1]) == 0.25
+    assert told.score([1, 1, 1, 1], of="answered") == 0.5
+    with pytest.raises(qr.InvalidInput, match="of must be one of all, answered"):
+        told.score([1, 1, 1, 1], of="some")
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        told.score([1, 1])
+    none = Predictions.of(np.array([-1]), classes=np.array([0, 1]), refused=np.array([True]))
+    assert none.score([1]) == 0.0
+    with pytest.raises(qr.InvalidInput, match="no query was answered"):
+        none.score([1], of="answered")
+    # A random label in place of a no-quorum is no answer.
+    filled = Predictions.of(np.array([-1]), classes=np.array([0, 1]), refused=np.zeros(1, bool), filled=np.array([1]))
+    assert filled.score([1]) == 0.0
+
+
+def test_a_classifier_scores_its_answers_alike():
+    classifier = voting().fit(X, Y)
+    far = np.array([[-3.0, 0.0], [3.0, 0.0]])
+    assert classifier.predict(far).score([1, 0]) == 1.0 == classifier.score(far, [1, 0])
+
+
+# Rules that lie the other way round.
+
+
+def test_thresholds_are_learned_in_both_directions():
+    """A rule that says 1 below was right on 48% of the rows, and nothing said so."""
+    line = X[:, :1]
+    model = qr.SemiPrivateClassifier(Thresholds(), epsilon=4.0, classes=[0, 1]).fit(line, Y, public=line[:200])
+    assert (model.predict(line) == Y).mean() > 0.95
+    assert not model.hypothesis_.upward
+    stable = qr.StableClassifier(Thresholds(), gamma=0.1, classes=[0, 1]).fit(line, Y)
+    assert stable.concept_ == Thresholds(both_directions=True)
+    assert stable.predict([[-3.0], [3.0]]).tolist() == [1, 0]
+    assert Thresholds(both_directions=False).for_learning() == Thresholds(both_directions=False)
+    assert Stumps(3).for_learning() == Stumps(3)
+
+
+def test_plans_of_thresholds_are_those_of_the_command_line():
+    from quorate.cli.named import make_concept
+
+    asked = {"records": 100_000, "queries": 100}
+    planned = qr.plan_concept(concept=Thresholds(), **asked)
+    assert planned == qr.plan_concept(concept=make_concept("thresholds", 1), **asked)
+    assert planned.vc_dimension == 2
+    assert qr.plan_concept(concept=Thresholds(both_directions=False), **asked).vc_dimension == 1
+
+
+def test_a_choice_at_the_edge_of_its_class_is_told():
+    line = X[:, :1]
+    one = Thresholds(both_directions=False)  # none of them says 1 below
+    model = qr.SemiPrivateClassifier(one, epsilon=50.0, classes=[0, 1])
+    with pytest.warns(UserWarning, match="gives all public points one label"):
+        model.fit(line, (line[:, 0] < 1.5).astype(int), public=line[:200])
+    assert model.rule_ == "always 1"
+
+
+# Rules in words.
+
+
+def test_a_rule_has_the_names_and_the_units_of_its_columns():
+    columns = Schema({"heart rate": Number(centre=80.0, spread=10.0), "age": Number(low=0, high=100), "arrival":
+                      Category(["walk-in", "ambulance"], missing="indicator"), "plain": Number()})  # fmt: skip
+    conditions = [columns.condition(feature, 0.5) for feature in range(6)]
+    assert conditions == [
+        "heart rate >= 85", "age >= 75", "arrival is walk-in", "arrival is ambulance", "arrival is missing",
+        "plain >= 0.5",
+    ]  # fmt: skip
+    assert rule_text(Threshold(0.5), ["home", "admitted"], columns.condition) == (
+        "admitted where heart rate >= 85, and home elsewhere"
+    )
+    assert rule_text(Threshold(2.0), [0, 1], named_condition(None)) == "1 where feature 0 >= 2, and 0 elsewhere"
+    with pytest.raises(qr.InvalidInput, match="encodes 6 columns"):
+        columns.condition(6, 0.5)
+
+
+def test_a_published_rule_is_said_in_words(tmp_path, capsys):
+    import json
+
+    from quorate.cli import main
+
+    rows = "\n".join(f"{income},{'yes' if income > 30_000 else 'no'}" for income in range(1000, 60_000, 20))
+    for name in ("private", "public"):
+        (tmp_path / f"{name}.csv").write_text(f"income,owner\n{rows}\n")
+    command = ["fit", "semi-private", str(tmp_path / "private.csv"), "--public", str(tmp_path / "public.csv")]
+    assert main([*command, "--label", "owner", "--epsilon", "20", "--out", str(tmp_path / "rule"), "--json"]) == 0
+    rule = json.loads(capsys.readouterr().out)["rule"]
+    assert rule.startswith("yes where income >= ")
+    assert abs(float(rule.split(" >= ")[1].split(",")[0]) - 30_000) < 1500
+    assert f"Rule: {rule}." in (tmp_path / "rule" / "GUARANTEE.md").read_text()

@@ -1,0 +1,142 @@
+"""What labelled public rows say of a plan before a private record is read, and what is said where they cannot."""
+
+import csv
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import quorate as qr
+from quorate.cli import main
+from quorate.errors import Infeasible
+from quorate.planner.classes import few_rows_warning
+from quorate.predictors.pilot import LEAST_TEACHERS, Pilot, run_pilot
+
+CLASSES = 8
+CENTRES = np.random.default_rng(5).normal(size=(CLASSES, 6)) * 1.2
+
+
+def table(rows, seed):
+    chance = np.random.default_rng(seed)
+    y = chance.integers(CLASSES, size=rows)
+    return CENTRES[y] + chance.normal(size=(rows, 6)), y
+
+
+PRIVATE, PUBLIC = table(12_000, 1), table(2400, 2)
+
+
+def voting(**settings):
+    known = {"epsilon": 1.0, "queries": 500, "aggregator": "quorum", "teachers": 400, "classes": range(CLASSES)}
+    return qr.PrivateClassifier(LogisticRegression(), **known | settings)
+
+
+def quietly(classifier, **public):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        classifier.fit(*PRIVATE, **public)
+    return [str(one.message) for one in told]
+
+
+def test_labelled_public_rows_replace_the_assumption():
+    assumed = voting(epsilon=4.0)
+    quietly(assumed)
+    assert (assumed.plan_.disagreement, assumed.plan_.basis) == (0.1, "assumed")
+    assert "10% of the votes go against the plurality, which is assumed and not measured" in assumed.plan_.summary()
+    measured = voting(epsilon=4.0)
+    quietly(measured, public=PUBLIC[0], public_labels=PUBLIC[1])
+    assert measured.plan_.basis == "measured"
+    assert measured.plan_.disagreement > 0.2
+    assert measured.plan_.answered < assumed.plan_.answered - 0.3
+    assert "On public points" in measured.plan_.summary()
+    # What was measured comes: the share answered has a standard deviation of 0.04, the noise of the run included.
+    came = measured.predict(table(500, 3)[0]).answered.mean()
+    assert abs(came - measured.plan_.answered) < 0.3
+
+
+def test_it_is_said_that_public_rows_alone_would_do_better():
+    told = quietly(voting(), public=PUBLIC[0], public_labels=PUBLIC[1])
+    assert any("public rows alone would do better" in text for text in told)
+    classifier = voting()
+    told = quietly(classifier, public=PUBLIC[0], public_labels=PUBLIC[1])
+    assert [text for text in classifier.plan_.warnings if text in told] == list(classifier.plan_.warnings)
+    easy = voting(epsilon=20.0, queries=20, aggregator="noisy_max", teachers=100)
+    assert not [text for text in quietly(easy, public=PUBLIC[0], public_labels=PUBLIC[1]) if "alone" in text]
+
+
+def test_what_is_given_is_not_measured():
+    classifier = voting(disagreement=0.3)
+    quietly(classifier, public=PUBLIC[0], public_labels=PUBLIC[1])
+    assert (classifier.plan_.disagreement, classifier.plan_.basis) == (0.3, "given")
+
+
+def test_too_few_public_rows_leave_the_assumption_and_say_so():
+    few = 2 * LEAST_TEACHERS * 30 - 1
+    classifier = voting()
+    quietly(classifier, public=PUBLIC[0][:few], public_labels=PUBLIC[1][:few])
+    assert classifier.plan_.basis == "assumed"
+    assert any(
+        "479 public units are too few to stand for teachers of 30 units" in a for a in classifier.plan_.assumptions
+    )
+    with pytest.raises(Infeasible, match="it takes 480"):
+        run_pilot(
+            PUBLIC[0][:few], PUBLIC[1][:few], estimator=LogisticRegression(), units_per_teacher=30, classes=CLASSES
+        )
+    with pytest.raises(qr.InvalidInput, match="public_labels are those of public rows"):
+        voting().fit(*PRIVATE, public_labels=PUBLIC[1])
+
+
+def test_a_pilot_is_the_same_every_time_and_knows_one_model():
+    first, again = (
+        run_pilot(*PUBLIC, estimator=LogisticRegression(), units_per_teacher=30, classes=CLASSES) for _ in range(2)
+    )
+    assert np.array_equal(first.votes, again.votes)
+    assert first.votes.shape == (1200, CLASSES)
+    assert 0.7 < first.alone < 1.0
+    assert Pilot(first.votes, first.codes).warning(None, queries=1) is None, "nothing to compare with"
+
+
+def test_teachers_of_few_records_are_warned_of():
+    assert few_rows_warning(2, rows=10) is None
+    assert few_rows_warning(26, rows=None) is None
+    with pytest.warns(UserWarning, match="a teacher has 30 records for 8 classes"):
+        voting().fit(*PRIVATE)
+    assert "a teacher has 1 record for 2 classes" in qr.plan(records=100, teachers=100).warnings[0]
+
+
+def write(path, X, y):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [[*"abcdef", "y"], *([*row, label] for row, label in zip(X.round(4), y, strict=True))]
+        )
+
+
+def test_the_command_line_measures_and_prints_what_it_supposes(tmp_path, capsys):
+    write(tmp_path / "private.csv", PRIVATE[0][:6000], PRIVATE[1][:6000])
+    write(tmp_path / "public.csv", *PUBLIC)
+    command = ["fit", "subsample", str(tmp_path / "private.csv"), "--label", "y", "--teachers", "200"]
+    asked = ["--aggregator", "quorum", "--queries", "200", "--epsilon", "4"]
+    assert main([*command, *asked, "--public", str(tmp_path / "public.csv"), "--out", str(tmp_path / "measured")]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "On public points" in said
+    assert "hardly learns them" in said
+    assert main([*command, *asked, "--classes", "0,1,2,3,4,5,6,7", "--out", str(tmp_path / "assumed")]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "10% of the votes go against the plurality, which is assumed and not measured" in said
+    assert "Assumed: disagreement was not given" in said
+
+
+def test_a_published_model_is_compared_with_public_rows_alone(tmp_path, capsys):
+    X, y = table(6000, 7)
+    two = (y % 2).astype(int)
+    write(tmp_path / "private.csv", X[:4000], 1 - two[:4000])  # the other way round
+    write(tmp_path / "public.csv", X[4000:], two[4000:])
+    command = [str(tmp_path / "private.csv"), "--label", "y", "--public", str(tmp_path / "public.csv"), "--json"]
+    command += ["--epsilon", "4"]
+    for method in ("linear", "semi-private"):
+        assert main(["fit", method, *command, "--out", str(tmp_path / method)]) == 0
+        shown = capsys.readouterr()
+        bill = json.loads(shown.out)
+        assert bill["right_by_public_rows_alone"] > bill["right_on_public_rows"] + 0.05
+        assert "public rows alone would do better" in shown.err

@@ -1,0 +1,121 @@
+"""The edge of the server: silent connections, endless headers, too many of them, and a client that does no wrong."""
+
+import asyncio
+import json
+import socket
+import time
+from dataclasses import asdict
+
+import pytest
+import uvicorn
+
+from fake_session import fake_model
+from quorate.cli.commands.ask import ServerLimits
+from quorate.service.app import make_app
+from quorate.service.edge import EdgeProtocol
+from quorate.service.settings import ENVIRONMENT, Settings
+
+WRITERS = []  # of connections that a test has opened
+
+
+def at_the_edge(work, monkeypatch, **limits):
+    """Run `work(port)` against a server with these limits."""
+    settings = Settings(models={"m": "m"}, keys=False, pace_ms=0, **limits)
+    monkeypatch.setenv(ENVIRONMENT, settings.to_json())
+    EdgeProtocol.idle.clear()
+
+    async def main():
+        listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+        app = make_app([fake_model()], settings)
+        server = uvicorn.Server(uvicorn.Config(app, http=EdgeProtocol, ws="none", lifespan="on", log_level="critical"))
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            while not server.started:
+                await asyncio.sleep(0.01)
+            return await work(listening.getsockname()[1])
+        finally:
+            while WRITERS:
+                WRITERS.pop().close()
+            server.should_exit = True
+            await task
+
+    return asyncio.run(main())
+
+
+async def connect(port, sent=b""):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    WRITERS.append(writer)
+    return reader, writer
+
+
+async def answer(port):
+    reader, writer = await connect(
+        port, b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+    )
+    try:
+        return (await reader.read()).split(b" ", 2)[1]
+    finally:
+        writer.close()
+
+
+def test_a_silent_connection_is_closed(monkeypatch):
+    async def work(port):
+        silent, slow = await connect(port), await connect(port, b"GET / HTTP/1.1\r\nhost: ")
+        start = time.monotonic()
+        told = [await asyncio.wait_for(reader.read(), 20) for reader, _ in (silent, slow)]
+        return told, time.monotonic() - start
+
+    (silent, slow), waited = at_the_edge(work, monkeypatch, header_seconds=0.3)
+    assert silent == b""
+    assert slow.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(slow.partition(b"\r\n\r\n")[2])["code"] == "too_slow"
+    assert 0.2 < waited < 10
+
+
+def test_a_second_request_must_not_dawdle_either(monkeypatch):
+    async def work(port):
+        reader, writer = await connect(port, b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        first = await reader.readuntil(b"true}")
+        writer.write(b"GET /v2/health/li")
+        return first, await asyncio.wait_for(reader.read(), 20)
+
+    first, second = at_the_edge(work, monkeypatch, header_seconds=0.3)
+    assert first.startswith(b"HTTP/1.1 200 ")
+    assert second.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("flood", ["many", "one", "whole"])
+def test_headers_without_end_are_refused(monkeypatch, flood):
+    part = {"many": b"x-a: 1\r\n" * 200, "one": b"a" * 1500, "whole": b"x-a: 1\r\n" * 400 + b"\r\n"}[flood]
+
+    async def work(port):
+        reader, writer = await connect(port, b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nx-b: ")
+        for _ in range(1 if flood == "whole" else 2):
+            writer.write(part)
+            await asyncio.sleep(0.05)
+        return await asyncio.wait_for(reader.read(), 20), await answer(port)
+
+    told, after = at_the_edge(work, monkeypatch, header_limit=2048)
+    assert told.startswith(b"HTTP/1.1 431 ")
+    assert json.loads(told.partition(b"\r\n\r\n")[2])["code"] == "headers_too_large"
+    assert after == b"200"
+
+
+def test_silent_connections_do_not_keep_others_out(monkeypatch):
+    async def work(port):
+        silent = [await connect(port) for _ in range(30)]
+        answered = [await answer(port) for _ in range(10)]
+        closed = [await asyncio.wait_for(reader.read(), 20) for reader, _ in silent[:20]]
+        return answered, closed, len(EdgeProtocol.idle)
+
+    answered, closed, held = at_the_edge(work, monkeypatch, connection_limit=10)
+    assert answered == [b"200"] * 10
+    assert closed == [b""] * 20
+    assert held <= 10
+
+
+def test_the_command_line_and_the_settings_have_the_same_defaults():
+    settings = Settings(models={"m": "m"})
+    for name, value in asdict(ServerLimits()).items():
+        assert getattr(settings, name) == value, name

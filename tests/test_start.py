@@ -1,0 +1,218 @@
+"""First contact: `quorate start` by questions and by options, `quorate datasets`, `quorate doctor`."""
+
+import ast
+import io
+import json
+import os
+import pty
+import re
+import runpy
+import select
+import subprocess
+import sys
+import time
+
+import pyarrow.csv
+import pytest
+
+import quorate.cli.doctor as doctor_module
+from quorate import datasets
+from quorate.cli import main
+from quorate.tables import read_table
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """A folder with the bank's tables, small enough to fit in a moment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    data = datasets.bank()
+    pyarrow.csv.write_csv(data.private.slice(0, 6000), "customers.csv")
+    pyarrow.csv.write_csv(data.public.slice(0, 500), "survey.csv")
+    return tmp_path
+
+
+def talk(command, answers, *, patience=60):
+    """Run a command at a pseudo-terminal, answer each question as it comes, and return what was shown and the code."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
+    os.close(theirs)
+    shown, waiting, end = "", list(answers), time.monotonic() + patience
+    while time.monotonic() < end:
+        if not select.select([ours], [], [], 0.1)[0]:
+            if process.poll() is not None:
+                break
+            continue
+        try:
+            part = os.read(ours, 65536).decode()
+        except OSError:  # the other side has closed
+            break
+        shown += part
+        if waiting and waiting[0][0] in shown:
+            question, answer = waiting.pop(0)
+            shown = shown.replace(question, question.upper(), 1)  # it was answered
+            os.write(ours, f"{answer}\n".encode())
+    os.close(ours)
+    code = process.wait(timeout=patience)
+    assert not waiting, f"never asked: {waiting}\n{shown}"
+    return shown, code
+
+
+def test_five_questions_at_a_terminal(tables):
+    """A wrong answer is asked again; the files that are written run."""
+    command = [sys.executable, "-m", "quorate.cli", "start", "customers.csv", "--out", "first"]
+    shown, code = talk(
+        command,
+        [
+            ("1. Which column", "anser"),
+            ("1. Which column", "answer"),
+            ("2. Who is protected", ""),
+            ("3. How many", "many"),
+            ("3. How many", "200"),
+            ("4. May a query", "perhaps"),
+            ("4. May a query", "no"),
+            ("5. Is there a public", "survey.csv"),
+        ],
+    )
+    assert code == 0, shown
+    assert "there is no column 'anser'" in shown
+    assert "a whole number is needed" in shown
+    assert "answer yes or no" in shown
+    assert "█" in shown
+    assert sorted(path.name for path in (tables / "first").iterdir()) == ["commands.sh", "questions.csv", "script.py"]
+    assert "quorate fit linear customers.csv --label answer --classes no,yes --public survey.csv" in re.sub(
+        r"\s+", " ", shown
+    )
+
+
+def test_the_script_and_the_commands_run(tables, capsys):
+    asked = ["start", "customers.csv", "--label", "answer", "--public", "survey.csv", "--queries", "any"]
+    assert main([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["road"], told["feasible"], told["units"]) == ("linear", True, 6000)
+    runpy.run_path("quorate-start/script.py")
+    assert "differentially private" in capsys.readouterr().out
+    assert (tables / "quorate-start" / "published" / "GUARANTEE.md").is_file()
+    for command in told["commands"]:
+        assert main(command.split()[1:]) == 0
+    assert capsys.readouterr().out.startswith("row,answer,outcome")
+    assert read_table("quorate-start/questions.csv").column_names == datasets.bank().new.column_names
+    for line in (tables / "quorate-start" / "script.py").read_text().splitlines():
+        assert len(line) <= 120
+
+
+def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables, capsys):
+    pyarrow.csv.write_csv(datasets.hospital().private.slice(0, 12_000), "visits.csv")
+    options = ["--label", "outcome", "--groups", "person", "--queries", "20", "--epsilon", "2", "--out", "first"]
+    assert main(["start", "visits.csv", *options, "--run"]) == 0
+    shown = capsys.readouterr()
+    assert "Left out: sex, smoker, arrival, ward." in shown.out
+    assert "What 20 queries get" in shown.out
+    rows = [line for line in shown.out.splitlines() if line.endswith(",answered")]
+    assert len(rows) == 5
+    assert (tables / "first" / "model" / "ledger.sqlite").exists()
+    ast.parse((tables / "first" / "script.py").read_text())
+    assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "--label COLUMN"),
+        (["--label", "loans"], "there is no column 'loans'"),
+        (["--label", "balance"], "no label with 2 to 50 values"),
+        (["--label", "answer", "--queries", "any"], "needs a model that is published"),
+        (["--label", "answer", "--queries", "0"], "queries must be a whole number of at least 1"),
+        (["--label", "answer", "--public", "none.csv"], "there is no file none.csv"),
+    ],
+)
+def test_what_cannot_be_planned_is_said_where_nobody_can_be_asked(tables, capsys, monkeypatch, options, told):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(["start", "customers.csv", *options]) == 1
+    assert told in capsys.readouterr().err
+    assert not (tables / "quorate-start").exists()
+
+
+def test_a_plan_that_is_not_feasible_writes_nothing(tables, capsys):
+    pyarrow.csv.write_csv(datasets.triage().private.slice(0, 300), "few.csv")
+    assert main(["start", "few.csv", "--label", "outcome", "--queries", "100000"]) == 1
+    assert "Nothing was written: not feasible" in " ".join(capsys.readouterr().out.split())
+    assert not (tables / "quorate-start").exists()
+
+
+def test_odd_names_make_a_script_that_runs(tables, capsys):
+    """A label with quotes and a path with a space are texts, not code."""
+    data = datasets.bank()
+    odd = 'a "quoted" \\label'
+    named = [odd if name == "answer" else name for name in data.private.column_names]
+    pyarrow.csv.write_csv(data.private.slice(0, 4000).rename_columns(named), "my table.csv")
+    assert main(["start", "my table.csv", "--label", odd, "--public", "survey.csv", "--json"]) == 0
+    capsys.readouterr()
+    runpy.run_path("quorate-start/script.py")
+    assert "differentially private" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["hospital", "bank", "census", "triage"])
+def test_datasets_are_the_same_every_time_and_have_their_parts(name, tmp_path, capsys):
+    make = getattr(datasets, name)
+    data = make()
+    assert data.private.equals(make().private)
+    for part in (data.public, data.new):
+        if part is not None:
+            assert set(part.column_names) <= set(data.private.column_names)
+    if data.label is not None:
+        assert set(data.private[data.label].to_pylist()) == set(data.classes) == set(data.truth.to_pylist())
+        assert data.label not in data.new.column_names
+        assert len(data.truth) == data.new.num_rows
+    assert main(["datasets", name, "--out", str(tmp_path / name)]) == 0
+    assert "Written: " in capsys.readouterr().out
+    assert read_table(tmp_path / name / "private.csv").num_rows == data.private.num_rows
+    assert main(["datasets", name, "--out", str(tmp_path / name)]) == 1  # nothing is overwritten
+
+
+def test_the_doctor_finds_this_machine_sound(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    assert main(["doctor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = {one["subject"]: one["verdict"] for one in told["findings"]}
+    assert told["sound"]
+    assert found["entropy"] == found["noise"] == found["numpy"] == "ok"
+    assert {"clock", "extra report", "sync, this folder", "sync, state folder"} <= set(found)
+    assert main(["doctor"]) == 0
+    assert "This machine is sound." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value", "subject", "verdict"),
+    [
+        ("os", "urandom", bytes, "entropy", "unsound"),
+        ("ssl", "RAND_status", lambda: False, "entropy", "unsound"),
+        ("time", "time", lambda: 0.0, "clock", "unsound"),
+        ("os", "fsync", lambda file: None, "sync, this folder", "warning"),
+        ("metadata", "version", lambda name: 1 / 0, None, None),
+    ],
+)
+def test_the_doctor_finds_what_is_wrong(capsys, tmp_path, monkeypatch, module, name, value, subject, verdict):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(doctor_module, "_file_system", lambda folder: "ext4")
+    if subject is None:
+
+        def missing(package):
+            raise doctor_module.metadata.PackageNotFoundError(package)
+
+        value, subject, verdict = missing, "opendp", "unsound"
+    monkeypatch.setattr(getattr(doctor_module, module), name, value)
+    code = main(["doctor", "--json"])
+    found = {one["subject"]: one["verdict"] for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert found[subject] == verdict
+    assert code == (1 if verdict == "unsound" else 0)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("tmpfs", "a restart empties"), ("nfs4", "several hosts share")])
+def test_the_doctor_warns_of_disks_that_forget_or_are_shared(capsys, tmp_path, monkeypatch, kind, told):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(doctor_module, "_file_system", lambda folder: kind)
+    assert main(["doctor", "--json"]) == 0
+    found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["sync, this folder"]["verdict"] == "warning"
+    assert told in found["sync, this folder"]["told"]
