@@ -5,7 +5,7 @@ import pandas
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from quorate.bench import model_peers
+from quorate.bench import linear, model_peers
 from quorate.bench.bars import BARS
 from quorate.bench.model_peers import EPSILONS, model_peer_figures, peer_scores
 from quorate.bench.peer_models import GRIDS, SETTINGS, settings_of
@@ -92,3 +92,27 @@ def test_the_settings_that_are_used_are_in_the_grid():
     for (peer, _, _), chosen in SETTINGS.items():
         assert len(chosen) == len(EPSILONS)
         assert all(settings in list(settings_of(peer)) for settings in chosen), GRIDS[peer]
+
+
+def test_every_figure_of_the_two_tables_has_a_bar_and_no_value_where_there_is_no_data(monkeypatch):
+    for module in (linear, model_peers):
+        monkeypatch.setattr(module, "split_of", lambda table, seed: None)
+    for name in ("_size_figures", "text_figures"):
+        monkeypatch.setattr(linear, name, lambda quick: ())
+    figures = {name: value for name, value, _ in linear.linear_figures(quick=True)}
+    assert set(figures) == {name for name in BARS["models"] if "adult" in name or "bank" in name}
+    assert not any(figures.values())
+
+
+@pytest.mark.parametrize("wrong", linear._WRONG)
+def test_wrong_public_rows_have_the_columns_of_the_right_ones(wrong, monkeypatch):
+    dealt, _ = split()
+    other = dealt.public.rename(columns={"job": "work", "age": "day"})
+    bank = Split("bank", other, dealt.labels, other, other, dealt.truth)
+    monkeypatch.setattr(linear, "split_of", lambda table, seed: bank)
+    monkeypatch.setattr(Split, "bounds", {"day": (0, 100)})
+    public = dealt.public.assign(town="x", hours=range(len(dealt.public)))
+    changed = linear._WRONG[wrong](public)
+    assert list(changed) == list(public)
+    assert changed.dtypes.map(lambda kind: kind.kind in "if").tolist() == [False, True, False, True]
+    assert not changed.reset_index(drop=True).equals(public.reset_index(drop=True))

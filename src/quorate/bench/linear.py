@@ -17,8 +17,8 @@ import numpy as np
 from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.model_peers import model_peer_figures
 from quorate.bench.splits import Split, split_of
-from quorate.rows import is_number
 from quorate.bench.texts import text_figures
+from quorate.rows import is_number
 
 __all__ = ["linear_figures"]
 
