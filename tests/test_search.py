@@ -10,7 +10,6 @@ import pandas
 import pytest
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import get_scorer
 from sklearn.tree import DecisionTreeClassifier
@@ -243,6 +242,8 @@ def test_laws_try_a_candidate_as_often_as_asked_and_end():
         assert 1 - missed == pytest.approx(tried, abs=1e-6)
     with pytest.raises(InvalidInput, match="below 1"):
         negative_binomial(1, candidates=3, tried=1.0)
+    with pytest.raises(Infeasible, match="name fewer"):
+        negative_binomial(1, candidates=500, tried=0.9)
     with pytest.raises(InvalidInput, match="first weight"):
         RandomStopping(candidates=2, weights=(0, 3), trial=GaussianTrial(1.0, 1e-6))
 
@@ -381,6 +382,7 @@ class Drawn(NoisyVector):
 
     @classmethod
     def calibrate(cls, *, squared_sensitivities, **settings):
+        assert settings["rounded"], "the bound on the best trial needs it"
         cls.seen.append([squared_sensitivities[0]])
         return super().calibrate(squared_sensitivities=squared_sensitivities, **settings)
 
@@ -520,7 +522,7 @@ def test_wrong_settings_are_refused(monkeypatch):
     monkeypatch.setattr(search_module, "MOST_ENTRIES", 10)
     with pytest.raises(InvalidInput, match="more than 10 released numbers"):
         PrivateSearchCV(linear(), GRID).fit(X, y, public=public)
-    with pytest.raises(NotFittedError, match="not fitted"):
+    with pytest.raises(InvalidInput, match="cannot be saved"):
         save(PrivateSearchCV(linear(), GRID), "nowhere")
 
 

@@ -19,6 +19,8 @@ from quorate.planner.mechanisms.task import Task
 from quorate.predictors.trial import CANDIDATES, Goal, _area, candidates, choose_learner, coefficients
 from quorate.simulation import simulate
 
+pytestmark = pytest.mark.filterwarnings("ignore:public rows alone would do better")  # and so they would, here
+
 TASK = Task(epsilon=1.0, delta=1e-6, queries=300, classes=2)
 LAWS = {
     "logistic": lambda X: 3 * X[:, 0] + X[:, 1],
@@ -173,7 +175,7 @@ def test_a_student_learns_as_its_teachers_do(tmp_path):
 @pytest.mark.parametrize(
     ("public", "labels", "said"),
     [
-        (None, [0, 1], "give public="),
+        (None, [0, 1], "give public too"),
         (np.zeros((2, 6)), [0, 1, 1], "inconsistent numbers"),
         (np.zeros((2, 6)), [0, 7], "not declared"),
         (np.zeros((2, 5)), [0, 1], "features"),

@@ -71,14 +71,12 @@ _CONCEPTS = {  # by their settings
 }
 _IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
-# and does nothing else; a function computes from arrays, and reads and writes no file. So the worst that a forged file
-# can do with them is a wrong model. docs/howto/classifier.md, "Models in files", says what is left out, and why.
+# and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
+# wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
+# says what is left out, and why.
 _TRUSTED = (
     "collections.OrderedDict",
     "numpy.dtype",
-    "numpy.mean",
-    "scipy._lib.array_api_compat.numpy._aliases.asarray",
-    "scipy.interpolate._bsplines.BSpline",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer._RemainderColsList",

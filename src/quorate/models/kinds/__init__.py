@@ -21,11 +21,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from sklearn.utils.validation import check_is_fitted
-
 from quorate.errors import InvalidInput
 from quorate.models.folder import Folder, PrivateFolder, open_folder
-from quorate.search import PrivateSearchCV
 from quorate.tables import Schema
 
 __all__ = ["kind_of", "load", "save", "schema_of"]
@@ -143,9 +140,8 @@ def save(
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
     ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
-    if isinstance(model, PrivateSearchCV):
-        check_is_fitted(model, "best_estimator_")
-        model = model.best_estimator_
+    if type(model).__name__ == "PrivateSearchCV":
+        model = getattr(model, "best_estimator_", model)
     module = _BY_TYPE.get(type(model).__name__) if type(model).__module__.startswith("quorate.") else None
     if module is None:  # a class of one's own would come back as another one
         raise InvalidInput(f"a {type(model).__name__} cannot be saved; {', '.join(_BY_TYPE)} can")
