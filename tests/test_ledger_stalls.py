@@ -40,6 +40,21 @@ def test_a_probe_says_what_is_wrong_with_a_file(on_disk, tmp_path, monkeypatch, 
     on_disk.probe()
 
 
+def test_keys_are_known_while_the_ledger_cannot_be_read(on_disk, tmp_path, monkeypatch):
+    """Nothing is answered then; but who reads metrics is let in."""
+    token = on_disk.add_key("reader", scopes=["budget"])
+    on_disk.read_keys()
+    (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")
+    clock = time.monotonic()
+    for later, known in ((5, True), (601, False)):
+        monkeypatch.setattr(time, "monotonic", lambda later=later: clock + later)
+        if known:
+            assert on_disk.find_key(token).name == "reader"
+        else:
+            with pytest.raises(LedgerRefused):
+                on_disk.find_key(token)
+
+
 def _processes(server):
     children = Path(f"/proc/{server.process}/task/{server.process}/children").read_text().split()
     return [server.process, *map(int, children)]

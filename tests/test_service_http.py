@@ -18,11 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quorate import PrivateClassifier, load, save
+from quorate import InvalidInput, PrivateClassifier, load, save
 from quorate.ledger import find_ledger
 from quorate.models import open_folder
 from quorate.service import Settings
 from quorate.service.errors import PROBLEMS
+from quorate.service.worker import open_models
 from quorate.tables import Category, Number, Schema
 from service_client import features, serving
 
@@ -94,6 +95,8 @@ def test_the_stock_client_finds_its_way(client):
     assert not client.is_model_ready("other")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     about = client.get_model_metadata("array")
+    assert client.is_model_ready("array", model_version="1")
+    assert client.get_model_metadata("array", model_version="1") == about
     assert about["inputs"] == [{"name": "features", "datatype": "FP64", "shape": [-1, 3]}]
     assert [tensor["datatype"] for tensor in about["outputs"]] == ["BYTES", "INT64", "BYTES"]
     assert "differentially private" in about["parameters"]["claim"]
@@ -116,7 +119,7 @@ def test_the_stock_client_asks(client, datatype, binary_in, outputs):
             triton.InferRequestedOutput("index", binary_data=False),
         ],
     }[outputs]
-    result = client.infer("array", [tensor], outputs=wanted, request_id="")
+    result = client.infer("array", [tensor], outputs=wanted, request_id="", model_version="1" if binary_in else "")
     labels, index, outcome = (result.as_numpy(name).tolist() for name in ("label", "index", "outcome"))
     as_text = [label.decode() if isinstance(label, bytes) else label for label in labels]
     assert [label.decode() if isinstance(label, bytes) else label for label in outcome] == ["answered"] * 2
@@ -498,6 +501,17 @@ def test_a_server_that_cannot_start_says_why(tmp_path, workers):
         pass
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
+
+
+def test_a_folder_that_everybody_may_write_is_not_served(models):
+    folder = models["array"]
+    mode = os.stat(folder).st_mode
+    os.chmod(folder, 0o777)
+    try:
+        with pytest.raises(InvalidInput, match="may be written by everybody"):
+            open_models(Settings(models={"m": str(folder)}))
+    finally:
+        os.chmod(folder, mode)
 
 
 # Keys, with a real ledger.

@@ -11,8 +11,9 @@ from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.answerers import Votes
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
-from quorate.errors import LedgerRefused, QuotaSpent, ShareInUse, ShareSpent
-from quorate.ledger import Ledger, move
+from quorate.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent
+from quorate.exchange import Admitted, Asked
+from quorate.ledger import Ledger, budget, move
 from quorate.ledger.rules import Event, Phase, apply
 from quorate.mechanisms import NO_QUORUM, Quorum, SoftMajority
 from quorate.session import Request, Session
@@ -227,6 +228,7 @@ def test_keys_expire_change_and_rotate_and_stay_the_same_caller(make, monkeypatc
     later = time.time() + 2000
     monkeypatch.setattr(time, "time", lambda: later)
     assert ledger.find_key(third) is None
+    assert isinstance(session.ask_all([Request(rows(5), caller)])[0], KeyClosed)  # whoever let it in before
     with pytest.raises(InvalidInput, match="no limit 'color'"):
         ledger.change_key(caller, color=1)
 
@@ -259,3 +261,18 @@ def test_an_everlasting_model_shares_seats_and_never_counts_no_quorums(make):
         apply(state, Event("admitted", 0.0, {"rows": {"k": 2}}))
     state = apply(state, Event("phase", 0.0, phase | {"number": 2}))
     assert apply(state, Event("admitted", 0.0, {"rows": {"k": 3}})).keys["k"].in_phase == 3
+
+
+def test_an_id_of_a_container_that_is_gone_is_taken_over_within_a_leases_time(make, monkeypatch):
+    """After a restart process numbers are counted anew, and the one before cannot be looked up."""
+    ledger, _ = make()
+    asked = Asked("a", [b"x" * 16], id="1", body=b"b")
+    ledger.admit([asked])
+    again, _ = make(again=True)
+    monkeypatch.setattr(budget, "_space", lambda: "host/boot/another namespace")
+    assert isinstance(again.admit([asked])[0], InProgress)
+    clock = time.time()
+    monkeypatch.setattr(time, "time", lambda: clock + 31)
+    assert isinstance(again.admit([asked])[0], Admitted)
+    (late,) = ledger.keep({("a", b"x" * 16): 0}, {}, [asked])  # if it lives nevertheless, it sends nothing
+    assert isinstance(late, InProgress)

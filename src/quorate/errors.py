@@ -10,6 +10,7 @@
     |-- LedgerRefused   the ledger was rolled back, exchanged, cut short or edited, or cannot be read or written
     |-- IdReused        a request came with the id of an earlier one, and asks something else
     |-- InProgress      a request with this id is being answered just now; ask again
+    |-- KeyClosed       the key of this caller was revoked, or has expired
     |-- QuotaSpent      this caller has had all the answers that its key allows
     |-- RateLimited     this caller has had the answers that its key allows in a minute; ask again later
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
@@ -26,6 +27,7 @@ __all__ = [
     "InProgress",
     "Infeasible",
     "InvalidInput",
+    "KeyClosed",
     "LedgerRefused",
     "NoQuorum",
     "QuorateError",
@@ -123,6 +125,12 @@ class InProgress(QuorateError):
     """Another process is answering a request of this id. Nothing was drawn; ask again."""
 
     code = "in_progress"
+
+
+class KeyClosed(QuorateError):
+    """The key of a caller was revoked, or has expired, since it was let in. Nothing was drawn."""
+
+    code = "unauthenticated"
 
 
 class QuotaSpent(QuorateError):

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from quorate.checks import check_count
-from quorate.errors import InvalidInput
+from quorate.errors import InvalidInput, LedgerRefused
 from quorate.ledger.chain import Change
 from quorate.ledger.rules import State
 from quorate.ledger.shares import LIMITS, Key
@@ -27,6 +27,7 @@ from quorate.ledger.shares import LIMITS, Key
 __all__ = ["KeyRing"]
 
 _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
+_STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
 _LONGEST = 100
 
 
@@ -68,14 +69,23 @@ class _Known:
         if len(parts) != 3 or parts[0] != "qk":
             return None
         with self._lock:
-            if self._state is None or time.monotonic() - self._read > _FRESH:
-                self._state, self._read = state(), time.monotonic()
-            key = self._state.keys.get(parts[1])
+            key = self._fresh(state).keys.get(parts[1])
         at, given = time.time(), _hash(parts[2])
         fits = hmac.compare_digest(given, key.hash if key is not None else "")
         former = key.former if key is not None and at < key.former_until else ""
         fits = hmac.compare_digest(given, former) or fits
         return key if fits and key is not None and key.opens(at) else None
+
+    def _fresh(self, state: Callable[[], State]) -> State:
+        """Return what was read lately. Where the ledger cannot be read nothing is answered, and old keys will do."""
+        age = time.monotonic() - self._read
+        if self._state is None or age > _FRESH:
+            try:
+                self._state, self._read = state(), time.monotonic()
+            except LedgerRefused:
+                if self._state is None or age > _STALE:
+                    raise
+        return self._state
 
     def read(self, state: Callable[[], State]) -> None:
         """Read the keys now, so that for a while `find` need not."""

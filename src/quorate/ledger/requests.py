@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from quorate.errors import IdReused, InProgress, QuorateError
+from quorate.errors import IdReused, InProgress, KeyClosed, QuorateError
 from quorate.exchange import REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
 from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.shares import allow, hold_for, is_limited
@@ -72,7 +72,9 @@ def admit(
             if earlier is not None:
                 results[place] = _earlier(change, one, earlier, owner, is_gone)
             if results[place] is None:
-                if one.caller in change.state.keys:
+                if (key := change.state.keys.get(one.caller)) is not None:
+                    if not key.opens(change.at):
+                        raise KeyClosed("this key was revoked, or has expired")
                     allow(change.state, one.caller, rows[one.caller] + len(one.queries), change.at, taken=rows)
                 rows[one.caller] += len(one.queries)
                 if one.id is not None:

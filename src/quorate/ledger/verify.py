@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from quorate.errors import QuorateError
-from quorate.ledger.chain import Change, Entry, Head, Mark, digest_rows, keyed_hash, link
+from quorate.ledger.chain import Change, Entry, Head, Mark, canonical, digest_rows, keyed_hash, link
 from quorate.ledger.requests import answer_row, request_row
 from quorate.ledger.rules import Event, State, apply
 from quorate.ledger.store import Statements, Store
@@ -69,7 +70,15 @@ def _part(statements: Statements, ledger: str, start: int) -> list[Entry]:
         "SELECT seq, at, kind, body, mac FROM quorate_entry WHERE ledger = ? AND seq >= ? ORDER BY seq LIMIT ?",
         (ledger, start, _PART),
     )
-    return [Entry(seq, Event(kind, at, json.loads(body)), mac) for seq, at, kind, body, mac in rows]
+    return [Entry(seq, Event(kind, at, _body(body)), mac) for seq, at, kind, body, mac in rows]
+
+
+def _body(text: str) -> Any:
+    """Return the body of an entry, in the one spelling that it was written in."""
+    body = json.loads(text)
+    if canonical(body) != text:
+        raise ValueError("this was not written here")
+    return body
 
 
 class _Replay:
