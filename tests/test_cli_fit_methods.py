@@ -26,7 +26,7 @@ TAKEN = {
     "stable": f"{CONCEPT} gamma",
     "pure": f"{CONCEPT} epsilon queries report",
     "semi-private": f"{CONCEPT} epsilon points report",
-    "linear": f"{TABLES} epsilon delta cuts out json no-json report",
+    "linear": f"{TABLES} epsilon delta cuts cross waves out json no-json report",
     "search": f"{TABLES} epsilon delta cuts scoring held-out tried method out json no-json",
     "conformal": f"{TABLES} epsilon model alpha cells per-person out json no-json",
 }

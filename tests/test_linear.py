@@ -217,6 +217,11 @@ SCRIPTED = {
         False,
         lambda g: g.integers(0, 2, 3000),
     ),
+    "two classes, crosses and waves": (
+        lambda: PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(crosses=[(0, 1)], waves=5)),
+        True,
+        lambda g: g.integers(0, 2, 3000),
+    ),
     "many classes": (lambda: PrivateLogisticRegression(classes=range(4)), True, lambda g: g.integers(0, 4, 3000)),
     "several labels": (PrivateLogisticRegression, True, lambda g: g.integers(0, 2, (3000, 3))),
     "least squares": (lambda: PrivateLinearRegression(bounds=(-5, 5)), True, lambda g: g.standard_cauchy(3000)),

@@ -51,6 +51,21 @@ def clean(rows):
     return np.nan_to_num(rows)
 
 
+class Note:
+    """What a learner of one's own may keep."""
+
+    def __init__(self):
+        self.text = "fitted"
+
+
+class Learner(LogisticRegression):
+    """A learner of one's own, which keeps something of another type where it is fitted."""
+
+    def fit(self, X, y):
+        self.note_ = Note()
+        return super().fit(X, y)
+
+
 def votes_of(classifier):
     """What the teachers of a model say, before any noise."""
     return classifier.session_.answerer.ensemble.fitted.votes(X[:20])
@@ -133,6 +148,19 @@ def test_a_function_of_ones_own_is_refused_where_it_is_saved_and_the_text_says_w
     assert main(["predict", str(folder), str(queries), "--out", str(answers), "--trusted", ",".join(named)]) == 0
     told = csv.DictReader(answers.read_text().splitlines())
     assert [one["answer"] for one in told] == ["yes", "no"]
+
+
+def test_a_refusal_names_the_types_of_all_files(tmp_path):
+    named = [f"{__name__}.{kind.__name__}" for kind in (Learner, Note)]  # one is in the file of the teachers alone
+    made = fitted(Learner())
+    with pytest.raises(InvalidInput) as refused:
+        save(made, tmp_path / "model")
+    assert f"trusted={named}" in str(refused.value)
+    folder = save(made, tmp_path / "model", trusted=named)
+    with pytest.raises(InvalidInput) as refused:
+        load(folder)
+    assert f"trusted={named}" in str(refused.value)
+    assert load(folder, trusted=named).predict(FAR).tolist() == ["yes", "no"]
 
 
 @pytest.mark.parametrize("loader", ["ConstructorFromReduceNode", "FunctionNode", "ObjectNode", "TypeNode"])

@@ -105,6 +105,24 @@ def test_the_bound_holds_for_gaussian_trials_whatever_their_scores_are(candidate
         assert stopping.trial.renyi(order) * 0.9 < worst <= stopping.renyi(order)
 
 
+@pytest.mark.parametrize("candidates", [3, 8])
+def test_scores_exist_that_come_close_to_the_delta_that_is_claimed(candidates):
+    """Outcomes that are rare and tell most are ranked where the others tell most: above those of one side, no more."""
+    stopping = RandomStopping.calibrate(epsilon=1.0, delta=1e-6, candidates=candidates, trial=GaussianTrial)
+    law = np.array(stopping.weights) / sum(stopping.weights)
+    edges = np.concatenate([[-np.inf], np.linspace(-7, 7, 1401), [np.inf]])
+    first, second = np.diff(ndtr(edges)), np.diff(ndtr(edges - stopping.trial.length))
+    worst, cells = 0.0, np.arange(first.size)
+    for rare, above in product((-4.0, -3.5, -3.0), (0.8, 1.4, 2.0)):
+        low, high = np.searchsorted(edges, (rare, above)) - 1
+        ranked = np.concatenate([cells[low:high], cells[:low], cells[high:]])
+        for at in (ranked, ranked[::-1]):
+            for one, other in ((first, second), (second, first)):
+                best, neighbour = best_law(law, one[at]), best_law(law, other[at])
+                worst = max(worst, float(np.maximum(best - math.e * neighbour, 0.0).sum()))
+    assert 1e-7 < worst <= 1e-6
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 8.0, 16.0])
 def test_an_event_tells_a_gaussian_trial_apart_no_better_than_a_normal_variable_would(epsilon):
     """The noise that does for (epsilon, delta) alone is too small for that where epsilon is large: `rounded` is due."""

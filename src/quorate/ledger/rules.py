@@ -15,6 +15,7 @@ from quorate.ledger.shares import (
     Hold,
     Key,
     Project,
+    Share,
     add_holds,
     begin_phase,
     charge_used,
@@ -39,6 +40,9 @@ __all__ = [
 ]
 
 FORMAT = 1  # of entries and of the state that is kept
+_NAMES: dict[type[Share], list[tuple[str, Any]]] = {
+    kind: [(one.name, one.default) for one in fields(kind)] for kind in (Key, Project)
+}
 LOST = "lost"  # in place of a choice: it may have been made after the copy that was restored
 
 
@@ -117,15 +121,20 @@ def apply(state: State | None, event: Event) -> State:
     return replace(_RULES[event.kind](state, event.body, event.at), at=event.at)
 
 
+def _plain(share: Share) -> dict[str, Any]:
+    """Return the values that are not the default ones: there may be hundreds of keys, written with every answer."""
+    return {name: value for name, default in _NAMES[type(share)] if (value := getattr(share, name)) != default}
+
+
 def to_json(state: State) -> dict[str, Any]:
     """Return the state as plain JSON."""
     kept = {f.name: getattr(state, f.name) for f in fields(state)}
     kept["leases"] = {
-        name: asdict(lease) | {"renyi": str(lease.renyi), "slack": str(lease.slack)}
+        name: {"owner": lease.owner, "renyi": str(lease.renyi), "slack": str(lease.slack), "seen": lease.seen}
         for name, lease in state.leases.items()
     }
-    kept["keys"] = [asdict(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
-    kept["projects"] = [asdict(project) for project in state.projects.values()]
+    kept["keys"] = [_plain(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
+    kept["projects"] = [_plain(project) for project in state.projects.values()]
     kept["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
     # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}

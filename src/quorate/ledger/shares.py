@@ -298,6 +298,8 @@ def charge_used(state: "State", owner: str, used: Mapping[str, Any]) -> "State":
     for caller, amounts in used.items():
         _check_within(amounts, hold.callers.get(caller, (None, None)))
         state = _charged(state, caller, *map(int, amounts))
+    if owner not in state.holds:
+        return state
     return replace(state, holds={one: hold for one, hold in state.holds.items() if one != owner})
 
 

@@ -384,22 +384,21 @@ class SessionClassifier(QuorateClassifier):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of queries that are answered with `y`. All are asked, and paid for, or none is."""
         check_consistent_length(X, y, sample_weight)
-        check_is_fitted(self)
-        self._check_payable(self.checked(X))
+        self._check_payable(X)
         told = self.predict(X)
         if told.refused:
             raise BudgetSpent(f"{told.refused} of {told.size} queries could not be paid for, so that there is no score")
         return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
 
-    def _check_payable(self, queries: Any) -> None:
+    def _check_payable(self, X: Any) -> None:
         """Refuse queries that cannot all be paid for, before one of them is.
 
-        A run that pays for no-quorums alone may last for more queries than were planned, but nothing says so.
+        A run that pays for no-quorums alone is trusted with as many queries as were planned.
         """
-        new, payable = self.session_.payable(queries)
+        quote = self.cost(X)
+        new, payable = quote.queries - quote.repeated, quote.payable
         if isinstance(getattr(self, "mechanism_", None), ThresholdMechanism) and payable:
-            run = getattr(self.session_.answerer, "run", None)
-            payable = min(payable, max(getattr(self, "queries", new), 0 if run is None else run.no_quorums_left))
+            payable = max(payable, getattr(self, "queries", payable))
         if payable < new:
             raise BudgetSpent(
                 f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "

@@ -22,6 +22,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 from quorate.errors import InvalidInput
+from quorate.models.codecs import check_types
 from quorate.models.folder import Folder, PrivateFolder, open_folder
 from quorate.tables import Schema
 
@@ -107,11 +108,20 @@ def load(
         raise InvalidInput(f"{opened.path} holds a {opened.kind} and says that it is {opened.access}; it is not loaded")
     opened.contents  # noqa: B018  every file is checked, also where the kind reads none
     try:
-        return module.restore(opened, trusted=trusted, lease=lease)
+        return _restored(module, opened, trusted=trusted, lease=lease)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile) as error:
         if isinstance(error, InvalidInput) or type(opened) is PrivateFolder:  # whose ledger has proved the manifest
             raise
         raise InvalidInput(f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded") from None
+
+
+def _restored(module: Any, folder: Folder, *, trusted: list[str] | None, lease: int) -> Any:
+    """Return the model of a folder; where a type in one of its files is refused, those of all files are named."""
+    try:
+        return module.restore(folder, trusted=trusted, lease=lease)
+    except InvalidInput:
+        check_types(folder.contents, [*getattr(module, "TRUSTED", ()), *(trusted or ())])
+        raise
 
 
 def save(
