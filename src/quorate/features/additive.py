@@ -167,7 +167,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
                 atoms += block.atoms()
             else:
                 atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
-        return atoms + [part.atoms() for part in self.together_]
+        return atoms + [values for part in self.together_ for values in part.atoms()]
 
     def families(self) -> NDArray[np.int64]:
         """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""

@@ -35,10 +35,10 @@ class Cross:
         """Return one row of products for each row, of all columns as they were read."""
         return _products(*(block.spread(read[place]) for block, place in zip(self._blocks, self.places, strict=True)))
 
-    def atoms(self) -> Matrix:
+    def atoms(self) -> list[Matrix]:
         """Return what every pair of values becomes."""
         one, other = (block.atoms() for block in self._blocks)
-        return _products(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))
+        return [_products(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))]
 
     @property
     def _blocks(self) -> tuple[Ramps | Categories, Ramps | Categories]:

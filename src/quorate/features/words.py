@@ -77,13 +77,8 @@ class Words:
         return self.spread(self.read(values))
 
     def atoms(self) -> list[Matrix]:
-        """Return values that spread as those of public rows do, in no direction more than in another.
-
-        All directions are one block, for public rows say how they go together; of drawn ones each is its own.
-        """
-        if self.drawn:
-            return [np.array([[0.0], [0.5], [1.0]])] * self.number
-        return [0.5 + _signs(4 * self.number, self.number) / _SPREAD]
+        """Return values of each direction, about as far apart as those of usual rows."""
+        return [np.array([[0.25], [0.5], [0.75]])] * self.number
 
     @property
     def octaves(self) -> NDArray[np.int64]:
