@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-__all__ = ["GRIDS", "PEERS", "SETTINGS", "main"]
+__all__ = ["GRIDS", "PEERS", "SETTINGS", "Rows", "best", "main", "settings_of"]
 
 _DELTA = 1e-5
 _FARTHEST = 4.0  # standard deviations
