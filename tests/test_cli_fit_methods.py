@@ -11,7 +11,7 @@ import pytest
 from quorate.cli import main
 from quorate.cli.commands.fit import new_spelling
 
-TABLES = "table label classes public schema groups leave-out missing-texts"
+TABLES = "table label classes public schema groups leave-out texts missing-texts"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
 SCORES = "scores no-scores threshold prior class-weight"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from quorate import InvalidInput
 from quorate.features import AdditiveColumns
+from quorate.features.additive import cuts_for
 from quorate.features.blocks import Categories, Ramps, as_numbers, as_texts
 from quorate.features.waves import _drawn
 
@@ -216,3 +217,14 @@ def test_waves_need_numbers_and_are_counted_for_the_noise_at_hand():
         AdditiveColumns(waves=-1).fit(FRAME)
     few, many = (AdditiveColumns(waves="auto").fit(FRAME, units=units).together_[0].number for units in (100, 10**6))
     assert few < many == 25  # an eighth of the public rows
+
+
+def test_many_columns_and_units_get_fewer_cuts_and_few_keep_theirs():
+    assert cuts_for(6, 32_561) == cuts_for(50, 10_000) == 8
+    assert cuts_for(100, 10**6) == 2
+    assert cuts_for(300, 10**6) == 1
+    X = np.random.default_rng(0).normal(size=(300, 100))
+    assert AdditiveColumns().fit(X, units=10**6).transform(X).shape == (300, 200)
+    assert AdditiveColumns(cuts=3).fit(X, units=10**6).transform(X).shape == (300, 300)
+    flags = np.hstack([X[:, :5], X[:, 5:] > 0])
+    assert AdditiveColumns().fit(flags, units=10**6).transform(flags).shape[1] > 95 + 5 * 8

@@ -67,14 +67,14 @@ class Split:
         return {name: self.bounds.get(name) or self.categories[name] for name in self.private.columns}
 
 
-def split_of(table: str, deal: int) -> Split | None:
-    """Return the deal of a table with this number; None where its files are absent."""
+def split_of(table: str, number: int) -> Split | None:
+    """Return one deal of a table; None where its files are absent."""
     folder = data_folder() / table
     if not (folder / _FILES[table][0]).exists():
         return None
     import pandas
 
-    generator = np.random.default_rng(deal)
+    generator = np.random.default_rng(number)
     column, positive = _TARGETS[table]
     frames = [pandas.read_csv(folder / name, skipinitialspace=True) for name in _FILES[table]]
     if len(frames) == 1:

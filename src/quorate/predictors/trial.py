@@ -121,7 +121,7 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Codes | None, 
     coefficients to learn, is not tried. The same rows give the same choice.
 
     >>> X = np.random.default_rng(0).normal(size=(2000, 2))
-    >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "auto", records=20_000)
+    >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "sharp_majority", records=20_000)
     >>> choose_learner(candidates(None), X, (np.hypot(X[:, 0], X[:, 1]) > 1).astype(np.int64), goal).learner
     'quadratic'
     """
