@@ -794,8 +794,8 @@ def test_several_labels_are_served_and_asked_from_the_command_line(tmp_path, cap
     np.testing.assert_allclose(bill["scores"], model.predict_proba(points[:2]))
     assert main(["predict", str(tmp_path / "model"), str(tmp_path / "queries.csv")]) == 0
     first, second = capsys.readouterr().out.splitlines()[:2]
-    assert first == "answer,outcome,score_0,score_1,score_2"
-    assert second.startswith(f'"{model.predict(points[:1])[0].tolist()}",answered,')
+    assert first == "row,answer,outcome,score_0,score_1,score_2"
+    assert second.startswith(f'1,"{model.predict(points[:1])[0].tolist()}",answered,')
 
 
 def test_the_description_of_the_service_names_every_output():
