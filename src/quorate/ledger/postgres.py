@@ -24,7 +24,7 @@ from quorate.ledger.store import TABLES, Statements, without_password
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresStore", "check_driver"]
+__all__ = ["PostgresStore", "check_driver", "patience"]
 
 _NEEDED = {
     "server_encoding": ("UTF8",),
