@@ -5,9 +5,12 @@ which no reader sees, may prepare tables (`<!-- prepare: ... -->`) or name progr
 long-running commands, that are not run there (`<!-- not run: curl -->`).
 """
 
+import io
 import re
 import shlex
 import subprocess
+import warnings
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +22,7 @@ DOCS = ROOT / "docs"
 IGNORED = [line.strip() for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("docs/")]
 LANGUAGES = {"python", "console", "nginx", "json", "text"}
 READ_ONLY = {("quorate", name) for name in ("serve", "demo", "bench", "audit")}  # run for long, or until stopped
+EXAMPLE_KEY = "1f2e3d4c"
 SHELL = {"cp", "mkdir", "rm", "umask"}
 
 _BLOCK = re.compile(
@@ -68,13 +72,15 @@ def blocks_of(page):
 def run_page(page):
     """Run the blocks of a page one after the other, and return the names that they have left."""
     names = {"__name__": "__main__"}
-    for block in blocks_of(page):
-        exec(compile(block.prepare, f"{page.name}, prepared", "exec"), names)
-        if block.language == "python":
-            exec(compile(block.body, page.name, "exec"), names)
-        elif block.language == "console":
-            for command in block.commands():
-                run_command(command, block.not_run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what a fit tells its owner: tables of guides are easy ones
+        for block in blocks_of(page):
+            exec(compile(block.prepare, f"{page.name}, prepared", "exec"), names)
+            if block.language == "python":
+                exec(compile(block.body, page.name, "exec"), names)
+            elif block.language == "console":
+                for command in block.commands():
+                    run_command(command, block.not_run)
     return names
 
 
@@ -84,6 +90,8 @@ def run_command(command, not_run):
     if any(command.split()[: len(name.split())] == name.split() for name in not_run):
         return
     words = shlex.split(command, comments=True)
+    if EXAMPLE_KEY in words:
+        words[words.index(EXAMPLE_KEY)] = new_key(words[3])
     if words[0] in SHELL:
         subprocess.run(command, shell=True, check=True)  # our own guide
     elif tuple(words[:2]) in READ_ONLY:
@@ -91,6 +99,14 @@ def run_command(command, not_run):
     else:
         assert words[0] == "quorate", f"who runs {command!r}?"
         assert main(words[1:]) == expected, command
+
+
+def new_key(folder):
+    """Return the id of a key that is added to a model, in place of the one that a guide shows."""
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        assert main(["keys", "add", folder, "somebody"]) == 0
+    return re.findall(r"qk_(\w{8})_", shown.getvalue())[0]
 
 
 def links_of(page):

@@ -11,7 +11,7 @@ import pytest
 from quorate.cli import main
 from quorate.cli.commands.fit import new_spelling
 
-TABLES = "table label classes public schema groups leave-out missing-texts"
+TABLES = "table label classes public schema groups leave-out texts missing-texts"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
 SCORES = "scores no-scores threshold prior class-weight"
@@ -26,7 +26,7 @@ TAKEN = {
     "stable": f"{CONCEPT} gamma",
     "pure": f"{CONCEPT} epsilon queries report",
     "semi-private": f"{CONCEPT} epsilon points report",
-    "linear": f"{TABLES} epsilon delta cuts out json no-json report",
+    "linear": f"{TABLES} epsilon delta cuts cross waves out json no-json report",
     "search": f"{TABLES} epsilon delta cuts scoring held-out tried method out json no-json",
     "conformal": f"{TABLES} epsilon model alpha cells per-person out json no-json",
 }

@@ -91,3 +91,44 @@ def test_the_report_of_the_command_line_has_the_columns_of_the_table(tmp_path, c
     assert "linear/PROOF.md" in page
     shown = ["age", "f", "m", "40", "60"] if given == "public" else ["age", "What sex=f adds"]
     assert all(f">{text}<" in page for text in shown)
+
+
+def test_a_cross_tells_what_two_columns_say_only_together(tmp_path):
+    generator = np.random.default_rng(0)
+    X = pandas.DataFrame({"dose": generator.uniform(0, 10, 6000), "sex": generator.choice(["f", "m"], 6000)})
+    y = ((X.dose > 5) ^ (X.sex == "m")).astype(int)
+    scores = []
+    for crosses in (None, [("dose", "sex")]):
+        with entropy_tape(1):
+            model = PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(crosses=crosses))
+            scores.append(model.fit(X[:5000], y[:5000], public=X[5000:]).score(X, y))
+    assert scores[0] < 0.6
+    assert scores[1] > 0.85
+    assert np.array_equal(load(save(model, tmp_path / "model")).predict(X), model.predict(X))
+
+
+def test_the_command_line_crosses_columns_of_the_table(tmp_path, capsys):
+    frame, y = visits(2000, 0)
+    frame.assign(ill=np.where(y, "yes", "no")).to_csv(tmp_path / "private.csv", index=False)
+    visits(500, 1)[0].to_csv(tmp_path / "public.csv", index=False)
+    fit = ["fit", "linear", f"{tmp_path}/private.csv", "--label", "ill", "--classes", "no,yes"]
+    fit += ["--public", f"{tmp_path}/public.csv", "--cross"]
+    assert main([*fit, "age:sex", "--out", f"{tmp_path}/model", "--json"]) == 0
+    names = load(tmp_path / "model").columns_.get_feature_names_out().tolist()
+    assert sum(" and " in name for name in names) == 4  # two pieces for each sex
+    assert main([*fit, "age:ward", "--out", f"{tmp_path}/other"]) == 1
+    assert "--cross takes pairs" in capsys.readouterr().err
+
+
+def test_waves_tell_what_numbers_say_only_together(tmp_path):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(9000, 3))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    scores = []
+    for waves in (0, 40):
+        with entropy_tape(1):
+            model = PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(waves=waves))
+            scores.append(model.fit(X[:8000], y[:8000], public=X[8000:]).score(X, y))
+    assert scores[0] < 0.6
+    assert scores[1] > 0.8
+    assert np.array_equal(load(save(model, tmp_path / "model")).predict(X), model.predict(X))

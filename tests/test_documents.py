@@ -14,7 +14,6 @@ NOT_RUN = {  # programs of other people, what needs a database or a second host,
     "scp": "a second host",
     "cp": "copies files of a kind that this model does not have",
     "sqlite3": "may not be installed",
-    "quorate keys revoke": "the id is made up; tests/test_service.py revokes one",
     "quorate ledger move": "PostgreSQL; tests/test_ledger_commands.py moves one",
 }
 LONG = {"docs/howto/everlasting.md"}  # plays phases of 100,000 queries

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from quorate import InvalidInput
 from quorate.features import AdditiveColumns
+from quorate.features.additive import cuts_for
 from quorate.features.blocks import Categories, Ramps, as_numbers, as_texts
+from quorate.features.waves import _drawn
 
 FRAME = pandas.DataFrame({
     "age": np.arange(200.0) % 70,
@@ -148,3 +150,81 @@ def test_a_value_that_cannot_be_written_is_missing():
 def test_a_long_private_text_takes_no_room_of_others():
     values = np.array(["f", "x" * 10**6] * 2000, dtype=object)
     assert Categories("sex", ("f",)).encode(values).sum(axis=0).tolist() == [2000, 2000]
+
+
+def test_a_cross_has_the_products_of_two_columns_and_comes_back_from_a_document():
+    columns = AdditiveColumns(rare=1, crosses=[("age", "sex"), ("age", "gain")]).fit(FRAME)
+    encoded, names = columns.transform(FRAME), columns.get_feature_names_out().tolist()
+    assert encoded.shape == (200, len(names))
+    assert len(columns.families()) == sum(atoms.shape[1] for atoms in columns.atoms()) == len(names)
+    low = next(place for place, name in enumerate(names) if name.endswith("and sex=m"))
+    assert (encoded[FRAME["sex"] == "f", low] == 0).all()
+    assert encoded[FRAME["sex"] == "m", low].max() == 1
+    again = AdditiveColumns.from_document(columns.document())
+    assert np.array_equal(again.transform(FRAME), encoded)
+    assert np.array_equal(columns.transform(FRAME[7:8])[0], encoded[7])
+    assert encoded.min() >= 0
+    assert encoded.max() <= 1
+
+
+@pytest.mark.parametrize("pair", ["age", ("age", "age"), ("age", "height"), ("age", "sex", "gain")])
+def test_a_cross_of_something_else_is_refused(pair):
+    with pytest.raises(InvalidInput, match="pair of two columns"):
+        AdditiveColumns(crosses=[pair]).fit(FRAME)
+
+
+def test_texts_are_not_crossed():
+    notes = FRAME.assign(notes=[f"word{place % 7} and{place % 3} other{place % 11}" for place in range(200)])
+    with pytest.raises(InvalidInput, match="cannot be crossed"):
+        AdditiveColumns(declared={"notes": "text"}, crosses=[("age", "notes")]).fit(notes)
+
+
+def test_waves_are_functions_of_a_row_alone_and_come_back_from_a_document():
+    columns = AdditiveColumns(rare=1, waves=40).fit(FRAME)
+    encoded = columns.transform(FRAME)
+    assert encoded[:, -40:].min() >= 0
+    assert encoded[:, -40:].max() <= 1
+    assert np.median(encoded[:, -40:].std(axis=0)) > 0.1
+    assert columns.get_feature_names_out()[-1] == "wave 39"
+    assert len(columns.families()) == sum(atoms.shape[1] for atoms in columns.atoms()) == encoded.shape[1]
+    for first, size in ((0, 1), (7, 13), (199, 1)):
+        assert np.array_equal(columns.transform(FRAME[first : first + size]), encoded[first : first + size])
+    wild = FRAME.assign(
+        age=np.where(np.arange(200) < 5, [*[np.nan, np.inf, -np.inf, 1e308, -1e308], *[0.0] * 195], 1.0)
+    )
+    assert np.isfinite(columns.transform(wild)).all()
+    again = AdditiveColumns.from_document(columns.document())
+    assert np.array_equal(again.transform(FRAME), encoded)
+
+
+def test_products_with_the_directions_of_waves_are_exact():
+    generator = np.random.default_rng(0)
+    [waves] = AdditiveColumns(waves=6).fit(generator.normal(size=(100, 9))).together_
+    lines = generator.random((5, 9))
+    directions, _ = _drawn(9, 6)
+    whole = np.rint(lines * 2**20)
+    exactly = [
+        [sum(int(v) * int(w) for v, w in zip(row, column, strict=True)) for column in directions.T] for row in whole
+    ]
+    assert (whole @ directions).tolist() == exactly
+    assert waves.number == 6
+
+
+def test_waves_need_numbers_and_are_counted_for_the_noise_at_hand():
+    with pytest.raises(InvalidInput, match="column of numbers"):
+        AdditiveColumns(waves=5).fit(FRAME[["sex"]])
+    with pytest.raises(InvalidInput, match="waves must be"):
+        AdditiveColumns(waves=-1).fit(FRAME)
+    few, many = (AdditiveColumns(waves="auto").fit(FRAME, units=units).together_[0].number for units in (100, 10**6))
+    assert few < many == 25  # an eighth of the public rows
+
+
+def test_many_columns_and_units_get_fewer_cuts_and_few_keep_theirs():
+    assert cuts_for(6, 32_561) == cuts_for(50, 10_000) == 8
+    assert cuts_for(100, 10**6) == 2
+    assert cuts_for(300, 10**6) == 1
+    X = np.random.default_rng(0).normal(size=(300, 100))
+    assert AdditiveColumns().fit(X, units=10**6).transform(X).shape == (300, 200)
+    assert AdditiveColumns(cuts=3).fit(X, units=10**6).transform(X).shape == (300, 300)
+    flags = np.hstack([X[:, :5], X[:, 5:] > 0])
+    assert AdditiveColumns().fit(flags, units=10**6).transform(flags).shape[1] > 95 + 5 * 8

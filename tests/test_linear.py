@@ -28,6 +28,8 @@ from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_len
 from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
 from quorate.service.model import Model
+from quorate.service.openapi import openapi_document
+from quorate.service.settings import Settings
 from quorate.session import Request
 
 FAMILIES = [Bernoulli(), Gaussian(0.3), Poisson(5.0)]
@@ -213,6 +215,11 @@ SCRIPTED = {
     "two classes, declared": (
         lambda: PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()),
         False,
+        lambda g: g.integers(0, 2, 3000),
+    ),
+    "two classes, crosses and waves": (
+        lambda: PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(crosses=[(0, 1)], waves=5)),
+        True,
         lambda g: g.integers(0, 2, 3000),
     ),
     "many classes": (lambda: PrivateLogisticRegression(classes=range(4)), True, lambda g: g.integers(0, 4, 3000)),
@@ -494,7 +501,7 @@ def test_a_measurement_without_noise_finds_the_weights():
 def test_made_rows_have_the_means_that_were_released():
     atoms = [np.eye(3), np.array([[0.0], [0.5], [1.0]])]
     means = np.array([0.7, 0.2, 0.1, 0.3])
-    rows = made_rows(atoms, None, means, 1e-4)
+    rows = made_rows(atoms, means, 1e-4)
     assert np.allclose(rows.mean(axis=0), means, atol=0.03)
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
 
@@ -540,6 +547,28 @@ def test_public_rows_that_miss_a_group_are_noticed_and_left_aside():
     assert model.shift_ > 0.25
     best = roc_auc_score(labels, 2 * rest[:, 0] + abs(rest[:, 1]))
     assert roc_auc_score(labels, model.decision_function(rest)) > best - 0.04
+
+
+def correlated_table(rows, generator):
+    X = np.clip(0.8 * generator.normal(size=(rows, 1)) + 0.6 * generator.normal(size=(rows, 3)), -3, 3)
+    score = X @ [1.5, -1.5, 1.0] + abs(X[:, 0])
+    return X, (generator.random(rows) < 1 / (1 + np.exp(-score))).astype(int)
+
+
+def test_wrong_public_rows_cost_little_where_bounds_are_declared():
+    """Rows elsewhere (which once left an AUC of 0.42), rows too close together, columns that do not go together."""
+    generator = np.random.default_rng(0)
+    X, y = correlated_table(5000, generator)
+    rest, labels = correlated_table(5000, generator)
+    right, _ = correlated_table(500, generator)
+    wrong = [2.5 + 0.1 * right, 0.01 * right, np.column_stack([generator.permutation(column) for column in right.T])]
+    reached = []
+    for public in (None, *wrong):
+        columns = AdditiveColumns(cuts=2, declared=[(-3, 3)] * 3)
+        with entropy_tape(1):
+            model = PrivateLogisticRegression(epsilon=4.0, columns=columns, classes=[0, 1]).fit(X, y, public=public)
+        reached.append(roc_auc_score(labels, model.decision_function(rest)))
+    assert min(reached[1:]) > reached[0] - 0.005
 
 
 @pytest.mark.usefixtures("taped")
@@ -740,3 +769,38 @@ def test_a_regression_and_probabilities_are_served(tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(label_tensor.values, label.predict(points))
     np.testing.assert_array_equal(scores.values, label.predict_proba(points))
+
+
+def test_several_labels_are_served_and_asked_from_the_command_line(tmp_path, capsys):
+    generator = np.random.default_rng(5)
+    X, points = generator.normal(size=(3000, 2)), generator.normal(size=(200, 2))
+    model = PrivateLogisticRegression(epsilon=2.0).fit(X, np.column_stack([X > 0, X[:, :1] < 0]), public=points)
+    told = Model.of_published("labels", model)
+    assert [tensor._asdict() for tensor in told.outputs.described()] == [
+        {"name": "labels", "datatype": "INT64", "shape": [-1, 3]},
+        {"name": "scores", "datatype": "FP64", "shape": [-1, 3]},
+    ]
+    [reply] = told.session.ask_all([Request(points)])
+    labels, scores = told.outputs.written(
+        reply.labels, reply.refused, told.outputs.chosen(None, binary=False), reply.told
+    )
+    np.testing.assert_array_equal(labels.values, model.predict(points))
+    np.testing.assert_array_equal(scores.values, model.predict_proba(points))
+    save(model, tmp_path / "model")
+    pandas.DataFrame(points[:2], columns=["a", "b"]).to_csv(tmp_path / "queries.csv", index=False)
+    assert main(["predict", str(tmp_path / "model"), str(tmp_path / "queries.csv"), "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert bill["answers"] == model.predict(points[:2]).tolist()
+    np.testing.assert_allclose(bill["scores"], model.predict_proba(points[:2]))
+    assert main(["predict", str(tmp_path / "model"), str(tmp_path / "queries.csv")]) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == "answer,outcome,score_0,score_1,score_2"
+    assert second.startswith(f'"{model.predict(points[:1])[0].tolist()}",answered,')
+
+
+def test_the_description_of_the_service_names_every_output():
+    document = openapi_document(Settings(models={"m": "m"}))
+    names = document["components"]["schemas"]["RequestedOutput"]["properties"]["name"]["enum"]
+    assert {"label", "index", "outcome", "scores", "set", "labels", "value", "low", "high", "answer", "error"} == {
+        *names
+    }

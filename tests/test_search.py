@@ -10,7 +10,6 @@ import pandas
 import pytest
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import get_scorer
 from sklearn.tree import DecisionTreeClassifier
@@ -104,6 +103,24 @@ def test_the_bound_holds_for_gaussian_trials_whatever_their_scores_are(candidate
     for order in (5.0, 12.0, 30.0):
         worst = worst_renyi(pairs, order)
         assert stopping.trial.renyi(order) * 0.9 < worst <= stopping.renyi(order)
+
+
+@pytest.mark.parametrize("candidates", [3, 8])
+def test_scores_exist_that_come_close_to_the_delta_that_is_claimed(candidates):
+    """Outcomes that are rare and tell most are ranked where the others tell most: above those of one side, no more."""
+    stopping = RandomStopping.calibrate(epsilon=1.0, delta=1e-6, candidates=candidates, trial=GaussianTrial)
+    law = np.array(stopping.weights) / sum(stopping.weights)
+    edges = np.concatenate([[-np.inf], np.linspace(-7, 7, 1401), [np.inf]])
+    first, second = np.diff(ndtr(edges)), np.diff(ndtr(edges - stopping.trial.length))
+    worst, cells = 0.0, np.arange(first.size)
+    for rare, above in product((-4.0, -3.5, -3.0), (0.8, 1.4, 2.0)):
+        low, high = np.searchsorted(edges, (rare, above)) - 1
+        ranked = np.concatenate([cells[low:high], cells[:low], cells[high:]])
+        for at in (ranked, ranked[::-1]):
+            for one, other in ((first, second), (second, first)):
+                best, neighbour = best_law(law, one[at]), best_law(law, other[at])
+                worst = max(worst, float(np.maximum(best - math.e * neighbour, 0.0).sum()))
+    assert 1e-7 < worst <= 1e-6
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 8.0, 16.0])
@@ -243,6 +260,8 @@ def test_laws_try_a_candidate_as_often_as_asked_and_end():
         assert 1 - missed == pytest.approx(tried, abs=1e-6)
     with pytest.raises(InvalidInput, match="below 1"):
         negative_binomial(1, candidates=3, tried=1.0)
+    with pytest.raises(Infeasible, match="name fewer"):
+        negative_binomial(1, candidates=500, tried=0.9)
     with pytest.raises(InvalidInput, match="first weight"):
         RandomStopping(candidates=2, weights=(0, 3), trial=GaussianTrial(1.0, 1e-6))
 
@@ -381,6 +400,7 @@ class Drawn(NoisyVector):
 
     @classmethod
     def calibrate(cls, *, squared_sensitivities, **settings):
+        assert settings["rounded"], "the bound on the best trial needs it"
         cls.seen.append([squared_sensitivities[0]])
         return super().calibrate(squared_sensitivities=squared_sensitivities, **settings)
 
@@ -520,7 +540,7 @@ def test_wrong_settings_are_refused(monkeypatch):
     monkeypatch.setattr(search_module, "MOST_ENTRIES", 10)
     with pytest.raises(InvalidInput, match="more than 10 released numbers"):
         PrivateSearchCV(linear(), GRID).fit(X, y, public=public)
-    with pytest.raises(NotFittedError, match="not fitted"):
+    with pytest.raises(InvalidInput, match="cannot be saved"):
         save(PrivateSearchCV(linear(), GRID), "nowhere")
 
 

@@ -112,6 +112,7 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
     assert len(rows) == 5
     assert (tables / "first" / "model" / "ledger.sqlite").exists()
     ast.parse((tables / "first" / "script.py").read_text())
+    assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
 
 
 @pytest.mark.parametrize(

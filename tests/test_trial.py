@@ -19,6 +19,8 @@ from quorate.planner.mechanisms.task import Task
 from quorate.predictors.trial import CANDIDATES, Goal, _area, candidates, choose_learner, coefficients
 from quorate.simulation import simulate
 
+pytestmark = pytest.mark.filterwarnings("ignore:public rows alone would do better")  # and so they would, here
+
 TASK = Task(epsilon=1.0, delta=1e-6, queries=300, classes=2)
 LAWS = {
     "logistic": lambda X: 3 * X[:, 0] + X[:, 1],
@@ -74,6 +76,27 @@ def test_few_public_rows_say_nothing():
     chosen = choose_learner(candidates(None), X, y, Goal(TASK, "auto", records=5000))
     assert (chosen.learner, chosen.teachers, chosen.labels, chosen.tried) == ("logistic", None, "none", ())
     assert "nothing was tried" in chosen.why
+
+
+def test_one_tree_says_less_than_the_vote_of_many():
+    """Steps of twelve columns: trees answer best, and a student who is one of them would not."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(4000, 20))
+    score = sum(np.sign(np.abs(X[:, j]) - 0.7) if j % 2 else np.sign(X[:, j]) for j in range(12))
+    y = (random.random(4000) < 1 / (1 + np.exp(-1.2 * score))).astype(np.int64)
+    able = {name: CANDIDATES[name]() for name in ("logistic", "tree")}
+    task = Task(epsilon=4.0, delta=1e-6, queries=1000, classes=2)
+    for teach, expected in ((False, "tree"), (True, "logistic")):
+        goal = Goal(task, "sharp_majority", records=100_000, teachers=500, teach=teach)
+        assert choose_learner(able, X, y, goal).learner == expected
+
+
+def test_three_classes_are_tried_too():
+    X = np.random.default_rng(0).normal(size=(900, 4))
+    y = (X[:, 0] > 0).astype(np.int64) + (X[:, 1] > 0)
+    task = Task(epsilon=1.0, delta=1e-6, queries=200, classes=3)
+    for aggregator in ("noisy_max", "noisy_shares"):
+        assert choose_learner(candidates(None), X, y, Goal(task, aggregator, 6000, teachers=200)).learner == "tree"
 
 
 def test_the_area_under_the_curve_counts_the_noise():
@@ -173,7 +196,7 @@ def test_a_student_learns_as_its_teachers_do(tmp_path):
 @pytest.mark.parametrize(
     ("public", "labels", "said"),
     [
-        (None, [0, 1], "give public="),
+        (None, [0, 1], "give public too"),
         (np.zeros((2, 6)), [0, 1, 1], "inconsistent numbers"),
         (np.zeros((2, 6)), [0, 7], "not declared"),
         (np.zeros((2, 5)), [0, 1], "features"),

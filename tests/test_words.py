@@ -13,9 +13,10 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from quorate import InvalidInput, PrivateLogisticRegression, load, save
+from quorate import InvalidInput, PrivateLogisticRegression, load, make_private_pipeline, save
 from quorate.auditing.replay import entropy_tape
 from quorate.bench.texts import text_table
 from quorate.features import AdditiveColumns, HashedColumns
@@ -226,3 +227,22 @@ def test_damaged_words_are_not_loaded(hashed):
     ):
         with pytest.raises(InvalidInput, match="damaged"):
             Words.from_document(document, parts | {part: value})
+
+
+def test_a_pipeline_of_columns_and_model_is_one_estimator_that_is_saved(tmp_path):
+    X, y, _ = texts(500, 0)
+    given = HashedColumns(number=6).fit(X)  # what was learned elsewhere is dropped
+    model = make_private_pipeline(given, PrivateLogisticRegression(epsilon=2.0, classes=[0, 1]))
+    assert isinstance(model, PrivateLogisticRegression)
+    assert not hasattr(model.columns, "words_")
+    public = texts(200, 1)[0]
+    model.fit(X, y, public=public)
+    assert np.array_equal(model.columns_.words_.places, HashedColumns(number=6).fit(public).words_.places)
+    assert "(2, 1e-06)-differentially private" in model.claim_
+    assert np.array_equal(load(save(model, tmp_path / "model")).predict(X), model.predict(X))
+    with pytest.raises(InvalidInput, match="would leave them without noise"):
+        make_private_pipeline(StandardScaler(), PrivateLogisticRegression())
+    with pytest.raises(InvalidInput, match="the last step"):
+        make_private_pipeline(HashedColumns(), LogisticRegression())
+    with pytest.raises(InvalidInput, match="cannot be saved"):
+        save(make_pipeline(StandardScaler(), model), tmp_path / "other")

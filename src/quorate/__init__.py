@@ -7,6 +7,7 @@
                                 answers by a class of hypotheses (`quorate.concepts`), also where no hypothesis is right
     PrivateLogisticRegression, PrivateLinearRegression, PrivatePoissonRegression
                                 linear models with probabilities, from a few noisy sums; publishable
+    make_private_pipeline       columns of public rows (`quorate.features`) and a linear model as one estimator
     SemiPrivateClassifier       one hypothesis, chosen privately among those that public points tell apart; publishable
     ConformalClassifier, ConformalRegressor
                                 sets and intervals around a published model that hold the truth as often as they say
@@ -39,7 +40,12 @@ if TYPE_CHECKING:
     from quorate.auditing import audit
     from quorate.everlasting import EverlastingClassifier
     from quorate.held_out import ConformalClassifier, ConformalRegressor, check_model
-    from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
+    from quorate.linear import (
+        PrivateLinearRegression,
+        PrivateLogisticRegression,
+        PrivatePoissonRegression,
+        make_private_pipeline,
+    )
     from quorate.models import load, save
     from quorate.planner import plan, plan_concept
     from quorate.planner.everlasting import plan_everlasting
@@ -87,6 +93,7 @@ __all__ = [
     "audit",
     "check_model",
     "load",
+    "make_private_pipeline",
     "plan",
     "plan_concept",
     "plan_everlasting",
@@ -117,6 +124,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "audit": "quorate.auditing",
     "check_model": "quorate.held_out",
     "load": "quorate.models",
+    "make_private_pipeline": "quorate.linear",
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",
     "plan_everlasting": "quorate.planner.everlasting",

@@ -153,25 +153,6 @@ class Session:
                     self.budget.return_unused()
         return [replies_of(results[first], spent, ended.get(first)) for first in firsts]
 
-    def payable(self, X: Any, *, caller: str = "") -> tuple[int, int]:
-        """Return how many of these checked queries are new to this caller, and how many of those can be paid for now.
-
-        Nothing is charged. Where a mechanism pays for no-quorums alone, as many are payable as are asked.
-        """
-        asked = self._asked(Request(X, caller))
-        with self._lock:
-            (admitted,) = self._memory.admit([asked])
-            if isinstance(admitted, QuorateError):
-                raise admitted
-            new = len(set(asked.queries) - set(admitted.known))
-            try:
-                return new, self.answerer.affordable(new) if new else 0
-            except (BudgetSpent, RunEnded):
-                return new, 0
-            finally:
-                if self.budget is not None:
-                    self.budget.return_unused()
-
     def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
         """Return a session that goes on from the ledger that `make` makes for the budget. This one answers no more.
 

@@ -1,136 +1,165 @@
-"""What private logistic regression reaches on UCI Adult and Bank Marketing: medians over five splits.
+"""What private logistic regression reaches on UCI Adult and Bank Marketing: medians over five splits (`splits.py`).
 
-Adult: the training records are private; a random half of the test file is public and unlabelled, the other half judges.
-Bank: a random two thirds are private, and the rest is halved in the same way. Columns are automatic and include all of
-the table. The public rows of one sex, or of people over 45, are those of the public half; where nothing is public,
-bounds and categories are declared. Labels of public rows are never read. A quick run takes one split and fewer figures.
+Columns are automatic and include all of the table. The public rows of one sex, or of people over 45, are those of the
+public half; where nothing is public, bounds and categories are declared, and so they are where the public rows are
+wrong: those of another table under the names of this one, numbers that are shifted, columns that are exchanged, or
+columns that are drawn independently of each other. A quick run takes one split and fewer figures.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from quorate.bench.figures import Figure, data_folder, peak_bytes
+from quorate.bench.figures import Figure, peak_bytes
+from quorate.bench.model_peers import model_peer_figures
+from quorate.bench.splits import Split, split_of
 from quorate.bench.texts import text_figures
+from quorate.rows import is_number
 
 __all__ = ["linear_figures"]
 
+Run = tuple[float, float, float]  # the AUC, the accuracy and the balanced accuracy
+
 _DELTA = 1e-5
 _SPLITS = 5
-_EPSILONS = {"adult": (1.0, 0.25, 0.05), "bank": (1.0, 0.25)}
-_NOTHING = "nothing"  # public
+_EPSILONS = {"adult": (4.0, 1.0, 0.25, 0.05), "bank": (4.0, 1.0, 0.25)}
+_NOTHING_PUBLIC = (4.0, 1.0, 0.25)
 _PARTS: dict[str, Callable[[Any], Any]] = {
-    "women": lambda table: table["sex"] == "Female",
-    "men": lambda table: table["sex"] == "Male",
-    "over_45": lambda table: table["age"] > 45,
+    "women": lambda table: table[table["sex"] == "Female"],
+    "men": lambda table: table[table["sex"] == "Male"],
+    "over_45": lambda table: table[table["age"] > 45],
 }
-_BOUNDS = {  # what an owner may declare of numbers without looking at a row; categories are those of the documentation
-    "adult": {
-        "age": (17, 90),
-        "fnlwgt": (0, 1_500_000),
-        "education-num": (1, 16),
-        "capital-gain": (0, 100_000),
-        "capital-loss": (0, 5000),
-        "hours-per-week": (1, 99),
-    },
-    "bank": {
-        "age": (18, 95),
-        "balance": (-10_000, 100_000),
-        "day": (1, 31),
-        "duration": (0, 5000),
-        "campaign": (1, 60),
-        "pdays": (-1, 900),
-        "previous": (0, 300),
-    },
+_WRONG_EPSILONS = (1.0, 0.25)
+_WRONG_SPLITS = 3
+
+
+def _as_it_is(public: Any) -> Any:
+    return public
+
+
+def _of_the_bank(public: Any) -> Any:
+    """Return rows of Bank in the columns of Adult: numbers in those of numbers, texts in those of texts."""
+    bank = split_of("bank", 0)
+    assert bank is not None
+    rows = bank.public[: len(public)]
+    numbers, texts = cycle(bank.bounds), cycle(bank.categories)
+    taken = {name: rows[next(numbers if is_number(public[name].dtype) else texts)] for name in public}
+    return type(public)(taken)
+
+
+def _exchanged(public: Any) -> Any:
+    """Return rows whose columns have moved on by one, numbers among numbers and texts among texts."""
+    numbers = [name for name in public if is_number(public[name].dtype)]
+    texts = [name for name in public if name not in numbers]
+    moved = {old: new for names in (numbers, texts) for old, new in zip(names, names[1:] + names[:1], strict=True)}
+    return public.rename(columns=moved)[list(public)]
+
+
+def _shifted(public: Any) -> Any:
+    """Return rows whose numbers are three times as large and more."""
+    numbers = [name for name in public if is_number(public[name].dtype)]
+    return public.assign(**{name: 3 * public[name] + public[name].std() for name in numbers})
+
+
+def _independent(public: Any) -> Any:
+    """Return rows whose columns are drawn independently of each other: every mean is right."""
+    generator = np.random.default_rng(0)
+    return public.assign(**{name: generator.permutation(public[name].to_numpy()) for name in public})
+
+
+_WRONG: dict[str, Callable[[Any], Any]] = {
+    "bank": _of_the_bank,
+    "exchanged": _exchanged,
+    "shifted": _shifted,
+    "independent": _independent,
 }
-_TARGETS = {"adult": ("income>50K", ">"), "bank": ("y", "yes")}
-_FILES = {"adult": ("train.csv.gz", "test.csv.gz"), "bank": ("bank-full.csv.gz",)}
 
 
 def linear_figures(quick: bool) -> Iterator[Figure]:
     """Yield the figures: None where there is no data."""
-    for table, epsilons in _EPSILONS.items():
-        for epsilon in epsilons:
-            yield from _figures(f"linear.{table}.epsilon{epsilon:g}", table, epsilon, None, quick)
-    for part, chosen in _PARTS.items():
-        yield from _figures(f"linear.adult.public_{part}.epsilon1", "adult", 1.0, chosen, quick)
-    for table in _BOUNDS:
-        yield from _figures(f"linear.{table}.nothing_public.epsilon1", table, 1.0, _NOTHING, quick)
+    known: dict[str, list[Run]] = {}
+    ours: dict[str, float | None] = {}
+    for name, runs in _roads(quick):
+        known[name] = runs
+        for measure, value, unit in _medians(runs):
+            ours[f"{name}.{measure}"] = value
+            yield f"{name}.{measure}", value, unit
+        road = next((f"wrong_{wrong}" for wrong in _WRONG if f".wrong_{wrong}." in name), None)
+        if road is not None:  # what is lost against no public rows, split by split
+            pairs = zip(known[name.replace(road, "nothing_public")], runs, strict=False)
+            lost = [tuple(np.subtract(without, run)) for without, run in pairs]
+            yield from ((f"{name}.{measure}_lost", value, unit) for measure, value, unit in _medians(lost)[:2])
+    yield from model_peer_figures(ours, quick)
     yield from _size_figures(quick)
     yield from text_figures(quick)
 
 
-def _figures(name: str, table: str, epsilon: float, chosen: Any, quick: bool) -> Iterator[Figure]:
-    folder = data_folder() / table
-    runs = []
-    if (folder / _FILES[table][0]).exists():
-        runs = [_run(folder, table, epsilon, chosen, seed) for seed in range(1 if quick else _SPLITS)]
-    for place, (measure, unit) in enumerate((("auc", ""), ("accuracy_percent", "%"), ("balanced_percent", "%"))):
-        yield f"{name}.{measure}", median(run[place] for run in runs) if runs else None, unit
+def _roads(quick: bool) -> Iterator[tuple[str, list[Run]]]:
+    """Yield the name of each road and its runs, one a split."""
+    splits = 1 if quick else _SPLITS
+    for table, epsilons in _EPSILONS.items():
+        for epsilon in epsilons:
+            yield f"linear.{table}.epsilon{epsilon:g}", _runs(table, epsilon, _as_it_is, splits)
+        for epsilon in _NOTHING_PUBLIC:
+            yield f"linear.{table}.nothing_public.epsilon{epsilon:g}", _runs(table, epsilon, None, splits)
+    for part, chosen in _PARTS.items():
+        yield f"linear.adult.public_{part}.epsilon1", _runs("adult", 1.0, chosen, splits)
+    for epsilon in _WRONG_EPSILONS:
+        for wrong, changed in _WRONG.items():
+            runs = _runs("adult", epsilon, changed, min(splits, _WRONG_SPLITS), declared=True)
+            yield f"linear.adult.wrong_{wrong}.epsilon{epsilon:g}", runs
 
 
-def _run(folder: Path, table: str, epsilon: float, chosen: Any, seed: int) -> tuple[float, float, float]:
+def _runs(
+    table: str, epsilon: float, public: Callable[[Any], Any] | None, splits: int, *, declared: bool = False
+) -> list[Run]:
+    """Return a run for each split. `public` says which rows of the public half are public; None if there are none."""
+    dealt = [split for seed in range(splits) if (split := split_of(table, seed)) is not None]
+    return [_run(split, epsilon, public, declared=declared or public is None) for split in dealt]
+
+
+def _medians(runs: Sequence[Sequence[float]]) -> list[Figure]:
+    measures = (("auc", ""), ("accuracy_percent", "%"), ("balanced_percent", "%"))
+    return [
+        (measure, median(run[place] for run in runs) if runs else None, unit)
+        for place, (measure, unit) in enumerate(measures)
+    ]
+
+
+def _run(split: Split, epsilon: float, public: Callable[[Any], Any] | None, *, declared: bool) -> Run:
     """Return the AUC, the accuracy, and the balanced accuracy where a class counts for its share."""
     from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
+    from quorate.features import AdditiveColumns
     from quorate.linear import PrivateLogisticRegression
 
-    private, y, rest, labels = _tables(folder, table, np.random.default_rng(seed))
-    half = len(rest) // 2
-    public, judges = rest[:half], rest[half:]
-    columns = _declared(table, private, rest) if chosen == _NOTHING else None
+    columns = AdditiveColumns(declared=split.declared()) if declared else None
     model = PrivateLogisticRegression(epsilon=epsilon, delta=_DELTA, classes=[False, True], columns=columns)
-    if chosen == _NOTHING:
-        model.fit(private, y)
-    else:
-        model.fit(private, y, public=public if chosen is None else public[chosen(public)])
-    score, truth = model.decision_function(judges), labels[half:]
-    prior = model.predict_proba(public)[:, 1].mean()  # released, so that the threshold is free
-    balanced = balanced_accuracy_score(truth, score > np.log(prior / (1 - prior)))
-    right = float(np.mean((score > 0) == truth))
-    return float(roc_auc_score(truth, score)), 100 * right, 100 * float(balanced)
-
-
-def _tables(folder: Path, table: str, generator: np.random.Generator) -> tuple[Any, Any, Any, Any]:
-    """Return the private rows and labels, and the rest in random order."""
-    import pandas
-
-    column, positive = _TARGETS[table]
-    frames = [pandas.read_csv(folder / name, skipinitialspace=True) for name in _FILES[table]]
-    if len(frames) == 1:
-        order = generator.permutation(len(frames[0]))
-        cut = len(order) * 2 // 3
-        frames = [frames[0].iloc[order[:cut]], frames[0].iloc[order[cut:]]]
-    private, rest = frames[0], frames[1].iloc[generator.permutation(len(frames[1]))]
-    labels = [frame[column].str.startswith(positive).to_numpy() for frame in (private, rest)]
-    drop = [frame.drop(columns=column).reset_index(drop=True) for frame in (private, rest)]
-    return drop[0], labels[0], drop[1], labels[1]
-
-
-def _declared(table: str, private: Any, rest: Any) -> Any:
-    """Return columns of which only the bounds of numbers and the names of categories are known."""
-    from quorate.features import AdditiveColumns
-
-    known = {
-        name: _BOUNDS[table].get(name) or sorted({*private[name].astype(str), *rest[name].astype(str)})
-        for name in private.columns
-    }
-    return AdditiveColumns(declared=known)
+    model.fit(split.private, split.labels, public=None if public is None else public(split.public))
+    score = model.decision_function(split.judges)
+    prior = model.predict_proba(split.public)[:, 1].mean()  # released, so that the threshold is free
+    balanced = balanced_accuracy_score(split.truth, score > np.log(prior / (1 - prior)))
+    right = float(np.mean((score > 0) == split.truth))
+    return float(roc_auc_score(split.truth, score)), 100 * right, 100 * float(balanced)
 
 
 def _size_figures(quick: bool) -> Iterator[Figure]:
     """Yield how long a million rows of 100 columns take with the default columns, and how much memory."""
+    seconds, memory = (None, None) if quick else _million_rows()
+    yield "linear.million_rows.seconds", seconds, "s"
+    yield "linear.million_rows.peak_bytes", memory, "bytes"
+
+
+def _million_rows() -> tuple[float, float]:
     from quorate.linear import PrivateLogisticRegression
 
     generator = np.random.default_rng(0)
-    rows = 100_000 if quick else 1_000_000
-    X = generator.normal(size=(rows, 100))
-    y = X[:, 0] + X[:, 1] + generator.normal(size=rows) > 0
+    X = generator.normal(size=(1_000_000, 100))
+    y = X[:, 0] + X[:, 1] + generator.normal(size=len(X)) > 0
     before = time.perf_counter()
     PrivateLogisticRegression(classes=[False, True]).fit(X, y, public=X[:2000] + 0.0)
-    yield "linear.million_rows.seconds", (time.perf_counter() - before) * (10 if quick else 1), "s"
-    yield "linear.million_rows.peak_bytes", None if quick else float(peak_bytes()), "bytes"
+    return time.perf_counter() - before, float(peak_bytes())

@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ from quorate.bench.figures import Figure, data_folder
 from quorate.privacy import best_order, to_capacity
 from quorate.release.queries import Marginals, Rows
 
-__all__ = ["PEERS", "peer_figures", "run_peer"]
+__all__ = ["PEERS", "peer_figures", "run_peer", "run_program"]
 
 _EPSILONS = {"epsilon1": 1.0, "epsilon01": 0.1}
 
@@ -121,14 +122,15 @@ PEERS: dict[str, tuple[str, str]] = {  # what must be importable, and the progra
 _WIDE = ("smartnoise_mst",)  # the peers that are tried on 15 columns
 
 
-def _interpreters() -> list[str]:
+def _interpreters() -> tuple[str, ...]:
     named = os.environ.get("QUORATE_PEERS", "")
-    return [path for path in named.split(os.pathsep) if path] or [sys.executable]
+    return tuple(path for path in named.split(os.pathsep) if path) or (sys.executable,)
 
 
-def _installed(module: str) -> str | None:
+@cache
+def _installed(module: str, interpreters: tuple[str, ...]) -> str | None:
     """Return the first Python that can import these modules."""
-    for python in _interpreters():
+    for python in interpreters:
         try:
             tried = subprocess.run([python, "-c", f"import {module}"], capture_output=True, timeout=120, check=False)  # noqa: S603 - the operator names the Python
         except (OSError, subprocess.TimeoutExpired):
@@ -136,6 +138,27 @@ def _installed(module: str) -> str | None:
         if tried.returncode == 0:
             return python
     return None
+
+
+def run_program(name: str, module: str, arguments: Sequence[str], *, limit: float) -> float | None:
+    """Run a Python program where these modules are: return its seconds, or None if it is missing, fails or is late."""
+    python = _installed(module, _interpreters())
+    if python is None:
+        print(f"{name} is not installed: left out (name a Python that has it in QUORATE_PEERS)", file=sys.stderr)
+        return None
+    start = time.perf_counter()
+    try:
+        ended = subprocess.run(  # noqa: S603
+            [python, "-W", "ignore", *arguments], capture_output=True, text=True, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{name} took more than {limit:g} s and was stopped", file=sys.stderr)
+        return None
+    if ended.returncode != 0:
+        lines = ended.stderr.strip().splitlines() or ["no message"]
+        print(f"{name} failed: {lines[-1]}", file=sys.stderr)
+        return None
+    return time.perf_counter() - start
 
 
 def _rho(epsilon: float) -> float:
@@ -152,24 +175,12 @@ def run_peer(
     The seconds are those of its whole program: loading the library, fitting the model and answering.
     """
     module, program = PEERS[name]
-    python = _installed(module)
-    if python is None:
-        print(f"{name} is not installed: left out (name a Python that has it in QUORATE_PEERS)", file=sys.stderr)
-        return None
     with tempfile.TemporaryDirectory() as folder:
         given, answered = Path(folder) / "given.npz", Path(folder) / "answered.npz"
         np.savez(given, codes=private.codes, sizes=np.array(private.sizes), cliques=np.array(queries.cliques))
-        start = time.perf_counter()
-        command = [python, "-W", "ignore", "-c", program, str(given), str(answered), str(epsilon), str(_rho(epsilon))]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)  # noqa: S603
-        except subprocess.TimeoutExpired:
-            print(f"{name} took more than {limit:g} s and was stopped", file=sys.stderr)
-            return None
-        seconds = time.perf_counter() - start
-        if ended.returncode != 0:
-            lines = ended.stderr.strip().splitlines() or ["no message"]
-            print(f"{name} failed: {lines[-1]}", file=sys.stderr)
+        arguments = ["-c", program, str(given), str(answered), str(epsilon), str(_rho(epsilon))]
+        seconds = run_program(name, module, arguments, limit=limit)
+        if seconds is None:
             return None
         with np.load(answered) as result:
             answers = result["answers"]

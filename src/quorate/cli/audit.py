@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from quorate.checks import check_count
-from quorate.cli.output import check_report
+from quorate.cli.output import check_report, steps
 from quorate.errors import InvalidInput
 
 __all__ = ["run_audit"]
@@ -33,17 +33,23 @@ def run_audit(
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
     check_report(report)
-    console = Console(stderr=True, quiet=as_json)
     games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
     targets = {name: make_target(name) for name in games}  # a wrong name is said before anything is played
-    verdicts, replays = {}, {}
-    for name, target in targets.items():
-        with console.status(f"attacking {name.replace('_', ' ')}"):
+    replayed = [name for name in REPLAYS if not names or name in names]
+    twins = _listed() if planted else ()
+    verdicts, replays, bugs = {}, {}, []
+    doing = [*(f"attacking {name}" for name in targets), *(f"replaying {name}" for name in replayed)]
+    doing += [f"catching {bug.name}" for bug in twins]
+    with steps([one.replace("_", " ") for one in doing], quiet=as_json) as step:
+        for name, target in targets.items():
+            step()
             verdicts[name] = audit(target, plays=plays, confidence=confidence, seed=repeat)
-    for name in [name for name in REPLAYS if not names or name in names]:
-        with console.status(f"replaying {name.replace('_', ' ')}"):
+        for name in replayed:
+            step()
             replays[name] = run_replay(name, seed=repeat)
-    bugs = _planted(repeat, console) if planted else []
+        for bug in twins:
+            step()
+            bugs.append(_caught(bug, repeat))
     if as_json:
         print(json.dumps(_as_dict(verdicts, replays, bugs)))
     else:
@@ -54,26 +60,24 @@ def run_audit(
     return int(any(failed) or any(not bug["caught"] or not bug["twin_cleared"] for bug in bugs))
 
 
-def _planted(repeat: int, console: Console) -> list[dict[str, Any]]:
-    """Attack every planted bug and its sound twin, with a million plays: fewer do not show the small mistakes."""
+def _listed() -> Sequence[Any]:
     from quorate.auditing.planted import PLANTED
 
-    bugs = []
-    for bug in PLANTED:
-        with console.status(f"catching {bug.name.replace('_', ' ')}"):
-            caught, twin = bug.catch(seed=repeat), bug.clear(seed=repeat)
-        bugs.append(
-            {
-                "name": bug.name,
-                "what": bug.what,
-                "by": bug.by,
-                "attack": caught.attack,
-                "evidence": caught.evidence,
-                "caught": bool(caught.found),
-                "twin_cleared": not twin.found,
-            }
-        )
-    return bugs
+    return PLANTED
+
+
+def _caught(bug: Any, repeat: int) -> dict[str, Any]:
+    """Attack a planted bug and its sound twin, with a million plays: fewer do not show the small mistakes."""
+    caught, twin = bug.catch(seed=repeat), bug.clear(seed=repeat)
+    return {
+        "name": bug.name,
+        "what": bug.what,
+        "by": bug.by,
+        "attack": caught.attack,
+        "evidence": caught.evidence,
+        "caught": bool(caught.found),
+        "twin_cleared": not twin.found,
+    }
 
 
 def _as_dict(verdicts: dict[str, Any], replays: dict[str, Any], bugs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,11 @@ def run_fit_linear(tables: Tables, budget: Budget, columns: Columns, output: Rep
     """Read the records, fit a logistic regression, write it, and print what it promises."""
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
 
-    def make(made: Any, classes: Any) -> Any:
+    def make(made: Any, schema: Schema, classes: Any) -> Any:
         from quorate.linear import PrivateLogisticRegression
 
-        return PrivateLogisticRegression(columns=made.set_params(**vars(columns)), classes=classes, **vars(budget))
+        made.set_params(cuts=columns.cuts, crosses=_crosses(columns.cross, schema), waves=columns.waves)
+        return PrivateLogisticRegression(columns=made, classes=classes, **vars(budget))
 
     model, schema, beside = _fitted(make, tables, output)
     bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_} | beside
@@ -40,7 +42,7 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
     settings = vars(trials) | vars(budget)
     cuts = _numbers(settings.pop("cuts"))
 
-    def make(columns: Any, classes: Any) -> Any:
+    def make(columns: Any, _schema: Schema, classes: Any) -> Any:
         from quorate.linear import PrivateLogisticRegression
         from quorate.search import PrivateSearchCV
 
@@ -65,7 +67,9 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
     return 0
 
 
-def _fitted(make: Callable[[Any, Any], Any], tables: Tables, output: Output) -> tuple[Any, Schema, dict[str, Any]]:
+def _fitted(
+    make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output
+) -> tuple[Any, Schema, dict[str, Any]]:
     """Read the tables, fit and save what `make` makes of columns and classes.
 
     Return it, the schema, and for the bill how it compares with public rows alone.
@@ -79,11 +83,25 @@ def _fitted(make: Callable[[Any, Any], Any], tables: Tables, output: Output) -> 
         from quorate.features import AdditiveColumns
         from quorate.models import save
 
-        model = make(AdditiveColumns(declared=_declared(schema) if points is None else None), declared)
+        model = make(AdditiveColumns(declared=_declared(schema) if points is None else None), schema, declared)
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
     return model, schema, beside_public_rows(model, points, schema, known)
+
+
+def _crosses(text: str | None, schema: Schema) -> list[tuple[int, int]] | None:
+    """Return the pairs of encoded columns that stand for pairs of columns of the table."""
+    if text is None:
+        return None
+    places: dict[str, list[int]] = {}
+    for column, kind in schema.columns.items():
+        first = sum(map(len, places.values()))
+        places[column] = list(range(first, first + len(feature_names(kind, column))))
+    pairs = [tuple(pair.split(":")) for pair in text.split(",")]
+    if not all(len(pair) == 2 and set(pair) <= set(places) for pair in pairs):
+        raise InvalidInput(f"--cross takes pairs of columns, as in age:sex,age:ward, not {text!r}")
+    return [(one, other) for pair in pairs for one, other in product(*(places[column] for column in pair))]
 
 
 def _numbers(text: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from quorate.errors import InvalidInput
@@ -45,7 +45,7 @@ def readable(value: Any) -> Any:
 def steps(names: Sequence[str], *, quiet: bool) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal; what is yielded is called when the next of the named steps begins."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task(names[0], total=len(names))
         rest = iter(names)

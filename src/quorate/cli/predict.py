@@ -142,7 +142,7 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, reading: 
     model, (encoded, keys, unknown) = load(folder, trusted=reading.trusted), _encoded(folder, queries, reading)
     labels = np.asarray(model.predict(encoded)).tolist()
     told = _told(model, encoded)
-    columns = _score_columns(model.classes_, told["score"]) if "score" in told else told
+    columns = _score_columns(_scored(model), told["score"]) if "score" in told else told
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0} | unknown
     text = _written([(label, "answered") for label in labels], keys, columns)
     if out is not None:
@@ -162,9 +162,14 @@ def _told(model: Any, encoded: Any) -> dict[str, list[Any]]:
     if hasattr(model, "predict_interval"):
         low, high = np.transpose(model.predict_interval(encoded)).tolist()
         return {"low": low, "high": high}
-    if hasattr(model, "predict_proba") and not getattr(model, "multilabel_", False):
+    if hasattr(model, "predict_proba"):
         return {"score": np.asarray(model.predict_proba(encoded)).tolist()}
     return {}
+
+
+def _scored(model: Any) -> NDArray[Any]:
+    """Return what a published model has scores of: its classes, or the numbers of its labels."""
+    return np.arange(len(model.coef_)) if getattr(model, "multilabel_", False) else np.asarray(model.classes_)
 
 
 def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> dict[str, list[Any]]:
@@ -375,15 +380,15 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
 
 
 def _written(answers: list[Answer], keys: _Keys, beside: Mapping[str, list[Any]] | None = None) -> str:
-    """Return the answers as CSV, one line a query, in the order of the queries; sets are lists in JSON."""
+    """Return the answers as CSV, a line a query, in the order of the queries; sets and several labels as JSON lists."""
     columns = beside or {}
     rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([keys.name, "answer", "outcome", *columns])
     for name, (label, outcome), more in zip(keys.values, answers, rows, strict=True):
-        told = [json.dumps(one) if isinstance(one, list) else readable(one) for one in more]
-        writer.writerow([name, "" if label is None else readable(label), outcome, *told])
+        first, *told = (json.dumps(one) if isinstance(one, list) else readable(one) for one in (label, *more))
+        writer.writerow([name, "" if label is None else first, outcome, *told])
     return file.getvalue()
 
 

@@ -259,7 +259,7 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
         losses = {one.name: one.loss for one in planned.roads if not one.bound}
         most = max(losses.values())
         bars = {name: (loss / most, f"{loss:.1%}") for name, loss in losses.items()}
-        console.print(_bars("Rows that each way is expected to miss, beyond the best linear rule", bars))
+        _show_bars(console, "Rows that each way is expected to miss, beyond the best linear rule:", bars)
         console.print(f"All of it together keeps epsilon = {planned.epsilon:g}, delta = {planned.delta:g}.")
     else:
         console.print(planned.summary().split(" This falls short")[0] + "\n")
@@ -269,7 +269,7 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
             "no answer": 1 - planned.answered,
         }
         bars = {name: (share, f"{share:.1%}") for name, share in shares.items()}
-        console.print(_bars(f"What {planned.queries:,} queries get", bars))
+        _show_bars(console, f"What {planned.queries:,} queries get:", bars)
     for sentence in planned.assumptions if road.name != "linear" else ():
         console.print(f"Assumed: {sentence}.")
     if situation.leave_out:
@@ -281,12 +281,12 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
         console.print(f"\n[bold]Nothing was written[/bold]: {planned.shortfall()}.")
 
 
-def _bars(title: str, bars: Mapping[str, tuple[float, str]]) -> Table:
-    picture = Table(title=title, show_header=False, box=None, title_justify="left", padding=(0, 1))
+def _show_bars(console: Console, title: str, bars: Mapping[str, tuple[float, str]]) -> None:
+    picture = Table(show_header=False, box=None, padding=(0, 1))
     for name, (share, figure) in bars.items():
         filled = round(_WIDTH * share) or int(share > 0)
         picture.add_row(name, "█" * filled + "░" * (_WIDTH - filled), figure)
-    return picture
+    console.print(title, picture)
 
 
 def _show_written(console: Console, commands: Commands, *, private_questions: bool) -> None:

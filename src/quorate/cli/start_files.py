@@ -63,7 +63,9 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
     (commands.out / "script.py").write_text(_script(commands), encoding="utf-8")
     (commands.out / "commands.sh").write_text(_shell(commands), encoding="utf-8")
     left = [name for name in questions.column_names if name != commands.label]
-    pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), commands.out / "questions.csv")
+    path = commands.out / "questions.csv"
+    path.touch(mode=0o600)  # they may be private rows
+    pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
 
 
 def _shell(commands: Commands) -> str:

@@ -24,6 +24,8 @@ from quorate.features.blocks import (
     ramps_from_public,
     spread_ramps,
 )
+from quorate.features.crosses import Cross, crosses_of
+from quorate.features.waves import Waves, waves_of
 from quorate.features.words import Words, number_for, words_from_public
 from quorate.rows import as_frame, is_frame, is_number
 
@@ -50,6 +52,13 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         cuts, a list of categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs
         no rows.
 
+    crosses
+        Pairs of columns that matter together, such as `[("age", "sex")]`: each number of the one times each number of
+        the other, a column of numbers in two pieces. Name them by what is known in public.
+    waves
+        How many random Fourier features of all numbers together; "auto" takes as many as the noise allows. For tables
+        in which several numbers matter together and nobody knows which.
+
     A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
     machines do. Texts never seen share one column, and so do numbers beyond the public ones on either side: a group
     that the public rows miss can still be told apart.
@@ -63,10 +72,14 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     array([[1.  , 0.34, 0.  , 0.  , 1.  ]])
     """
 
-    def __init__(self, *, cuts: int | None = None, rare: int = 20, declared: Any = None) -> None:
+    def __init__(
+        self, *, cuts: int | None = None, rare: int = 20, declared: Any = None, crosses: Any = None, waves: Any = 0
+    ) -> None:
         self.cuts = cuts
         self.rare = rare
         self.declared = declared
+        self.crosses = crosses
+        self.waves = waves
 
     def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0) -> "AdditiveColumns":
         """Choose cuts and categories from public rows; columns that are declared are taken as they are declared.
@@ -91,6 +104,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
         self.blocks_ = [block(name) for name in names]
         self.names_ = names
+        waves = number if self.waves == "auto" else check_count("waves", self.waves, least=0)
+        self.together_: list[Cross | Waves] = [
+            *crosses_of(self.blocks_, names, self.crosses),
+            *waves_of(self.blocks_, waves),
+        ]
         self.joined_ = _joined(self.blocks_, names, X)
         self.n_features_in_ = len(names)
         return self
@@ -105,7 +123,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "blocks_")
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
         whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
-        if whole and len(ramps) == len(self.blocks_):
+        if whole and len(ramps) == len(self.blocks_) and not self.together_:
             return spread_ramps(ramps, X)  # columns that stand together as they are
         return self.spread(self.read(X))
 
@@ -129,12 +147,13 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
                 parts.append(spread_ramps(blocks, np.stack([as_numbers(column) for column in columns], axis=1)))
             else:
                 parts += [block.spread(column) for block, column in zip(blocks, columns, strict=True)]
+        parts += [part.spread(read) for part in self.together_]
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes."""
         check_is_fitted(self, "blocks_")
-        return np.array([name for block in self.blocks_ for name in block.names], dtype=object)
+        return np.array([name for part in (*self.blocks_, *self.together_) for name in part.names], dtype=object)
 
     def atoms(self) -> list[Matrix]:
         """Return rows that each block of columns may become by itself.
@@ -148,7 +167,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
                 atoms += block.atoms()
             else:
                 atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
-        return atoms
+        return atoms + [part.atoms() for part in self.together_]
 
     def families(self) -> NDArray[np.int64]:
         """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
@@ -161,13 +180,20 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             line = isinstance(block, Ramps) and block.line is not None
             width = len(block.names) if len(group) == 1 else len(group)
             together += [0] * line + [number] * (width - line)
+        for part in self.together_:
+            together += [max(together) + 1] * len(part.names)
         return np.array(together, dtype=np.int64)
 
     def document(self) -> dict[str, Any]:
         """Return what `transform` needs as plain values, beside `arrays`."""
         names = [name if isinstance(name, str) else int(name) for name in self.names_]
         blocks = [block.document() if isinstance(block, Words) else asdict(block) for block in self.blocks_]
-        return {"names": names, "blocks": blocks}
+        return {"names": names, "blocks": blocks, **self._together()}
+
+    def _together(self) -> dict[str, Any]:
+        """Return the pairs of columns that are crossed, and the number of waves."""
+        crosses = [list(part.places) for part in self.together_ if isinstance(part, Cross)]
+        return {"crosses": crosses, "waves": sum(part.number for part in self.together_ if isinstance(part, Waves))}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
@@ -191,6 +217,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         ]
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
+        pairs = [[columns.names_[place] for place in pair] for pair in document.get("crosses", [])]
+        waves = waves_of(columns.blocks_, int(document.get("waves", 0)))
+        columns.together_ = [*crosses_of(columns.blocks_, columns.names_, pairs), *waves]
         columns.joined_ = [[place] for place in range(len(columns.blocks_))]
         columns.n_features_in_ = len(columns.names_)
         return columns

@@ -1,6 +1,12 @@
 """Private generalised linear models: geometry from public rows, a few noisy sums of private ones. PROOF.md."""
 
 from quorate.linear.classifier import PrivateLogisticRegression
+from quorate.linear.model import make_private_pipeline
 from quorate.linear.regressors import PrivateLinearRegression, PrivatePoissonRegression
 
-__all__ = ["PrivateLinearRegression", "PrivateLogisticRegression", "PrivatePoissonRegression"]
+__all__ = [
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
+    "make_private_pipeline",
+]

@@ -22,11 +22,16 @@ __all__ = ["Fitted", "Problem", "entries_of", "fit"]
 
 Array = NDArray[np.float64]
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
-_PUBLIC_STEPS = (0.2, 0.3, 0.5)  # parts of the rest, where public rows give the geometry
+_PUBLIC_STEPS = (0.1, 0.2, 0.3, 0.4)  # parts of the rest, where public rows give the geometry
+_PUBLIC_ERROR = (
+    0.25  # of what is measured, that it may be wrong by: rows with the right means need not be the right ones
+)
 _MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the geometry of the one before got wrong
 _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by
 _LAST = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
+_MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
+_SIGNIFICANT = 4.0  # standard deviations of the noise
 _INTERCEPT = 9.0  # variance
 _ROUNDS_OF_EVIDENCE = 5
 _JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
@@ -62,19 +67,22 @@ class Fitted:
 def entries_of(problem: Problem) -> int:
     """Return the largest number of entries that the releases of a fit may have together."""
     width = 1 + sum(int(values.shape[1]) for values in problem.atoms)
-    return (len(_MADE_STEPS) + 1) * problem.outputs * (width + 2) + CALIBRATION_ENTRIES
+    return (len(_MADE_STEPS) + 2) * problem.outputs * (width + 2) + CALIBRATION_ENTRIES
 
 
 def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
-    means, noise, family, intercepts = _measure_means(problem, private, public, noisy)
-    moved = None if public is None else shift(public, means, noise)
-    usable = public is not None and moved is not None and moved <= _LARGEST_SHIFT
-    points = public if usable and public is not None else made_rows(problem.atoms, public, means, noise)
-    steps, error = (_PUBLIC_STEPS, 0.0) if usable else (_MADE_STEPS, _MADE_ERROR)
-    run = _Run(problem, private, noisy, family=family, points=points)
-    last = not usable and problem.outputs == 1 and isinstance(family, Bernoulli)
-    beliefs = run.steps(intercepts, (*steps, _LAST * sum(steps)) if last else steps, error, len(steps))
+    means = _measure_means(problem, private, public, noisy)
+    moved = None if public is None else shift(public, means.columns, means.noise)
+    usable = moved is not None and moved <= _LARGEST_SHIFT and means.far <= _MOST_FAR + _SIGNIFICANT * means.noise
+    if public is not None and not usable:  # clipped around wrong rows, the means are wrong too: once more, without them
+        means = _measure_means(problem, private, None, noisy)
+        moved = shift(public, means.columns, means.noise)
+    points = public if usable and public is not None else made_rows(problem.atoms, means.columns, means.noise)
+    steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, _MADE_ERROR)
+    run = _Run(problem, private, noisy, family=means.family, points=points)
+    last = not usable and problem.outputs == 1 and isinstance(means.family, Bernoulli)
+    beliefs = run.steps(means.intercepts, (*steps, _LAST * sum(steps)) if last else steps, error, len(steps))
     weights = np.array([belief.weights for belief in beliefs])
     weights[:, 0] -= weights[:, 1:] @ run.centre
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
@@ -92,27 +100,38 @@ def _with_ones(rows: Array) -> Array:
     return np.hstack([np.ones((len(rows), 1)), rows])
 
 
-def _measure_means(
-    problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors
-) -> tuple[Array, float, Family, list[float]]:
-    """Return the means of the columns, their noise, the family and the intercept of each output."""
+@dataclass(frozen=True)
+class _Means:
+    """What the first release says: means of the columns, how many rows were far from them, the noise, the targets."""
+
+    columns: Array
+    far: float
+    noise: float
+    family: Family
+    intercepts: list[float]
+
+
+def _measure_means(problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors) -> _Means:
+    """Return the means of the columns and targets of private rows, clipped around public ones if there are any."""
     centre, longest = _box(problem, public)
     extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
 
     def vectors(features: Array, targets: Array) -> Array:
         moved, off = features - centre, targets - problem.start
-        moved *= np.minimum(1.0, longest / np.maximum(lengths(moved), 1e-300))[:, None]
-        return np.hstack([moved, off, off**2])
+        distance = lengths(moved)
+        moved *= np.minimum(1.0, longest / np.maximum(distance, 1e-300))[:, None]
+        return np.hstack([moved, (distance > longest)[:, None], off, off**2])
 
-    radius = float(np.sqrt(longest**2 + extra))
+    size = len(centre)
+    radius = float(np.sqrt(longest**2 + 1 + extra))
     fraction = _ONLY_MEANS if public is None else _MEANS
-    mean, noise = private.release(vectors, entries=len(centre) + extra, radius=radius, noisy=noisy, fraction=fraction)
-    offs, squares = mean[len(centre) : -problem.outputs], mean[-problem.outputs :]
+    mean, noise = private.release(vectors, entries=size + 1 + extra, radius=radius, noisy=noisy, fraction=fraction)
+    offs, squares = mean[size + 1 : -problem.outputs], mean[-problem.outputs :]
     family = problem.family
     if isinstance(family, Gaussian):
         family = Gaussian(float(np.sqrt(np.maximum(squares - offs**2, noise).mean())))
     intercepts = [family.link(problem.start + float(off)) for off in offs]
-    return centre + mean[: len(centre)], noise, family, intercepts
+    return _Means(centre + mean[:size], float(mean[size]), noise, family, intercepts)
 
 
 def _box(problem: Problem, public: Array | None) -> tuple[Array, float]:
@@ -120,9 +139,15 @@ def _box(problem: Problem, public: Array | None) -> tuple[Array, float]:
     if public is not None:
         centre = public.mean(axis=0)
         return centre, float(np.quantile(np.linalg.norm(public - centre, axis=1), 0.98)) + 1e-6
-    centres = [(values.min(axis=0) + values.max(axis=0)) / 2 for values in problem.atoms]
-    far = [np.linalg.norm(values - middle, axis=1).max() for values, middle in zip(problem.atoms, centres, strict=True)]
-    return np.concatenate(centres), float(np.linalg.norm(far)) + 1e-6
+    balls = [_ball(values) for values in problem.atoms]
+    return np.concatenate([middle for middle, _ in balls]), float(np.linalg.norm([far for _, far in balls])) + 1e-6
+
+
+def _ball(values: Array) -> tuple[Array, float]:
+    """Return a point and how far these values are from it: halfway for ramps, the mean for categories."""
+    centres = ((values.min(axis=0) + values.max(axis=0)) / 2, values.mean(axis=0))
+    far = [float(np.linalg.norm(values - centre, axis=1).max()) for centre in centres]
+    return centres[int(np.argmin(far))], min(far)
 
 
 class _Run:

@@ -19,12 +19,12 @@ from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 from quorate.predictors.base import check_matrix, check_records
-from quorate.predictors.manners import CountedCopies
+from quorate.predictors.manners import CountedCopies, ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import FrameForm, as_frame, is_frame
 
-__all__ = ["LinearModel", "check_columns", "refuse_weights"]
+__all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
 
 Array = NDArray[np.float64]
 _NO_WEIGHTS = (
@@ -51,7 +51,27 @@ def refuse_weights(sample_weight: Any) -> None:
         raise InvalidInput(_NO_WEIGHTS)
 
 
-class LinearModel(CountedCopies, BaseEstimator):
+def make_private_pipeline(columns: AdditiveColumns | HashedColumns, model: Any) -> Any:
+    """Return one estimator of columns and a linear model, unfitted, with one claim for both.
+
+    `fit(X, y, public=...)` makes the columns from the public rows, or from what is declared, and the model from noisy
+    sums of the private ones. A pipeline of scikit-learn would fit its first step on the private rows: the means of a
+    `StandardScaler` or the categories of an encoder would stand in the model without noise, and no claim would hold.
+    Such a step is refused here.
+
+    >>> from quorate.features import AdditiveColumns
+    >>> from quorate.linear import PrivateLogisticRegression
+    >>> lines = make_private_pipeline(AdditiveColumns(cuts=1), PrivateLogisticRegression(classes=[0, 1]))
+    >>> X, public = np.random.default_rng(0).normal(size=(2, 2000, 3))
+    >>> lines.fit(X, (X[:, 0] > 0).astype(int), public=public).coef_.shape
+    (1, 3)
+    """
+    if not isinstance(model, LinearModel):
+        raise InvalidInput(f"the last step must be a linear model of quorate.linear, not a {type(model).__name__}")
+    return clone(model).set_params(columns=clone(check_columns(columns)))
+
+
+class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model of columns that are made from public rows. Subclasses say which family it is."""
 
     epsilon: float

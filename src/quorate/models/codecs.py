@@ -31,6 +31,7 @@ __all__ = [
     "arrays_from",
     "arrays_of",
     "check_loads",
+    "check_types",
     "columns_document",
     "concept_document",
     "concept_of",
@@ -71,14 +72,12 @@ _CONCEPTS = {  # by their settings
 }
 _IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
-# and does nothing else; a function computes from arrays, and reads and writes no file. So the worst that a forged file
-# can do with them is a wrong model. docs/howto/classifier.md, "Models in files", says what is left out, and why.
+# and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
+# wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
+# says what is left out, and why.
 _TRUSTED = (
     "collections.OrderedDict",
     "numpy.dtype",
-    "numpy.mean",
-    "scipy._lib.array_api_compat.numpy._aliases.asarray",
-    "scipy.interpolate._bsplines.BSpline",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer._RemainderColsList",
@@ -156,44 +155,53 @@ def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
     """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`."""
     from skops.io import loads  # noqa: PLC0415
 
-    unknown = _unknown_types(content, trusted)
+    check_types({"this.skops": content}, trusted)
+    return loads(content, trusted=[*_TRUSTED, *(trusted or ())])
+
+
+def check_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
+    """Refuse files of estimators of types that are neither known to be safe nor `trusted`, and name them all."""
+    unknown = _unknown_types(contents, trusted)
     if unknown:
         raise InvalidInput(
             f"the model holds types that are not known to be safe: {', '.join(unknown)}. If you know who wrote it, and "
             f"would import them, name them: trusted={unknown!r}; for quorate predict and quorate serve, --trusted "
             f"{','.join(unknown)}"
         )
-    return loads(content, trusted=[*_TRUSTED, *(trusted or ())])
 
 
 def check_loads(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
     """Refuse to write files of estimators that `from_skops` would not read back: before anything is written."""
-    for content in (content for name, content in contents.items() if name.endswith(".skops")):
-        unknown = _unknown_types(content, trusted)
-        own = [name for name in (*unknown, *(trusted or ())) if name.startswith("__main__.")]
-        if own:
-            raise InvalidInput(
-                f"the model holds {', '.join(own)}, of the running script or notebook: nobody else could load it. Put "
-                "it into a module of its own, import it from there, and fit again"
-            )
-        if unknown:
-            raise InvalidInput(
-                f"the model holds types that are not known to be safe, so that loading it would be refused: "
-                f"{', '.join(unknown)}. If you would import them wherever it is loaded, name them here and there: "
-                f"trusted={unknown!r}"
-            )
-        try:
+    unknown = _unknown_types(contents, trusted)
+    own = [name for name in (*unknown, *(trusted or ())) if name.startswith("__main__.")]
+    if own:
+        raise InvalidInput(
+            f"the model holds {', '.join(own)}, of the running script or notebook: nobody else could load it. Put "
+            "it into a module of its own, import it from there, and fit again"
+        )
+    if unknown:
+        raise InvalidInput(
+            f"the model holds types that are not known to be safe, so that loading it would be refused: "
+            f"{', '.join(unknown)}. If you would import them wherever it is loaded, name them here and there: "
+            f"trusted={unknown!r}"
+        )
+    try:
+        for content in _estimator_files(contents):
             from_skops(content, trusted)
-        except Exception as error:  # of the estimator's own code, or of skops, and it may speak of a teacher's rows
-            raise InvalidInput(
-                "the model was written and could not be read back without pickle "
-                f"({type(error).__name__}): a lambda, or a function or class within a function, is not found again by "
-                "its name. Put it into a module, and fit again"
-            ) from None
+    except Exception as error:  # of the estimator's own code, or of skops, and it may speak of a teacher's rows
+        raise InvalidInput(
+            f"the model was written and could not be read back without pickle ({type(error).__name__}): a lambda, or a "
+            "function or class within a function, is not found again by its name. Put it into a module, and fit again"
+        ) from None
 
 
-def _unknown_types(content: bytes, trusted: Sequence[str] | None) -> list[str]:
-    return sorted(set(skops_types(content)) - {*_TRUSTED, *(trusted or ())})
+def _unknown_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None) -> list[str]:
+    found = {name for content in _estimator_files(contents) for name in skops_types(content)}
+    return sorted(found - {*_TRUSTED, *(trusted or ())})
+
+
+def _estimator_files(contents: Mapping[str, bytes]) -> list[bytes]:
+    return [content for name, content in contents.items() if name.endswith(".skops")]
 
 
 def skops_types(content: bytes) -> list[str]:

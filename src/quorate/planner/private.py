@@ -8,6 +8,7 @@ from typing import Any, Literal
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.notebook import html_card
 from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact
@@ -190,6 +191,19 @@ class PrivatePlan:
         if self.roads and self.roads[0].name != "votes":
             parts.append(f"Another road is likely to be better: {self.roads[0].sentence}.")
         return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "aggregator": self.aggregator,
+            "teachers": self.teachers,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "queries": self.queries,
+        }
+        expected = ("queries expected to be answered with the teachers' plurality label", self.right)
+        assumed = [f"Assumed: {sentence}." for sentence in self.assumptions]
+        title = "Plan" if self.feasible else "Plan, not feasible"
+        return html_card(title, facts, bar=expected, lines=[self.summary(), *assumed])
 
 
 def plan(

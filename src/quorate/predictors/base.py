@@ -22,8 +22,9 @@ from quorate.exchange import Quote
 from quorate.learners import batched_equivalent
 from quorate.mechanisms import NO_QUORUM
 from quorate.mechanisms.base import ThresholdMechanism
+from quorate.notebook import html_card
 from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two_classes, without_values
-from quorate.predictors.manners import NO_SCORES, CountedCopies, Without
+from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
@@ -45,6 +46,8 @@ __all__ = [
     "two_classes",
     "without_values",
 ]
+
+_SHOWN = 10  # labels in a notebook
 
 
 _MOST_BYTES = 2**32  # of a sparse matrix that is filled
@@ -243,6 +246,15 @@ class Predictions(np.ndarray):
             return repr(self.labels)
         return f"Predictions({int(answered.sum())} of {self.size} answered, {self.refused} refused)"
 
+    def _repr_html_(self) -> str:
+        if getattr(self, "answered", None) is None:
+            return html_card("Labels", {}, lines=[repr(self.labels)])
+        first = ", ".join("no answer" if label is None else str(label) for label in self.labels[:_SHOWN].tolist())
+        facts = {"queries": self.size, "no quorum": int(self.no_quorum.sum()), "refused": self.refused}
+        share = float(self.answered.mean()) if self.size else 0.0
+        more = ", ..." if self.size > _SHOWN else ""
+        return html_card("Predictions", facts | {"labels": f"{first}{more}"}, bar=("answered", share))
+
 
 def check_choice(name: str, value: object, known: Sequence[str]) -> None:
     """Refuse a setting that is none of the known ones."""
@@ -250,7 +262,7 @@ def check_choice(name: str, value: object, known: Sequence[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
-class QuorateClassifier(CountedCopies, ClassifierMixin, BaseEstimator):
+class QuorateClassifier(CountedCopies, ShowsClaim, ClassifierMixin, BaseEstimator):
     """A classifier with a claim. `unit_` is what it protects, `declared_` whether its classes were declared."""
 
     classes: Any
@@ -296,6 +308,11 @@ class SessionClassifier(QuorateClassifier):
     def claim_(self) -> str:
         """The guarantee, in one sentence."""
         return str(self._claim(self.epsilon_, self.delta_))
+
+    def _bar(self) -> tuple[str, float] | None:
+        if self.budget_ is None:
+            return None
+        return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
 
     def spent_epsilon(self) -> float:
         """Return what has been spent so far, ex post, as an epsilon at this classifier's delta.
@@ -367,22 +384,21 @@ class SessionClassifier(QuorateClassifier):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of queries that are answered with `y`. All are asked, and paid for, or none is."""
         check_consistent_length(X, y, sample_weight)
-        check_is_fitted(self)
-        self._check_payable(self.checked(X))
+        self._check_payable(X)
         told = self.predict(X)
         if told.refused:
             raise BudgetSpent(f"{told.refused} of {told.size} queries could not be paid for, so that there is no score")
         return float(np.average(told.labels == np.asarray(y), weights=sample_weight))
 
-    def _check_payable(self, queries: Any) -> None:
+    def _check_payable(self, X: Any) -> None:
         """Refuse queries that cannot all be paid for, before one of them is.
 
-        A run that pays for no-quorums alone may last for more queries than were planned, but nothing says so.
+        A run that pays for no-quorums alone is trusted with as many queries as were planned.
         """
-        new, payable = self.session_.payable(queries)
+        quote = self.cost(X)
+        new, payable = quote.queries - quote.repeated, quote.payable
         if isinstance(getattr(self, "mechanism_", None), ThresholdMechanism) and payable:
-            run = getattr(self.session_.answerer, "run", None)
-            payable = min(payable, max(getattr(self, "queries", new), 0 if run is None else run.no_quorums_left))
+            payable = max(payable, getattr(self, "queries", payable))
         if payable < new:
             raise BudgetSpent(
                 f"{new:,} new queries must all be paid for to have a score, and the budget is for {payable:,} of them: "

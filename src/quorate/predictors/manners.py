@@ -11,7 +11,9 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, NoReturn
 
-__all__ = ["NO_SCORES", "CountedCopies", "Without", "only_with"]
+from quorate.notebook import html_card
+
+__all__ = ["NO_SCORES", "CountedCopies", "ShowsClaim", "Without", "only_with"]
 
 NO_SCORES = (
     "an answer is a label, and votes are not released. PrivateClassifier(scores=True) answers with noisy shares of the "
@@ -57,6 +59,25 @@ class CountedCopies:
                 UserWarning,
                 stacklevel=4,
             )
+
+
+class ShowsClaim:
+    """An estimator that shows its guarantee, and what is left of its budget, below scikit-learn's diagram of it."""
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        shown = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in shown and (claim := getattr(self, "claim_", None)) is not None:
+            sentence = f"{claim[:1].upper()}{claim[1:]}."
+            shown["text/html"] += html_card("The guarantee", self._facts(), bar=self._bar(), lines=[sentence])
+        return shown
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what else is shown, by name."""
+        return {}
+
+    def _bar(self) -> tuple[str, float] | None:
+        """Return what a bar shows, and how full it is; None for no bar."""
+        return None
 
 
 class _OnlyWith:

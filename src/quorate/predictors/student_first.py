@@ -28,6 +28,7 @@ from quorate.mechanisms.base import Run
 from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
 from quorate.predictors.base import Predictions, check_choice, class_codes, named_columns
+from quorate.predictors.guided import PublicRows
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.rows import take_rows
@@ -126,7 +127,7 @@ class StudentFirstClassifier(PrivateClassifier):
         except (NotFittedError, TypeError):
             raise InvalidInput("student must be fitted already, on points that are public; fit it first") from None
 
-    def _guided(self, held_out: int, known: dict[str, Any], public: Any, labels: Any) -> Any:
+    def _guided(self, held_out: int, known: dict[str, Any], public: PublicRows) -> Any:
         return self._plan(held_out, **known)
 
     def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:

@@ -6,9 +6,7 @@ number of units, the columns (names, types and, in a data frame, categories) and
 why.
 """
 
-import warnings
-from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -25,10 +23,8 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
-from quorate.planner.mechanisms.task import Task
 from quorate.predictors.base import (
     Predictions,
-    SessionClassifier,
     allows_missing,
     check_choice,
     check_records,
@@ -37,10 +33,10 @@ from quorate.predictors.base import (
     is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
+from quorate.predictors.guided import GuidedClassifier
 from quorate.predictors.manners import only_with
-from quorate.predictors.pilot import Pilot, run_pilot
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
-from quorate.predictors.trial import Goal, LearnerChoice, candidates, choose_learner, coefficients
+from quorate.predictors.trial import coefficients
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
 from quorate.session import Session
@@ -53,7 +49,7 @@ def _gives_scores(classifier: "PrivateClassifier") -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(SessionClassifier):
+class PrivateClassifier(GuidedClassifier):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
     Parameters
@@ -167,13 +163,14 @@ class PrivateClassifier(SessionClassifier):
         codes = class_codes(self.classes_, labels)
         units, count = unit_numbers(len(codes), groups)
         held_out = int(count * self.holdout)
-        self._choose(public, public_labels, records=count - held_out, held_out=held_out, teach=teach)
+        shown = self._public_rows(public, public_labels)
+        self._choose(shown, records=count - held_out, held_out=held_out, teach=teach)
         known: dict[str, Any] = {"features": coefficients(self.estimator_, X.shape[1]), "teach": teach}
         if self.chosen_ is not None and self.chosen_.teachers is not None:
             known["teachers"] = self.chosen_.teachers
         if public_votes is not None:
             known |= {"votes": public_votes, "disagreement": None}
-        planned = self._guided(held_out, known | {"records": count - held_out}, public, public_labels)
+        planned = self._guided(held_out, known | {"records": count - held_out}, shown)
         deal, held = deal_units(units, count, teachers=planned.teachers, held_out=held_out)
         ensemble = Ensemble.fit(
             X,
@@ -223,30 +220,6 @@ class PrivateClassifier(SessionClassifier):
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None or is_auto(self.estimator) else self.estimator
 
-    def _choose(self, public: Any, labels: Any, *, records: int, held_out: int, teach: bool) -> None:
-        """Take the estimator, where it is free, and the number of teachers that do best on public rows."""
-        self.chosen_: LearnerChoice | None = None
-        if labels is None and not is_auto(self.estimator):
-            return
-        if labels is not None and public is None:
-            raise InvalidInput("public_labels are those of public rows: give public=, too")
-        rows = None if public is None else check_records(self, public, estimator=self.estimator_, reset=False)
-        check_consistent_length(rows, labels)
-        codes = None if labels is None else class_codes(self.classes_, np.asarray(labels))
-        free = self.estimator is None or is_auto(self.estimator)
-        estimators = candidates(self._class_weight()) if free else {type(self.estimator_).__name__: self.estimator_}
-        epsilon, delta = self._left(held_out)
-        goal = Goal(
-            Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
-            "noisy_shares" if self.scores else self.aggregator,
-            records,
-            teachers=None if self.teachers == "auto" else self.teachers,
-            teach=teach,
-            balanced=isinstance(self.class_weight, str) and self.class_weight == "balanced",
-        )
-        self.chosen_ = choose_learner(estimators, rows, codes, goal)  # proof: step 4
-        self.estimator_ = estimators[self.chosen_.learner]
-
     def _prior_is(self, word: str) -> bool:
         return isinstance(self.prior, str) and self.prior == word
 
@@ -284,50 +257,6 @@ class PrivateClassifier(SessionClassifier):
     def _left(self, held_out: int) -> tuple[float, float]:
         """Return (epsilon, delta) of the answers."""
         return self._shares()[1] if held_out else (self.epsilon, self.delta)
-
-    def _guided(self, held_out: int, known: dict[str, Any], public: Any, labels: Any) -> PrivatePlan:
-        """Return the plan, and warn of what it warns of: made with the help of public rows, where they have labels."""
-        if labels is None:
-            planned = self._plan(held_out, **known)
-            self._warn(planned.warnings)
-            return planned
-        if public is None:
-            raise InvalidInput("public_labels are those of public rows: give public too")
-        first = self._plan(held_out, must=False, **known)
-        try:
-            pilot = self._pilot(public, labels, first)
-        except Infeasible as error:
-            planned = self._plan(held_out, **known)
-            reason = f"disagreement could not be measured: {error}"
-            planned = replace(planned, assumptions=(*planned.assumptions, reason))
-        else:
-            measured = self.disagreement is None and "votes" not in known and not held_out
-            own = {"votes": pilot.votes, "teachers": first.teachers} if measured else {}
-            planned = self._plan(held_out, **known | own)
-            text = None if _gives_scores(self) else pilot.warning(planned.mechanism, queries=self.queries)
-            planned = replace(planned, warnings=(*planned.warnings, *([text] if text else [])))
-        self._warn(planned.warnings)
-        return planned
-
-    def _pilot(self, public: Any, labels: Any, planned: PrivatePlan) -> Pilot:
-        """Try teachers of the planned size on labelled public rows."""
-        X = check_records(self, public, estimator=self.estimator_, reset=False)
-        codes = class_codes(self.classes_, np.asarray(labels))
-        check_consistent_length(X, codes)
-        return run_pilot(
-            X,
-            codes,
-            estimator=self.estimator_,
-            units_per_teacher=planned.rows_per_teacher or 1,
-            classes=len(self.classes_),
-            n_jobs=self.n_jobs,
-            backend=self.backend,
-        )
-
-    def _warn(self, texts: Iterable[str]) -> None:
-        """Say what is wrong with a plan before its budget is opened."""
-        for text in texts:
-            warnings.warn(text, UserWarning, stacklevel=4)
 
     def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> PrivatePlan:
         epsilon, delta = self._left(held_out)

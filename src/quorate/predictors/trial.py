@@ -7,7 +7,7 @@ that have no labels get simulated ones, by laws of several kinds: the learner th
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from quorate.planner import DEFAULT_DISAGREEMENT, LEAST_ROWS
 from quorate.planner.mechanisms.choose import AGGREGATORS, SLOW, best_draft
 from quorate.planner.mechanisms.distributions import normal_below
 from quorate.planner.mechanisms.forecast import VoteForecast
-from quorate.planner.mechanisms.task import Draft, Task
+from quorate.planner.mechanisms.task import Draft, Expected, Task
 from quorate.planner.mechanisms.teachers import Purpose, best_teachers, is_enough, label_loss
 from quorate.predictors.scores import weigh_classes
 
@@ -121,7 +121,7 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Codes | None, 
     coefficients to learn, is not tried. The same rows give the same choice.
 
     >>> X = np.random.default_rng(0).normal(size=(2000, 2))
-    >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "auto", records=20_000)
+    >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "sharp_majority", records=20_000)
     >>> choose_learner(candidates(None), X, (np.hypot(X[:, 0], X[:, 1]) > 1).astype(np.int64), goal).learner
     'quadratic'
     """
@@ -138,7 +138,8 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Codes | None, 
     parts = [_Public(X, codes, goal) for codes in given]
     trials = [_tried(name, learner, parts, goal, climb=labels is not None) for name, learner in able.items()]
     best = max(trials, key=lambda one: one.worth)
-    if best.worth <= trials[0].worth + _SURE * _error(able[first], trials[0], able[best.learner], best, parts):
+    error = _error(able[first], trials[0], able[best.learner], best, parts) * (math.sqrt(2) if goal.teach else 1.0)
+    if best.worth <= trials[0].worth + _SURE * error:
         best = trials[0]
     source: Literal["public", "simulated"] = "simulated" if labels is None else "public"
     found = goal.teachers or _planned(able[best.learner].coefficients(X.shape[1]), goal)
@@ -181,11 +182,27 @@ class _Public:
         if draft.aggregator == "noisy_shares":
             return _area(votes, self.labels, draft.noise["scale"] / teachers)
         if goal.teach:
-            lost = label_loss(draft, goal.task, learner.coefficients(self._X.shape[1]) * (goal.task.classes - 1))
-            return float((votes.argmax(axis=1) == self.labels).mean()) - min(lost, 0.5)
+            return self._taught(learner, votes.argmax(axis=1)) - _lost_to_noise(draft, goal.task, self._X.shape[1])
         parts = [self.labels == code for code in np.unique(self.labels)] if goal.balanced else [self.labels >= 0]
         shares = [_right(draft, goal.task, votes[part], self.labels[part], teachers) for part in parts]
         return sum(shares) / len(shares)
+
+    def _taught(self, learner: Any, released: Codes) -> float:
+        """Return how often a student is right that learns from the votes on some judges, by the labels of the others.
+
+        One tree says less than the vote of many: only trying shows how much less.
+        """
+        half = len(released) // 2
+        asked, classes = min(half, self._goal.task.queries), self._goal.task.classes
+        student = learner.fit(self.judges[:asked], released[:asked], Deal.of([range(asked)]), classes=classes)
+        return float((student.ballots(self.judges[half:])[:, 0] == self.labels[half:]).mean())
+
+
+def _lost_to_noise(draft: Draft, task: Task, columns: int) -> float:
+    """Return the accuracy that a student loses to the noise in its labels."""
+    clean = replace(draft, expected=Expected(1.0, 1.0, 1.0))
+    noisy, without = (label_loss(one, task, columns * (task.classes - 1)) for one in (draft, clean))
+    return min(noisy - without, 0.5)
 
 
 def _right(draft: Draft, task: Task, votes: Codes, labels: Codes, teachers: int) -> float:

@@ -158,7 +158,7 @@ class UniversalClassifier(ConceptClassifier):
         chosen = self.session_.answerer.epsilon if self.switched_ else 0.0
         return min(self.epsilon_, ballots + chosen)
 
-    def _check_payable(self, queries: Any) -> None:
+    def _check_payable(self, X: Any) -> None:
         """Refuse nothing: where the ballots end, the hypothesis answers at no cost."""
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:

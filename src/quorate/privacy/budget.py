@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
 from quorate.errors import BudgetSpent, InvalidInput
+from quorate.notebook import html_card
 from quorate.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 
 __all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "to_quanta"]
@@ -290,6 +291,10 @@ class Budget:
     def __repr__(self) -> str:
         left = self.remaining().renyi / self.capacity().renyi
         return f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}, order={self.order:g}, left={left:.1%})"
+
+    def _repr_html_(self) -> str:
+        facts = {"epsilon": self.epsilon, "delta": self.delta, "epsilon spent so far, ex post": self.spent_epsilon()}
+        return html_card("Budget", facts, bar=("left", self.remaining().renyi / self.capacity().renyi))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Budget cannot be copied or pickled: a copy would be spent a second time")

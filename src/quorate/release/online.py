@@ -25,6 +25,7 @@ from quorate.ledger import Ledger
 from quorate.mechanisms import NoisySum
 from quorate.mechanisms.above_threshold import AboveThreshold
 from quorate.mechanisms.orders import smallest_epsilon
+from quorate.predictors.manners import ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim
 from quorate.release.domain import Domain, SealedCounts, make_domain
@@ -56,7 +57,7 @@ class OnlineAnswer:
     refused: bool = False
 
 
-class OnlineRelease(BaseEstimator):
+class OnlineRelease(ShowsClaim, BaseEstimator):
     """Answers one query at a time within alpha, and pays only for those that public data and earlier answers miss.
 
     Parameters
@@ -173,6 +174,9 @@ class OnlineRelease(BaseEstimator):
     def paid_(self) -> int:
         """How many answers were paid for."""
         return len(self.model_.corrections)
+
+    def _bar(self) -> tuple[str, float] | None:
+        return "budget left", self.budget_.remaining().renyi / self.budget_.capacity().renyi
 
     def ask(self, queries: Any, *, caller: str = "") -> list[OnlineAnswer]:
         """Answer queries one after the other. Raises `BudgetSpent` where not one of them could be answered.

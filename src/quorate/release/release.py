@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
+from quorate.predictors.manners import ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim
 from quorate.release.domain import NOTHING, Domain, make_domain
@@ -34,7 +35,7 @@ _PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 _MOST_ROWS = 20_000_000  # of synthetic data
 
 
-class QueryRelease(BaseEstimator):
+class QueryRelease(ShowsClaim, BaseEstimator):
     """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
 
     Public data define the cells, the private records are counted by them, and an engine releases the counts with noise.
@@ -141,6 +142,11 @@ class QueryRelease(BaseEstimator):
         for name, values in (("error", errors), ("low", low), ("high", high)):
             columns[name] = pa.array(values, mask=~known)
         return pa.table(columns)
+
+    def _facts(self) -> dict[str, Any]:
+        counted = "private records" if self.unit_ == RECORD else "people"
+        facts = {"engine": self.engine_, counted: self.records_, "queries": self.domain_.queries.count}
+        return facts | {"expected largest error of the engine": self.expected_error_}
 
     def read(self, numbers: Any) -> tuple[Floats, Floats]:
         """Return the answers of queries by their numbers, and their standard deviations: NaN where not known."""

@@ -1,4 +1,4 @@
-"""The pictures of docs/concepts: what epsilon, a quorum and wear look like.
+"""The pictures of docs/concepts: what epsilon, a quorum, wear and a search look like.
 
 `python -m quorate.report.pictures docs/concepts` draws them again. They stand inside the pages, so that their colours
 follow light and dark.
@@ -16,8 +16,9 @@ from quorate.mechanisms.needed import correct_probability
 from quorate.privacy import Budget
 from quorate.report.axes import plain
 from quorate.report.drawing import BLUE, GREEN, GREY, ORANGE, Plot, draw_plot
+from quorate.search import plan_search
 
-__all__ = ["draw_pictures", "plot_belief", "plot_neighbours", "plot_quorum", "plot_wear"]
+__all__ = ["draw_pictures", "plot_belief", "plot_neighbours", "plot_quorum", "plot_search", "plot_wear"]
 
 _TARGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "teachers": 2000}
 _QUERIES = 1000
@@ -103,6 +104,29 @@ def plot_wear() -> Plot:
     return draw_plot("wear", "How a budget wears", told, draw)
 
 
+def plot_search() -> Plot:
+    """Return the epsilon that each trial of a search gets, by how many candidates there are."""
+    numbers = (1, 2, 3, 4, 6, 8, 12, 20)
+
+    def trials(method: Any) -> list[float]:
+        return [plan_search(candidates=one, delta=1e-5, method=method).trial_epsilon for one in numbers]
+
+    random, each = trials("random stopping"), trials("composition")
+
+    def draw(axes: Any) -> None:
+        axes.plot(numbers, random, color=BLUE, marker="o", label="a secret random number of trials")
+        axes.plot(numbers, each, color=ORANGE, marker="o", label="one trial for each candidate")
+        axes.set(xlabel="candidates", ylabel="epsilon of a trial", ylim=(0, 1.05))
+        plain(axes.yaxis)
+        axes.legend()
+
+    told = (
+        f"Linear models, epsilon 1 in all. Of {numbers[-1]} candidates each trial gets {random[-1]:.2f} by random "
+        f"stopping and {each[-1]:.2f} by composition."
+    )
+    return draw_plot("search", "What choosing leaves to each trial", told, draw)
+
+
 def _spent_by_run(quorum: Quorum) -> list[tuple[int, float]]:
     budget = Budget(epsilon=1.0, delta=1e-6, order=quorum.order, slack=quorum.slack)
     run = quorum.open(budget)
@@ -121,7 +145,7 @@ def draw_pictures(folder: Path) -> list[Path]:
     target = folder / "pictures"
     target.mkdir(parents=True, exist_ok=True)
     paths = []
-    for plot in (plot_neighbours(), plot_belief(), plot_quorum(), plot_wear()):
+    for plot in (plot_neighbours(), plot_belief(), plot_quorum(), plot_wear(), plot_search()):
         paths.append(target / f"{plot.name}.svg")
         paths[-1].write_text(f"{plot.svg.strip()}\n", encoding="utf-8")
     return paths

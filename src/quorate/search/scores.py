@@ -48,12 +48,10 @@ class Scoring:
         check_published(model, rows.shape[1])
 
         def release(counts: Whole, squared_sensitivity: int) -> Whole:  # proof: step 2
-            noisy = NoisyVector.calibrate(
-                epsilon=epsilon, delta=delta, squared_sensitivities=(squared_sensitivity,), rounded=True
-            )
-            return release_counts(Ballots(counts.ravel()), lambda whole: noisy.release([whole]))[0].reshape(
-                counts.shape
-            )
+            squares = (squared_sensitivity,)
+            noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=squares, rounded=True)
+            [told] = release_counts(Ballots(counts.ravel()), lambda whole: noisy.release([whole]))
+            return np.asarray(told.reshape(counts.shape))
 
         if self.largest_error is not None:
             errors = np.abs(np.nan_to_num(as_numbers(y).ravel()) - values_by_row(model, rows)) / self.largest_error

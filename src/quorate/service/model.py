@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.errors import InvalidInput, LedgerRefused
+from quorate.errors import LedgerRefused
 from quorate.exchange import Replies, Request
 from quorate.held_out import ConformalClassifier, ConformalRegressor
 from quorate.mechanisms import NoisyShares
@@ -21,7 +21,15 @@ from quorate.service.batcher import RequestBatcher
 from quorate.service.readiness import Readiness
 from quorate.service.releases import OnlineOutputs, QueryInput, ShareOutputs
 from quorate.service.sets import IntervalOutputs, SetOutputs, ValueOutputs, told_intervals
-from quorate.service.tensors import Inputs, MatrixInput, NoisyScoreOutputs, Outputs, ScoreOutputs, inputs_of
+from quorate.service.tensors import (
+    Inputs,
+    LabelsOutputs,
+    MatrixInput,
+    NoisyScoreOutputs,
+    Outputs,
+    ScoreOutputs,
+    inputs_of,
+)
 from quorate.tables import Schema
 
 __all__ = ["VERSION", "Model", "PublishedAnswers"]
@@ -106,7 +114,8 @@ class Model:
             inputs, outputs = inputs_of(model, schema), ValueOutputs()
             session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict)
         elif getattr(model, "multilabel_", False):
-            raise InvalidInput("a model of several labels at once is not served yet: load it and call predict")
+            inputs, outputs = inputs_of(model, schema), LabelsOutputs(len(model.coef_))
+            session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict_proba)
         else:
             inputs, (outputs, told) = inputs_of(model, schema), _published_outputs(model)
             session = PublishedAnswers(lambda X: class_codes(model.classes_, model.predict(X)), told)

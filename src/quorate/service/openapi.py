@@ -7,9 +7,11 @@ import msgspec
 from quorate import __version__
 from quorate.service.codec import DATATYPES, RequestBody
 from quorate.service.errors import PROBLEMS
+from quorate.service.releases import OnlineOutputs
 from quorate.service.routes import ROUTES, RouteInfo
+from quorate.service.sets import IntervalOutputs, SetOutputs
 from quorate.service.settings import Settings
-from quorate.service.tensors import ScoreOutputs
+from quorate.service.tensors import LabelsOutputs, ScoreOutputs
 
 __all__ = ["openapi_document"]
 
@@ -34,6 +36,8 @@ _ASKED = (  # codes that only asking can meet
     ),
     *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused"),
 )
+
+_OUTPUTS = (ScoreOutputs, SetOutputs, LabelsOutputs, IntervalOutputs, OnlineOutputs)  # which have all names there are
 
 _ASKED_EXAMPLE = {
     "id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
@@ -86,7 +90,8 @@ def _body_schema() -> tuple[dict[str, Any], dict[str, Any]]:
     tensor["datatype"] = {"type": "string", "enum": list(DATATYPES)}
     tensor["shape"] = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
     tensor["data"] = {"type": "array", "description": "the elements, flat or nested as the shape is", "items": {}}
-    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(ScoreOutputs.names)}
+    outputs = dict.fromkeys(name for kind in _OUTPUTS for name in kind.names)
+    schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(outputs)}
     return described, schemas
 
 

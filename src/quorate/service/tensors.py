@@ -18,6 +18,11 @@ Outputs:
     scores    FP64 [-1, classes], of a model with scores: the noisy share of each class, zeros for refused; of a
               published model with probabilities: these
 
+of a model of several labels at once, these two and no others:
+
+    labels    INT64 [-1, labels]: 1 for each label that is likelier than not, 0 for the others
+    scores    FP64 [-1, labels]: the probability of each label
+
 Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
 false; read `outcome` first. Responses are not padded: a caller is told the outcome anyway, and nobody else reads it
 where the connection is encrypted, but the length of a response can tell an eavesdropper one class from another.
@@ -46,6 +51,7 @@ __all__ = [
     "Flags",
     "FrameInputs",
     "Inputs",
+    "LabelsOutputs",
     "MatrixInput",
     "NamedInputs",
     "NoisyScoreOutputs",
@@ -274,6 +280,24 @@ class ScoreOutputs(Outputs):
     def tensor(self, name: str, index: Numbers, told: Any) -> tuple[str, Values]:
         """Return the datatype and the values of one tensor."""
         return ("FP64", told) if name == "scores" else super().tensor(name, index, told)
+
+
+class LabelsOutputs(Outputs):
+    """Which of several labels a query has, all at once, and the probability of each."""
+
+    names = ("labels", "scores")
+
+    def __init__(self, number: int) -> None:
+        super().__init__(np.array([0, 1]))
+        self._number = number
+
+    def described(self) -> list[TensorInfo]:
+        """Return the two tensors."""
+        return [TensorInfo("labels", "INT64", [-1, self._number]), TensorInfo("scores", "FP64", [-1, self._number])]
+
+    def tensor(self, name: str, index: Numbers, told: Any) -> tuple[str, Values]:
+        """Return the datatype and the values of one tensor."""
+        return ("FP64", told) if name == "scores" else ("INT64", (told > 0.5).astype(np.int64))
 
 
 class NoisyScoreOutputs(ScoreOutputs):

@@ -165,7 +165,7 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None) -> Kind:
     written = texts(column, missing=MISSING_TEXTS)
     if known.size and known.size >= len(written) - written.null_count:
         return Number(cuts=(cut_points(np.unique(known)) if bins is None else _binned(known, bins)).tolist())
-    return Category(_different(name, column, MISSING_TEXTS))
+    return Category(_different(name, column, MISSING_TEXTS, sentences=False))
 
 
 def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
@@ -179,15 +179,15 @@ def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     return np.asarray(cuts[np.unique(np.minimum(wanted, cuts.size - 1))])
 
 
-def _different(name: str, values: pa.Array, missing: Sequence[str]) -> list[str]:
+def _different(name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True) -> list[str]:
     different = pc.drop_null(pc.unique(texts(values, missing=missing))).to_pylist()
     if not different:
         raise _no_value(name)
     if len(different) > MOST_CATEGORIES:
         raise InvalidInput(
             f"column {name!r} has {len(different)} different texts in the public table, and at most {MOST_CATEGORIES} "
-            f"can be taken for categories: leave it out (--leave-out {name}), take it for sentences (--texts {name}), "
-            "or declare it in a schema"
+            f"can be taken for categories: leave it out (--leave-out {name}), "
+            + (f"take it for sentences (--texts {name}), or declare it in a schema" if sentences else "or declare it")
         )
     return sorted(different)
 

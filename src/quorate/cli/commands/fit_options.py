@@ -338,9 +338,15 @@ class Columns:
     cuts
         Into how many parts the values of a number are cut; 1 makes straight lines. 8 unless given, or fewer where there
         are many columns.
+    cross
+        Pairs of columns that matter together, as in age:sex,age:ward.
+    waves
+        How many random Fourier features of all numbers together; "auto" takes as many as the noise allows.
     """
 
     cuts: int | None = None
+    cross: str | None = None
+    waves: int | Literal["auto"] = 0
 
 
 @Parameter(name="*", group=Group("Trials", sort_key=3))

@@ -32,6 +32,7 @@ __all__ = ["RandomStopping", "negative_binomial"]
 _SHAPES = (1, 2, 4)  # of negative binomial laws that are compared: 1 is the geometric
 _ALIKE = 0.97  # trials this close to the largest are as good, and the law of fewer trials is taken
 _MOST = 5.2  # trials a candidate, times the logarithm of 1 / (1 - tried): 12 candidates' worth for nine in ten
+_LONGEST = 2**12  # trials at most: 340 candidates, tried with probability 0.9
 _UNIT = 2.0**60  # what the weights of a law add up to, about
 _PLACES = np.concatenate(  # where slopes are compared: close together where they differ much
     [
@@ -179,7 +180,12 @@ def negative_binomial(shape: int, *, candidates: int, tried: float) -> tuple[int
     candidates = check_count("candidates", candidates)
     if check_rate("tried", tried) == 1:
         raise InvalidInput("tried must be below 1: a random number of trials may always leave a candidate out")
-    number = np.arange(1, max(2, math.ceil(-_MOST * candidates * math.log1p(-tried))) + 1)
+    most = max(2, math.ceil(-_MOST * candidates * math.log1p(-tried)))
+    if most > _LONGEST:
+        raise Infeasible(
+            f"{candidates} candidates may take {most} trials, above {_LONGEST}; name fewer, or lower tried"
+        )
+    number = np.arange(1, most + 1)
     ways = np.log(np.add.outer(number, np.arange(1, shape))).sum(axis=1)  # (k + 1) ... (k + shape - 1), up to a factor
 
     def law(stop: float) -> Floats:
@@ -193,10 +199,7 @@ def negative_binomial(shape: int, *, candidates: int, tried: float) -> tuple[int
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _tried(law(middle), candidates) >= tried else (low, middle)
-    weights = tuple(int(weight * _UNIT) for weight in law(low).tolist())
-    if weights[0] < 1:
-        raise Infeasible(f"{candidates} candidates are too many to be tried with probability {tried:g}")
-    return weights
+    return tuple(int(weight * _UNIT) for weight in law(low).tolist())
 
 
 def _mean(weights: tuple[int, ...]) -> float:

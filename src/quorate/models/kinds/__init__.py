@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from sklearn.utils.validation import check_is_fitted
-
 from quorate.errors import InvalidInput
+from quorate.models.codecs import check_types
 from quorate.models.folder import Folder, PrivateFolder, open_folder
-from quorate.search import PrivateSearchCV
 from quorate.tables import Schema
 
 __all__ = ["kind_of", "load", "save", "schema_of"]
@@ -110,11 +108,20 @@ def load(
         raise InvalidInput(f"{opened.path} holds a {opened.kind} and says that it is {opened.access}; it is not loaded")
     opened.contents  # noqa: B018  every file is checked, also where the kind reads none
     try:
-        return module.restore(opened, trusted=trusted, lease=lease)
+        return _restored(module, opened, trusted=trusted, lease=lease)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile) as error:
         if isinstance(error, InvalidInput) or type(opened) is PrivateFolder:  # whose ledger has proved the manifest
             raise
         raise InvalidInput(f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded") from None
+
+
+def _restored(module: Any, folder: Folder, *, trusted: list[str] | None, lease: int) -> Any:
+    """Return the model of a folder; where a type in one of its files is refused, those of all files are named."""
+    try:
+        return module.restore(folder, trusted=trusted, lease=lease)
+    except InvalidInput:
+        check_types(folder.contents, [*getattr(module, "TRUSTED", ()), *(trusted or ())])
+        raise
 
 
 def save(
@@ -143,9 +150,8 @@ def save(
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
     ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
     """
-    if isinstance(model, PrivateSearchCV):
-        check_is_fitted(model, "best_estimator_")
-        model = model.best_estimator_
+    if type(model).__name__ == "PrivateSearchCV":
+        model = getattr(model, "best_estimator_", model)
     module = _BY_TYPE.get(type(model).__name__) if type(model).__module__.startswith("quorate.") else None
     if module is None:  # a class of one's own would come back as another one
         raise InvalidInput(f"a {type(model).__name__} cannot be saved; {', '.join(_BY_TYPE)} can")

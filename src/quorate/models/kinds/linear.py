@@ -25,7 +25,7 @@ from quorate.models.kinds.page import publish_folder
 __all__ = ["FOLDER", "KIND", "restore", "save"]
 
 KIND, FOLDER = "linear model", PublishedFolder
-_TYPES = linear.__all__
+_TYPES = ("PrivateLinearRegression", "PrivateLogisticRegression", "PrivatePoissonRegression")
 
 
 def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
