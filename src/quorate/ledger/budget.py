@@ -369,7 +369,7 @@ def _name(process: tuple[int, int]) -> str:
     return f"{_space()}/{process[0]}/{_started(process[0])}"
 
 
-def is_gone(owner: str, *, silent: float, most: float = _SILENT) -> bool:
+def is_gone(owner: str, *, silent: float, most: float | None = None) -> bool:
     """Return whether the process of this name is dead for certain, or has been `silent` for more than so many seconds.
 
     A process is looked up where its numbers are counted as here: on this machine, since it started, and in the same
@@ -378,4 +378,4 @@ def is_gone(owner: str, *, silent: float, most: float = _SILENT) -> bool:
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
         return _started(int(process)) != started if started else not _runs(int(process))
-    return silent > most
+    return silent > (_SILENT if most is None else most)
