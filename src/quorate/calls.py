@@ -28,11 +28,11 @@ import threadpoolctl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from quorate.arrays import Integers
 from quorate.rows import copy_rows, query_digests, take_rows
 
 __all__ = ["CALL", "Calls", "asks_a_copy", "call_rows", "one_thread"]
 
-Integers = NDArray[np.int64]
 
 CALL = 256  # rows of a call whose shape is fixed
 _KNOWN = ("quorate", "xgboost", "lightgbm", "catboost")  # packages whose models answer row by row

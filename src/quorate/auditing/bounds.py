@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from quorate.arrays import Floats, Integers
 from quorate.auditing.outcomes import Codes, encode
 from quorate.checks import check_count, check_delta, check_rate
 from quorate.errors import InvalidInput
@@ -30,8 +31,6 @@ _PART = 4  # one play in this many helps to choose the event
 _CUTS = 400  # events of one order that are compared, at most
 _BINS = 4000  # steps into which real-valued scores are cut
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Orders = Callable[[Integers, Integers], Iterator[Integers]]
 
 

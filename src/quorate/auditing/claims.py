@@ -14,8 +14,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.auditing.enumeration import Counts, Outcomes, Query, moments
-from quorate.auditing.releases import Floats
 from quorate.mechanisms import (
     BetweenThresholds,
     ConfidentMax,

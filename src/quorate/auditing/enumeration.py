@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.auditing.releases import Floats, Release, Votes
+from quorate.arrays import Floats
+from quorate.auditing.releases import Release, Votes
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.auditing.bounds import Bound, epsilon_lower_bound
 from quorate.auditing.verdict import CONFIDENCE, Attempt, Effort, Verdict, game, settled
 from quorate.errors import InvalidInput
@@ -29,8 +29,6 @@ from quorate.simulation import SeededNoise
 
 __all__ = ["audit_terms", "closing_plays", "label_plays", "no_quorum_plays"]
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _ONE = 2.0**64
 _RATES = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03)  # at which queries of an attack find no quorum

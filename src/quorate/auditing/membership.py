@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats, Integers
 from quorate.auditing.bounds import proportion_at_least, proportion_at_most
 from quorate.auditing.timing import area_under_curve
 from quorate.checks import check_count, check_rate
@@ -24,8 +25,6 @@ from quorate.errors import InvalidInput
 
 __all__ = ["Roc", "Targets", "attack_membership", "confidences", "make_targets", "scores_of"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Train = Callable[[Floats, Integers], Callable[[Floats], Any]]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.errors import InvalidInput
 
 __all__ = ["Codes", "encode"]
@@ -13,8 +14,6 @@ __all__ = ["Codes", "encode"]
 _SHOWN = 6  # outcomes that an event names
 _DENSE = 2**22  # codes that are counted without sorting
 _FEW = 4096  # outcomes that are ordered one by one: of more, plays say too little about each
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.auditing.enumeration import Query
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM
@@ -23,8 +24,6 @@ __all__ = ["STOPPED", "PlayNoise", "play"]
 
 STOPPED = -2  # where an asker did not ask, or a run had ended
 _BLOCK = 65_536
-
-Integers = NDArray[np.int64]
 
 
 class PlayNoise(SeededNoise):

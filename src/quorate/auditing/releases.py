@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms import (
     NO_QUORUM,
@@ -31,7 +32,6 @@ from quorate.mechanisms.base import ThresholdMechanism
 
 __all__ = ["Release", "all_votes", "ballots_to_change", "gaussian", "laplace", "neighbours", "release_of"]
 
-Floats = NDArray[np.float64]
 Votes = tuple[int, ...]
 
 

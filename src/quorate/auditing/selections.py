@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms import RandomStopping
 from quorate.mechanisms.moments import excess
 
 __all__ = ["Released", "best_law", "epsilon_trials", "released_best", "worst_log_ratio", "worst_renyi"]
 
-Floats = NDArray[np.float64]
 _SHARES = np.concatenate([10.0 ** np.arange(-6, -1), np.linspace(0.02, 0.98, 49), 1 - 10.0 ** np.arange(-2.0, -7, -1)])
 _SMALL = (1e-9, 1e-3, 0.05, 0.2)  # probabilities of the middle outcome
 

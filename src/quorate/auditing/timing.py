@@ -12,13 +12,12 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_count, check_positive, check_rate
 
 __all__ = ["Delayed", "Timing", "area_under_curve", "attack_timing"]
 
-Floats = NDArray[np.float64]
 Ask = Callable[[Any], object]
 
 

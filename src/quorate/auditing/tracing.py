@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.auditing.bounds import proportion_at_least, proportion_at_most
 from quorate.checks import check_count, check_rate
 from quorate.errors import InvalidInput
@@ -23,7 +24,6 @@ from quorate.tables import Number
 
 __all__ = ["Population", "Traced", "exact_means", "noisy_means", "released_means", "trace"]
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int8]
 Release = Callable[[Rows], Floats]
 

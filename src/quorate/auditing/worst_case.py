@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.auditing.claims import Claim, Finding, Measure
 from quorate.auditing.enumeration import Counts, Query
 from quorate.auditing.game import Game
-from quorate.auditing.releases import Floats, Release
+from quorate.auditing.releases import Release
 
 __all__ = ["ascend", "worst_cases"]
 

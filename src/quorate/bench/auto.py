@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.bench.figures import Figure, data_folder
 from quorate.mechanisms import NO_QUORUM, ConfidentMax
 from quorate.planner import PrivatePlan, plan
@@ -19,8 +19,6 @@ _PUBLIC = 500  # rows that are given away to plan by
 _SEED = 20260  # of the rows and of the simulated noise: the comparison can be repeated
 _DELTA = 1e-5
 _NAMED = ("quorum", "sharp_majority", "noisy_max", "confident_max", "soft_majority")
-
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Comparison:
         return max(self.right.values()) - self.right[self.chosen]
 
 
-def _payable(planned: PrivatePlan, labels: Counts) -> int:
+def _payable(planned: PrivatePlan, labels: Integers) -> int:
     """Return how many of these queries the budget of the plan pays for, asked one after the other."""
     mechanism = planned.mechanism
     if not isinstance(mechanism, ConfidentMax):
@@ -50,7 +48,7 @@ def _payable(planned: PrivatePlan, labels: Counts) -> int:
     return int((before + query + answer <= planned.open_budget().capacity().renyi).sum())
 
 
-def _right(planned: PrivatePlan, rows: Counts, seed: int) -> float:
+def _right(planned: PrivatePlan, rows: Integers, seed: int) -> float:
     labels = simulate(planned.mechanism, rows, seed=seed).labels
     labels = labels[: _payable(planned, labels)]
     right = float((labels == rows[: len(labels)].argmax(axis=1)).sum())
@@ -61,7 +59,7 @@ def _right(planned: PrivatePlan, rows: Counts, seed: int) -> float:
 
 def compare(
     name: str,
-    votes: Counts,
+    votes: Integers,
     *,
     epsilon: float,
     queries: int,

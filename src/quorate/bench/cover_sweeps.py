@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.concepts import Box, Boxes, Concept, Halfspace, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import Infeasible
 from quorate.privacy import Budget
@@ -18,8 +18,6 @@ from quorate.release.queries import Rows
 __all__ = ["Errors", "Stage", "crossover", "line_errors", "most_public_points", "plane_errors"]
 
 EPSILON, DELTA = 1.0, 1e-6
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.bench.adult import adult_columns, adult_split
 from quorate.bench.figures import Figure, data_folder
 from quorate.concepts import Boxes, Halfspaces, Threshold, Thresholds
 from quorate.privacy import Budget
 from quorate.release import Columns, OnlineRelease, QueryRelease, Workload
 from quorate.release.engines import Released, choose_engine
-from quorate.release.queries import Floats, Marginals, Queries, Rows
+from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = ["adult_figures", "front_figures"]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.bench.figures import Figure, data_folder
 from quorate.learners import Deal, batched_equivalent
 from quorate.planner import plan
@@ -29,7 +30,6 @@ __all__ = ["teacher_figures"]
 _TARGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "queries": 1000}
 _GRID = (100, 300, 1000, 3000)
 _TABLES = {"adult": "income>50K", "bank": "y"}
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class _Split:
     """Private records, public points and their labels, and judges."""
 
     X: Any
-    y: Codes
+    y: Integers
     public: Any
-    known: Codes
+    known: Integers
     judges: Any
-    labels: Codes
+    labels: Integers
 
     def planned(self, *, teach: bool) -> int:
         """Return the default number of teachers, for answers or for a student."""
@@ -124,7 +124,7 @@ def _read(folder: Path, name: str, seed: int) -> _Split:
     return _Split(schema.encode(private), y, points, known, judged, labels)
 
 
-def _codes(values: list[Any]) -> Codes:
+def _codes(values: list[Any]) -> Integers:
     return np.array([">" in value or value == "yes" for value in values], dtype=np.int64)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import LISTED, Concept, Dichotomies, sauer
 from quorate.concepts.hypothesis import Hypothesis
@@ -16,7 +17,6 @@ from quorate.errors import Infeasible
 
 __all__ = ["Box", "Boxes"]
 
-Whole = NDArray[np.int64]
 Corner = tuple[float, ...]
 
 
@@ -71,7 +71,7 @@ class _Slab(NamedTuple):
     lower: Corner
     upper: Corner
     members: Points  # of the points that define the boxes
-    rows: Whole  # places of the labelled rows
+    rows: Integers  # places of the labelled rows
 
 
 class _SmallestBoxes(Dichotomies):
@@ -140,7 +140,7 @@ def _cut(slab: _Slab, dimension: int, rows: Points) -> Iterator[_Slab]:
             )
 
 
-def _ends(slab: _Slab) -> tuple[NDArray[np.float64], Whole]:
+def _ends(slab: _Slab) -> tuple[NDArray[np.float64], Integers]:
     """Return the values in the last dimension, and for each as lower end the first upper end that touches all sides."""
     values, places = np.unique(slab.members[:, -1], return_inverse=True)
     reach = np.arange(values.size)
@@ -153,7 +153,7 @@ def _ends(slab: _Slab) -> tuple[NDArray[np.float64], Whole]:
     return values, reach
 
 
-def _pairs(reach: Whole) -> tuple[Whole, Whole]:
+def _pairs(reach: Integers) -> tuple[Integers, Integers]:
     """Return all pairs of a lower end and an upper end that is at least its reach."""
     sizes = reach.size - reach
     low = np.repeat(np.arange(reach.size), sizes)

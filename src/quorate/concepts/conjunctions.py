@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hypothesis import Constant, Hypothesis
@@ -17,8 +17,6 @@ from quorate.errors import Infeasible, InvalidInput
 __all__ = ["Conjunction", "Conjunctions"]
 
 _LARGEST_CUBE = 2**24  # cells, of eight bytes each
-
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +113,7 @@ class _Patterns(Dichotomies):
         lead = self._cube(points, 2 * labels - 1)
         return np.count_nonzero(labels == 1) - np.append(0, lead.ravel()[self._chosen])
 
-    def _cube(self, points: Points, weights: Whole | None) -> Whole:
+    def _cube(self, points: Points, weights: Integers | None) -> Integers:
         """Return for each pattern the sum of weights over the rows it covers, or the number of distinct ones."""
         shape = tuple(count + 1 for count in self._categories)
         places = np.ravel_multi_index(tuple(points.astype(np.int64).T), shape)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, set_validated
 from quorate.concepts.concept import Concept, Dichotomies
 from quorate.concepts.hyperplanes import ExactPoints
@@ -21,7 +22,6 @@ __all__ = ["Halfspace", "Halfspaces"]
 _AT_ONCE = 2**24  # labels unpacked at a time
 _LARGE, _TINY = 2**1000, Fraction(1, 2**600)  # between them a float has all digits, and products of some do not vanish
 
-Whole = NDArray[np.int64]
 Level = tuple[tuple[Fraction, ...], Fraction]
 
 
@@ -143,7 +143,7 @@ class _Sides(Dichotomies):
         total = 2 * ones - len(labels)
         return np.stack([ones - lead, ones - (total - lead)], axis=1).ravel()
 
-    def _leads(self, points: Points, labels: Labels) -> Whole:
+    def _leads(self, points: Points, labels: Labels) -> Integers:
         """Return for each parting how many more ones than zeros lie on its side 1."""
         known = len(self._exact)
         distinct, places = np.unique(np.concatenate([self._exact.points, points]), axis=0, return_inverse=True)
@@ -161,7 +161,7 @@ class _Sides(Dichotomies):
                 leads[rows] += self._labels_of(every, rows, bits) @ lead[away]
         return leads.astype(np.int64)
 
-    def _labels_of(self, every: ExactPoints, rows: Whole, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _labels_of(self, every: ExactPoints, rows: Integers, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the labels that partings give to points that are not among those that define them."""
         known, planes = len(self._exact), self._planes[rows]
         full = (planes >= 0).all(axis=1)
@@ -179,7 +179,7 @@ class _Sides(Dichotomies):
         return labels
 
 
-def _levels(points: ExactPoints, labels: Any, plane: Whole) -> tuple[list[Level], int]:
+def _levels(points: ExactPoints, labels: Any, plane: Integers) -> tuple[list[Level], int]:
     """Return the hyperplanes that give these labels, the first through the points of `plane`, and what is left."""
     if (labels == labels[:1]).all():
         return [], int(labels[:1].sum())

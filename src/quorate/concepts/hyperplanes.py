@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.concepts.points import Points
 
 __all__ = ["ExactPoints", "cofactors"]
@@ -14,7 +15,6 @@ __all__ = ["ExactPoints", "cofactors"]
 _AT_ONCE = 2**22  # signs held at a time
 
 Signs = NDArray[np.int8]
-Whole = NDArray[np.int64]
 
 
 def cofactors(vectors: Any, *, absolute: bool = False) -> Any:
@@ -65,11 +65,11 @@ class ExactPoints:
         """Return some of the points, and some of their coordinates."""
         return ExactPoints(np.ascontiguousarray(self.points[places][:, columns]))
 
-    def normals(self, planes: Whole) -> Any:
+    def normals(self, planes: Integers) -> Any:
         """Return the normals of the hyperplanes through these points, in whole numbers of any length."""
         return cofactors(self.whole[planes[:, 1:]] - self.whole[planes[:, :1]])
 
-    def signs(self, planes: Whole) -> Signs:
+    def signs(self, planes: Integers) -> Signs:
         """Return for each hyperplane, given by the places of d points, the side of every point: 1, -1, or 0 on it.
 
         All are 0 where the d points do not span a hyperplane.
@@ -78,11 +78,11 @@ class ExactPoints:
         parts = [self._signs(planes[start : start + step]) for start in range(0, len(planes), step)]
         return np.concatenate([np.empty((0, len(self)), dtype=np.int8), *parts])
 
-    def _signs(self, planes: Whole) -> Signs:
+    def _signs(self, planes: Integers) -> Signs:
         if self._small is not None:
             origin = self._small[planes[:, 0]]
             normals = cofactors(self._small[planes[:, 1:]] - origin[:, np.newaxis])
-            heights: Whole = normals @ self._small.T - (normals * origin).sum(axis=1, keepdims=True)
+            heights: Integers = normals @ self._small.T - (normals * origin).sum(axis=1, keepdims=True)
             return np.sign(heights).astype(np.int8)
         signs, decided = self._rounded(planes)
         np.put_along_axis(decided, planes, True, axis=1)  # the points that span it lie on it
@@ -90,7 +90,7 @@ class ExactPoints:
         self._settle(planes, signs, *np.nonzero(~decided))
         return signs
 
-    def _rounded(self, planes: Whole) -> tuple[Signs, NDArray[np.bool_]]:
+    def _rounded(self, planes: Integers) -> tuple[Signs, NDArray[np.bool_]]:
         """Return the signs that floats give, and which of them are sure."""
         planes, turned = self._from_the_nearest(planes)
         with np.errstate(all="ignore"):
@@ -112,7 +112,7 @@ class ExactPoints:
         signs: Signs = above.view(np.int8) - below.view(np.int8)
         return signs, above | below
 
-    def _from_the_nearest(self, planes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
+    def _from_the_nearest(self, planes: Integers) -> tuple[Integers, NDArray[np.bool_]]:
         """Return planes with the point nearest to the origin first, and which were turned over by the exchange.
 
         Heights are measured from the first point: if it were far off, differences of large numbers would be left.
@@ -122,7 +122,7 @@ class ExactPoints:
         exchanged[:, 0], exchanged[rows, nearest] = planes[rows, nearest], planes[:, 0]
         return exchanged, nearest != 0
 
-    def _settle(self, planes: Whole, signs: Signs, which: Whole, targets: Whole) -> None:
+    def _settle(self, planes: Integers, signs: Signs, which: Integers, targets: Integers) -> None:
         """Put the exact sign wherever floats leave it open."""
         distinct, places = np.unique(which, return_inverse=True)
         normals, base = self.normals(planes[distinct]), self.whole[planes[distinct, 0]]

@@ -5,10 +5,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
+
 __all__ = ["cut_points", "cuts_between", "lead_below", "mistakes_upward"]
 
 Values = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 def cuts_between(low: Values, high: Values) -> Values:
@@ -23,7 +24,7 @@ def cut_points(values: Values) -> Values:
     return cuts_between(distinct[:-1], distinct[1:])
 
 
-def lead_below(cuts: Values, values: Values, labels: Whole, *, side: Literal["left", "right"] = "left") -> Whole:
+def lead_below(cuts: Values, values: Values, labels: Integers, *, side: Literal["left", "right"] = "left") -> Integers:
     """Return for each cut how many more ones than zeros lie below it, or at and below it where `side` is right."""
     order = np.argsort(values)
     lead = np.zeros(values.size + 1, dtype=np.int64)
@@ -31,6 +32,6 @@ def lead_below(cuts: Values, values: Values, labels: Whole, *, side: Literal["le
     return lead[np.searchsorted(values[order], cuts, side=side)]  # left: a value at a cut is not below it
 
 
-def mistakes_upward(cuts: Values, values: Values, labels: Whole) -> Any:
+def mistakes_upward(cuts: Values, values: Values, labels: Integers) -> Any:
     """Return for each cut the mistakes of saying 1 at and above it and 0 below."""
     return np.count_nonzero(labels == 0) + lead_below(cuts, values, labels)

@@ -3,17 +3,16 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from quorate.arrays import Integers
 
 __all__ = ["correlate", "difference_counts", "pair_of_rank"]
 
 _BLOCK = 64  # entries whose pairs are counted one by one
 _AT_ONCE = 2**22  # differences held at a time
 
-Whole = NDArray[np.int64]
 
-
-def difference_counts(values: Whole, *, lowest: int, highest: int) -> Whole:
+def difference_counts(values: Integers, *, lowest: int, highest: int) -> Integers:
     """Return for t from `lowest` to `highest` the number of pairs i < j with values[j] - values[i] == t.
 
     All differences must lie in that range.
@@ -30,7 +29,7 @@ def difference_counts(values: Whole, *, lowest: int, highest: int) -> Whole:
     return counts
 
 
-def _within_blocks(values: Whole, lowest: int, highest: int) -> Whole:
+def _within_blocks(values: Integers, lowest: int, highest: int) -> Integers:
     counts = np.zeros(highest - lowest + 1, dtype=np.int64)
     whole = values.size // _BLOCK * _BLOCK
     early, late = np.triu_indices(_BLOCK, 1)
@@ -44,7 +43,7 @@ def _within_blocks(values: Whole, lowest: int, highest: int) -> Whole:
     return counts + np.bincount(rest[late] - rest[early] - lowest, minlength=counts.size)
 
 
-def correlate(left: Whole, right: Whole) -> Whole:
+def correlate(left: Integers, right: Integers) -> Integers:
     """Return the sums of left[i] * right[j] over j - i == t, for t from 1 - left.size upwards. Exact.
 
     Convolution by a Fourier transform of size 2**k errs by less than 16 k 2**-53 times both lengths (Percival 2003 has
@@ -68,7 +67,7 @@ def correlate(left: Whole, right: Whole) -> Whole:
     return whole.astype(np.int64) if np.abs(sums - whole).max() < 0.25 else np.convolve(left[::-1], right)
 
 
-def pair_of_rank(values: Whole, difference: int, rank: int) -> tuple[int, int]:
+def pair_of_rank(values: Integers, difference: int, rank: int) -> tuple[int, int]:
     """Return the pair i < j of this rank, from 0, among those with values[j] - values[i] == difference."""
     size = values.size
     order = np.argsort(values, kind="stable")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.concepts.hyperplanes import ExactPoints
 from quorate.errors import Infeasible
 
@@ -24,14 +25,13 @@ _MEMORY = 2**30  # bytes for signs and for the partings that are found, also mor
 
 Signs = NDArray[np.int8]
 Bits = NDArray[np.uint8]
-Whole = NDArray[np.int64]
 
 
 class Partitions(NamedTuple):
     """One row of bits for each parting, 0 on the side of the first point; and d points that span a hyperplane of it."""
 
     bits: Bits
-    planes: Whole  # -1 where all points lie on one side
+    planes: Integers  # -1 where all points lie on one side
 
 
 def check_partitions(points: int, dimension: int) -> None:
@@ -67,7 +67,7 @@ def find_partitions(points: ExactPoints) -> Partitions:
     return _once(np.concatenate([bits for bits, _ in parts]), np.concatenate([through for _, through in parts]), count)
 
 
-def _simple(planes: Whole, signs: Signs) -> Iterator[tuple[Bits, Whole]]:
+def _simple(planes: Integers, signs: Signs) -> Iterator[tuple[Bits, Integers]]:
     """Yield partings by hyperplanes with d points on them: these may lie on any side."""
     above, rows = np.packbits(signs > 0, axis=1), np.arange(len(planes))
     for pattern in itertools.product((False, True), repeat=planes.shape[1]):
@@ -77,7 +77,7 @@ def _simple(planes: Whole, signs: Signs) -> Iterator[tuple[Bits, Whole]]:
         yield bits, planes
 
 
-def _crowded(points: ExactPoints, planes: Whole, signs: Signs) -> Iterator[tuple[Bits, Whole]]:
+def _crowded(points: ExactPoints, planes: Integers, signs: Signs) -> Iterator[tuple[Bits, Integers]]:
     """Yield partings by hyperplanes with more than d points on them: by a hyperplane inside of them."""
     _, first = np.unique(np.packbits(signs == 0, axis=1), axis=0, return_index=True)
     for row in first:
@@ -89,14 +89,14 @@ def _crowded(points: ExactPoints, planes: Whole, signs: Signs) -> Iterator[tuple
         yield np.packbits(labels, axis=1), np.repeat(planes[np.newaxis, row], len(labels), axis=0)
 
 
-def columns_within(points: ExactPoints, plane: Whole) -> list[int]:
+def columns_within(points: ExactPoints, plane: Integers) -> list[int]:
     """Return the coordinates that tell points of a hyperplane apart: all but one that its normal has."""
     normal = points.normals(plane[np.newaxis])[0]
     dropped = next(column for column, value in enumerate(normal) if value != 0)
     return [column for column in range(points.dimension) if column != dropped]
 
 
-def _once(bits: Bits, planes: Whole, count: int) -> Partitions:
+def _once(bits: Bits, planes: Integers, count: int) -> Partitions:
     """Return each parting once, with the first point's side as 0."""
     every = np.packbits(np.ones(count, dtype=np.bool_))
     bits = np.where(bits[:, :1] & 128, bits ^ every, bits)
@@ -104,7 +104,7 @@ def _once(bits: Bits, planes: Whole, count: int) -> Partitions:
     return Partitions(bits[first], planes[first])
 
 
-def first_rows(bits: Bits) -> Whole:
+def first_rows(bits: Bits) -> Integers:
     """Return the place of the first of each kind of row.
 
     Rows are sorted by a mark of 64 bits, which is checked: should two kinds share one, rows are compared themselves.

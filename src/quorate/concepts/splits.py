@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.concepts.line import cuts_between
 from quorate.concepts.points import Points
 
@@ -15,7 +16,6 @@ __all__ = ["DistinctSplits"]
 
 _AT_ONCE = 2**17  # marks sorted together: they fit the cache
 
-Whole = NDArray[np.int64]
 Places = NDArray[np.integer[Any]]
 Marks = NDArray[np.uint64]
 
@@ -28,7 +28,7 @@ class _Run(NamedTuple):
     start: int  # the number of the first of them; the next ones follow in steps
     step: int
 
-    def numbers(self, part: slice) -> Whole:
+    def numbers(self, part: slice) -> Integers:
         return self.start + self.step * np.arange(part.start, part.stop)
 
 
@@ -105,12 +105,12 @@ class DistinctSplits:
             ):
                 yield feature
 
-    def _where(self, splits: Whole) -> tuple[Whole, Whole]:
+    def _where(self, splits: Integers) -> tuple[Integers, Integers]:
         """Return the feature and the place of splits that are numbered through."""
         feature = np.searchsorted(self._starts, splits, side="right").astype(np.int64) - 1
         return feature, np.concatenate(self._places)[splits].astype(np.int64)
 
-    def _confirmed(self, first: Whole, second: Whole) -> bool:
+    def _confirmed(self, first: Integers, second: Integers) -> bool:
         """Return whether each pair is the same split of the rows."""
         if first.size == 0:
             return True
@@ -133,7 +133,7 @@ class DistinctSplits:
         return bool((alike | opposite).all())
 
 
-def _suspects(runs: list[_Run], rows: int) -> tuple[Whole, Whole]:
+def _suspects(runs: list[_Run], rows: int) -> tuple[Integers, Integers]:
     """Return pairs of splits that share their mark: each split but the first of its kind, after the one before.
 
     Equal splits have sides of equal size, so a few sizes are looked at together, and not all splits at once.

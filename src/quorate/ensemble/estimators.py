@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
@@ -22,7 +22,6 @@ from quorate.rows import copy_rows, is_frame, take_rows
 
 __all__ = ["EstimatorTeachers", "Fitted", "fit_estimators"]
 
-Integers = NDArray[np.int64]
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
 _Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted
 _Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness

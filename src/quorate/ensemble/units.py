@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
 from quorate.learners import Deal
 
 __all__ = ["deal_units", "unit_numbers"]
-
-Integers = NDArray[np.int64]
 
 
 def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.everlasting.boosting import boosted
 from quorate.everlasting.phase import Phase
 from quorate.everlasting.seats import Seats, deal_seats
@@ -19,8 +19,6 @@ from quorate.privacy import Cost
 from quorate.rows import take_rows
 
 __all__ = ["Arrivals"]
-
-Integers = NDArray[np.int64]
 
 
 class Arrivals:

@@ -3,17 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats, Integers
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units
 from quorate.everlasting.terms import Boost
 from quorate.mechanisms import Relabel
 
 __all__ = ["boosted", "secret_sample"]
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def secret_sample(count: int, size: int) -> Integers:

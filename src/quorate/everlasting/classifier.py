@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.concepts import Concept
 from quorate.ensemble import deal_units, unit_numbers
@@ -32,7 +32,6 @@ from quorate.predictors.base import Predictions, check_records, class_codes, dec
 
 __all__ = ["EverlastingClassifier"]
 
-Integers = NDArray[np.int64]
 _RATE = 0.02  # the share of a phase's arrivals that may find no quorum, unless given
 
 

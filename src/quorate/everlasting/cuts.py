@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats, Integers
 from quorate.concepts import Stumps, Thresholds
 from quorate.concepts.line import cuts_between
 from quorate.errors import InvalidInput
@@ -17,8 +18,6 @@ from quorate.learners.teachers import BackendName, check_arrays, check_queries, 
 
 __all__ = ["CutTeachers", "fit_cuts"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _CELLS = 2**22  # values sorted together
 

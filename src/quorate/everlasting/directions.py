@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from quorate.arrays import Floats, Integers
 from quorate.calls import one_thread
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
@@ -24,8 +25,6 @@ from quorate.learners.teachers import LARGEST, BackendName, check_arrays, check_
 
 __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _HIGH, _WIDE = 104, 384  # teachers and queries of one product: few enough for a cache
 

@@ -4,8 +4,8 @@ import threading
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.ensemble import Ensemble
 from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
@@ -16,7 +16,6 @@ from quorate.session import release_votes
 
 __all__ = ["Phase"]
 
-Integers = NDArray[np.int64]
 
 _BLOCK = 2**16  # arrivals counted together
 

@@ -7,16 +7,14 @@ up into it. The points are private: they are kept for the phase that they teach,
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.ensemble import deal_units
 from quorate.learners import Deal
 from quorate.mechanisms import NO_QUORUM
 from quorate.rows import join_rows, take_rows
 
 __all__ = ["Seats", "deal_seats"]
-
-Integers = NDArray[np.int64]
 
 
 class Seats:

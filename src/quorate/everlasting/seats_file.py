@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.errors import InvalidInput, LedgerRefused
 
 __all__ = ["SeatsFile"]
-
-Integers = NDArray[np.int64]
 
 
 class SeatsFile:

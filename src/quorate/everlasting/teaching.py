@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
+from quorate.arrays import Integers
 from quorate.calls import asks_a_copy, call_rows
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
@@ -16,8 +16,6 @@ from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.rows import join_rows, take_rows
 
 __all__ = ["SteadyClassifier", "teach"]
-
-Integers = NDArray[np.int64]
 
 
 class SteadyClassifier(ClassifierMixin, BaseEstimator):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.arrays import Floats
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.features.blocks import (
@@ -31,7 +32,6 @@ from quorate.rows import as_frame, is_frame, is_number
 
 __all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
 
-Matrix = NDArray[np.float64]
 _CUTS = 8
 _MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
 _WORK = 5e10  # units times squared columns: about ten seconds on two cores
@@ -118,7 +118,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             return {}
         return dict(self.declared if isinstance(self.declared, Mapping) else enumerate(self.declared))
 
-    def transform(self, X: Any) -> Matrix:
+    def transform(self, X: Any) -> Floats:
         """Return one row of numbers in [0, 1] for each row."""
         check_is_fitted(self, "blocks_")
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
@@ -138,7 +138,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         pairs = zip(self.blocks_, self.names_, strict=True)
         return [block.read(column_of(X, name)) for block, name in pairs]
 
-    def spread(self, read: Sequence[NDArray[Any]]) -> Matrix:
+    def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return the rows of numbers for values that were read, all of them or some."""
         parts = []
         for ramps, run in groupby(zip(self.blocks_, read, strict=True), key=lambda pair: isinstance(pair[0], Ramps)):
@@ -155,12 +155,12 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "blocks_")
         return np.array([name for part in (*self.blocks_, *self.together_) for name in part.names], dtype=object)
 
-    def atoms(self) -> list[Matrix]:
+    def atoms(self) -> list[Floats]:
         """Return rows that each block of columns may become by itself.
 
         0/1 columns side by side, of which no public row has two, are one block: the categories of one column.
         """
-        atoms: list[Matrix] = []
+        atoms: list[Floats] = []
         for group in self.joined_:
             block = self.blocks_[group[0]]
             if isinstance(block, Words):

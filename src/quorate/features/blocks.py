@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "spread_ramps",
 ]
 
-Matrix = NDArray[np.float64]
 _OTHER = "another"
 _PIECES = 3  # cuts up to which a curve has pieces alone: no line below them, and none for values beyond
 _ENDS = (0.005, 0.995)  # the public quantiles between which a straight line rises
@@ -64,22 +64,22 @@ class Ramps:
         given = np.asarray(values) if hasattr(values, "dtype") else None
         return given if given is not None and given.dtype.kind in "fiub" else as_numbers(values)
 
-    def encode(self, values: Any) -> Matrix:
+    def encode(self, values: Any) -> Floats:
         """Return one row a value. A missing value has 0 in every ramp."""
         return self.spread(self.read(values))
 
-    def spread(self, read: NDArray[Any]) -> Matrix:
+    def spread(self, read: NDArray[Any]) -> Floats:
         """Return one row for each value that was read."""
         return spread_ramps((self,), as_numbers(read)[:, None])
 
-    def atoms(self) -> Matrix:
+    def atoms(self) -> Floats:
         """Return what the values at the cuts and halfway between them become."""
         cuts = np.array(self.cuts)
         values = np.sort(np.concatenate([cuts, (cuts[1:] + cuts[:-1]) / 2]))
         return self.encode(np.append(values, np.nan) if self.missing else values)
 
 
-def spread_ramps(blocks: tuple[Ramps, ...], values: Matrix) -> Matrix:
+def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
     """Return what the blocks make of their columns of `values`, side by side: all columns in a few passes."""
     low, high, source, missing = _ends(blocks)
     ramps = values[:, source]
@@ -94,7 +94,7 @@ def spread_ramps(blocks: tuple[Ramps, ...], values: Matrix) -> Matrix:
 
 
 @lru_cache(maxsize=64)
-def _ends(blocks: tuple[Ramps, ...]) -> tuple[Matrix, Matrix, NDArray[np.int64], NDArray[np.int64]]:
+def _ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Return where each ramp begins and ends, of which column it is, and which of them say that a value is missing."""
     ends = [
         (low, high, place, missing)
@@ -139,17 +139,17 @@ class Categories:
         except Exception:  # a value that has no hash: each is then written out
             return np.array([places.of(value) for value in listed], dtype=np.int32)
 
-    def encode(self, values: Any) -> Matrix:
+    def encode(self, values: Any) -> Floats:
         """Return one row a value."""
         return self.spread(self.read(values))
 
-    def spread(self, read: NDArray[Any]) -> Matrix:
+    def spread(self, read: NDArray[Any]) -> Floats:
         """Return one row for each value that was read."""
         encoded = np.zeros((len(read), len(self.values) + 1))
         encoded[np.arange(len(read)), read] = 1.0
         return encoded
 
-    def atoms(self) -> Matrix:
+    def atoms(self) -> Floats:
         """Return what each category becomes."""
         return np.eye(len(self.values) + 1)
 
@@ -175,7 +175,7 @@ class _Places(dict[Any, int]):
 Block = Ramps | Categories
 
 
-def as_numbers(values: Any) -> Matrix:
+def as_numbers(values: Any) -> Floats:
     """Return values as numbers, each by itself: what cannot be read as one is missing, and nothing is said of it."""
     given = np.asarray(values) if hasattr(values, "dtype") else _listed(values)
     with np.errstate(all="ignore"):
@@ -237,7 +237,7 @@ def _text(value: Any) -> str:
         return "nan"
 
 
-def ramps_from_public(name: str, values: Matrix, *, cuts: int, rare: int) -> Ramps:
+def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ramps:
     """Return ramps with cuts at quantiles of public values, and one more on either side for values beyond them.
 
     A value that many rows share gets cuts of its own; the quantiles of the other values are then added.

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features.blocks import Categories, Ramps
 
 __all__ = ["Cross", "crosses_of"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,11 @@ class Cross:
         """The names of the products."""
         return [f"{one} and {other}" for one in self.first.names for other in self.second.names]
 
-    def spread(self, read: Sequence[NDArray[Any]]) -> Matrix:
+    def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of products for each row, of all columns as they were read."""
         return _products(*(block.spread(read[place]) for block, place in zip(self._blocks, self.places, strict=True)))
 
-    def atoms(self) -> list[Matrix]:
+    def atoms(self) -> list[Floats]:
         """Return what every pair of values becomes."""
         one, other = (block.atoms() for block in self._blocks)
         return [_products(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))]
@@ -45,7 +44,7 @@ class Cross:
         return self.first, self.second
 
 
-def _products(one: Matrix, other: Matrix) -> Matrix:
+def _products(one: Floats, other: Floats) -> Floats:
     return (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
 
 

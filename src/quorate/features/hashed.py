@@ -8,13 +8,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.arrays import Floats
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.features.words import Words, number_for, words_from_public
 
 __all__ = ["HashedColumns"]
-
-Matrix = NDArray[np.float64]
 
 
 class HashedColumns(TransformerMixin, BaseEstimator):
@@ -47,7 +46,7 @@ class HashedColumns(TransformerMixin, BaseEstimator):
         self.words_ = words_from_public("words", X, number=number)
         return self
 
-    def transform(self, X: Any) -> Matrix:
+    def transform(self, X: Any) -> Floats:
         """Return one row of numbers in [0, 1] for each row."""
         return self.spread(self.read(X))
 
@@ -56,7 +55,7 @@ class HashedColumns(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "words_")
         return self.words_.read(X)
 
-    def spread(self, read: sparse.csr_array) -> Matrix:
+    def spread(self, read: sparse.csr_array) -> Floats:
         """Return the rows of numbers for rows that were read, all of them or some."""
         return self.words_.spread(read)
 
@@ -65,7 +64,7 @@ class HashedColumns(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "words_")
         return np.array(self.words_.names, dtype=object)
 
-    def atoms(self) -> list[Matrix]:
+    def atoms(self) -> list[Floats]:
         """Return rows that the columns may become."""
         return self.words_.atoms()
 

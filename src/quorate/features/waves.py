@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import cosm1, ndtri
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features.blocks import Ramps, as_numbers, spread_ramps
 
 __all__ = ["Waves", "waves_of"]
 
-Matrix = NDArray[np.float64]
 _VALUES, _DIRECTIONS = 2.0**20, 2.0**16  # steps of a value and of a direction: sums of products have 53 bits
 _USUAL = 0.2  # the spread of a number between the ends of its line
 _FARTHEST = 4.0  # standard deviations of a direction's entry
@@ -38,27 +38,27 @@ class Waves:
         """The names of the cosines."""
         return [f"wave {place}" for place in range(self.number)]
 
-    def spread(self, read: Sequence[NDArray[Any]]) -> Matrix:
+    def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of cosines in [0, 1] for each row, of all columns as they were read."""
         lines = spread_ramps(self.lines, np.stack([as_numbers(read[place]) for place in self.places], axis=1))
         directions, phases = _drawn(len(self.places), self.number)
         along = np.rint(lines * _VALUES) @ directions / (_VALUES * _DIRECTIONS)  # proof: step 2
         return np.asarray((cosm1(along + phases) + 2) / 2)
 
-    def atoms(self) -> list[Matrix]:
+    def atoms(self) -> list[Floats]:
         """Return values of each cosine."""
         return [np.array([[0.0], [0.5], [1.0]])] * self.number
 
 
 @lru_cache(maxsize=16)
-def _drawn(columns: int, number: int) -> tuple[Matrix, Matrix]:
+def _drawn(columns: int, number: int) -> tuple[Floats, Floats]:
     """Return directions, in whole steps, and phases: as many radians apart as usual rows are standard deviations."""
     levels = _levels((columns + 1) * number).reshape(columns + 1, number)
     directions = np.clip(ndtri(levels[:-1]), -_FARTHEST, _FARTHEST) / (_USUAL * math.sqrt(columns))
     return np.rint(directions * _DIRECTIONS), 2 * math.pi * levels[-1]
 
 
-def _levels(number: int) -> Matrix:
+def _levels(number: int) -> Floats:
     """Return levels between 0 and 1 from a fixed seed, the same in every version. They hide nothing: proof, step 4."""
     return (np.asarray(np.random.PCG64(1).random_raw(number) >> np.uint64(12), dtype=np.float64) + 0.5) / 2.0**52
 

@@ -17,12 +17,12 @@ from scipy.special import log1p
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.extmath import randomized_svd
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features.blocks import as_texts
 
 __all__ = ["BUCKETS", "Words", "as_counts", "number_for", "words_from_public"]
 
-Matrix = NDArray[np.float64]
 BUCKETS = 2**16  # columns beyond so many share one, and so do words
 _STEPS = 2.0**10  # of a count: with at most 2**17 squares of 2**36 steps a sum has 53 bits
 _LARGEST = 2.0**4  # a count, and a weight
@@ -43,10 +43,10 @@ class Words:
     name: str
     number: int
     places: NDArray[np.int64]
-    weights: Matrix
+    weights: Floats
     directions: NDArray[np.int32]  # whole numbers of steps
-    centre: Matrix
-    scale: Matrix
+    centre: Floats
+    scale: Floats
     drawn: bool = False
 
     @property
@@ -55,7 +55,7 @@ class Words:
         return [f"{self.name} about {place}" for place in range(self.number)]
 
     @cached_property
-    def _whole_directions(self) -> Matrix:
+    def _whole_directions(self) -> Floats:
         return self.directions.astype(np.float64)
 
     def read(self, values: Any) -> sparse.csr_array:
@@ -67,16 +67,16 @@ class Words:
         counts.data = np.rint(counts.data / np.repeat(length, np.diff(counts.indptr)) * _ROWS)
         return counts
 
-    def spread(self, read: sparse.csr_array) -> Matrix:
+    def spread(self, read: sparse.csr_array) -> Floats:
         """Return a row of numbers in [0, 1] for each row that was read."""
         along = np.asarray(read @ self._whole_directions) / (_ROWS * _DIRECTIONS)  # proof: step 2
         return np.asarray(np.clip(0.5 + (along - self.centre) * self.scale, 0.0, 1.0))
 
-    def encode(self, values: Any) -> Matrix:
+    def encode(self, values: Any) -> Floats:
         """Return a row of numbers in [0, 1] for each value."""
         return self.spread(self.read(values))
 
-    def atoms(self) -> list[Matrix]:
+    def atoms(self) -> list[Floats]:
         """Return values of each direction, about as far apart as those of usual rows."""
         return [np.array([[0.25], [0.5], [0.75]])] * self.number
 
@@ -158,7 +158,7 @@ def _drawn(name: str, number: int) -> Words:
     return Words(name, number, every, np.ones(BUCKETS), directions, 0 * ones, ones / _SPREAD, drawn=True)
 
 
-def _signs(rows: int, columns: int) -> Matrix:
+def _signs(rows: int, columns: int) -> Floats:
     """Return signs from a fixed seed, the same in every version. They hide nothing: proof, step 4."""
     bits = np.random.PCG64(0).random_raw(-(-rows * columns // 64)).astype("<u8").view(np.uint8)
     return np.unpackbits(bits)[: rows * columns].reshape(rows, columns).astype(np.float64) * 2 - 1

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, check_rate
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
@@ -34,8 +35,6 @@ __all__ = ["check_model"]
 OTHER = "other"  # the group of those whose group was not declared
 _FARTHEST = 4.0  # log-odds at which the first bin ends and the last one begins
 _SHARES = (1.0, 2.0)  # of what both grids may tell: the second has more cells, whose noise adds up
-
-Whole = NDArray[np.int64]
 
 
 def check_model(
@@ -125,8 +124,8 @@ def check_model(
 
 
 def _grids(
-    model: Any, rows: Any, labels: Whole, where: Whole, *, groups: int, edges: NDArray[np.float64]
-) -> list[Whole]:
+    model: Any, rows: Any, labels: Integers, where: Integers, *, groups: int, edges: NDArray[np.float64]
+) -> list[Integers]:
     """Return the counts by group, label and whether the model is right, and by group, label and bin if it has any."""
     classes = classes_of(model)
     right = (labels_by_row(model, rows) == labels).astype(np.int64)
@@ -151,7 +150,7 @@ def _check_settings(model: Any, bins: int, confidence: float) -> int:
     return int(bins)
 
 
-def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Whole]:
+def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Integers]:
     """Return the names of the groups, and the number of the group of each row."""
     if by is None:
         if values is not None:
@@ -166,14 +165,14 @@ def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Who
     return names, np.array([number.get(value, len(declared)) for value in given], dtype=np.int64)
 
 
-def _counted(places: tuple[Whole, ...], shape: tuple[int, ...]) -> Whole:
+def _counted(places: tuple[Integers, ...], shape: tuple[int, ...]) -> Integers:
     """Return how many units lie in each cell: a unit is in one cell, and one that is replaced moves two counts by 1."""
     counts = np.zeros(shape, dtype=np.int64)
     np.add.at(counts, places, 1)  # proof: step 6
     return counts
 
 
-def _released(noisy: NoisyVector, parts: Sequence[Whole]) -> list[Whole]:
+def _released(noisy: NoisyVector, parts: Sequence[Integers]) -> list[Integers]:
     """Release all counts at once, sealed until they meet the noise."""
     ends = np.cumsum([part.size for part in parts])[:-1]
     sealed = Ballots(np.concatenate([part.reshape(-1) for part in parts]))

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, check_positive, check_rate
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
@@ -29,8 +30,6 @@ __all__ = ["ROUNDING", "ConformalModel"]
 
 ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of the model's decide nothing
 _FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen
-
-Whole = NDArray[np.int64]
 
 
 class ConformalModel:
@@ -79,7 +78,7 @@ class ConformalModel:
         self.grid_, self.coverage_ = grid, self.quantile_.coverage()
         self.unit_ = "row" if groups is None else "person"
 
-    def _release(self, cells: Whole, units: Whole, first: Whole) -> None:
+    def _release(self, cells: Integers, units: Integers, first: Integers) -> None:
         """Release the cell of the quantile; `cells` says in which one the score of each row lies."""
         if self.per_person == "first":
             scored = cells[first]

@@ -11,15 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
+
+from quorate.arrays import Floats
 
 __all__ = ["Interval", "NoisyCount", "area_interval", "noise_bound", "share_interval"]
 
 _WIDEST = 1000.0  # standard deviations in whole numbers up to which the law of a sum of noises is computed
 _STEPS = 4001  # places at which an area is tried
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.held_out.intervals import Interval, NoisyCount, area_interval, share_interval
 
 __all__ = ["ALL", "Bin", "Measure", "ModelCheck", "ReleasedCounts"]
 
 ALL = "all"  # the group of everybody
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

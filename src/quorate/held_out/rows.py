@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
+from quorate.arrays import Integers
 from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
@@ -28,8 +29,6 @@ __all__ = [
     "probabilities_by_row",
     "values_by_row",
 ]
-
-Whole = NDArray[np.int64]
 
 
 def check_published(model: Any, features: int | None = None) -> None:
@@ -74,7 +73,7 @@ def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
     return np.clip(np.nan_to_num(given, nan=0.0), 0.0, 1.0)
 
 
-def labels_by_row(model: Any, X: Any) -> Whole:
+def labels_by_row(model: Any, X: Any) -> Integers:
     """Return the number of the class that the model says of each row; -1 where it fails."""
     classes = classes_of(model)
     says = _Says(model, lambda asked, rows: class_codes(classes, np.asarray(asked.predict(rows)))[:, np.newaxis])
@@ -111,7 +110,7 @@ class _Says:
         return self._ask(model, model_rows(model, X))
 
 
-def first_rows(rows: int, groups: Any, y: Any) -> tuple[Whole, Whole, int]:
+def first_rows(rows: int, groups: Any, y: Any) -> tuple[Integers, Integers, int]:
     """Return the unit of each row, the first row of each unit, and how many units there are."""
     check_consistent_length(np.empty(rows), y)
     units, count = unit_numbers(rows, groups)

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 
 __all__ = ["Deal"]
-
-Integers = NDArray[np.int64]
 
 
 class Deal:

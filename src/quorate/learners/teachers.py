@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Backend, choose_backend
@@ -100,9 +101,6 @@ def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int, missing: bool 
             part = slice(start, start + _SLICE)
             usable[part] &= ((np.abs(X[part]) <= LARGEST) | (missing & np.isnan(X[part]))).all(axis=1)
     return usable
-
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,10 +6,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Backend
-from quorate.learners.teachers import Block, Chunks, Integers, Learner, Matrix
+from quorate.learners.teachers import Block, Chunks, Learner, Matrix
 from quorate.learners.tree_teachers import DEEPEST, NO_CUT, TreeTeachers
 
 __all__ = ["BatchedTree"]

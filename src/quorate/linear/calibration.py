@@ -8,15 +8,14 @@ on nothing that made rows guess.
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from quorate.arrays import Floats
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 
 __all__ = ["CALIBRATION_ENTRIES", "calibration"]
 
-Array = NDArray[np.float64]
 _EDGES = np.linspace(-6.0, 6.0, 25)
 _USUAL = 0.5  # the standard deviation of the shift and of the factor, before anything is known
 _CELLS = len(_EDGES) + 1
@@ -24,11 +23,11 @@ CALIBRATION_ENTRIES = 2 * _CELLS
 
 
 def calibration(
-    score: Callable[[Array], Array], private: PrivateSums, noisy: NoisyVectors, fraction: float
+    score: Callable[[Floats], Floats], private: PrivateSums, noisy: NoisyVectors, fraction: float
 ) -> tuple[float, float]:
     """Return the shift a and the factor b for which a + b * score are the log odds, as far as the noise shows."""
 
-    def vectors(features: Array, targets: Array) -> Array:
+    def vectors(features: Floats, targets: Floats) -> Floats:
         cell = np.searchsorted(_EDGES, score(features))
         table = np.zeros((len(features), 2 * _CELLS))
         table[np.arange(len(features)), cell + _CELLS * (targets[:, 0] > 0.5)] = 1.0

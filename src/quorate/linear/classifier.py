@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.linear.families import Bernoulli
@@ -19,8 +20,6 @@ from quorate.predictors.base import class_codes, declared_classes
 from quorate.privacy.claims import LABELS_READ
 
 __all__ = ["PrivateLogisticRegression"]
-
-Array = NDArray[np.float64]
 
 
 class PrivateLogisticRegression(ClassifierMixin, LinearModel):
@@ -81,7 +80,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         self.claim_ = self._claim(*conditions)
         return self
 
-    def _targets(self, y: Any) -> tuple[Array, tuple[str, ...]]:
+    def _targets(self, y: Any) -> tuple[Floats, tuple[str, ...]]:
         """Return a column of zeros and ones for each output, and on what the claim depends."""
         given = np.asarray(y) if y is not None else None
         if given is not None and given.ndim == 2 and given.shape[1] > 1:
@@ -97,12 +96,12 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
             return codes[:, None].astype(np.float64), conditions
         return np.eye(len(self.classes_))[codes], conditions
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> Floats:
         """Return log odds: a vector for two classes, otherwise a column for each class or label. Nothing is spent."""
         eta = self._predictor(X)
         return eta[:, 0] if eta.shape[1] == 1 else eta
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any) -> Floats:
         """Return probabilities, a column for each of `classes_`, or for each label. Nothing is spent."""
         p = np.asarray(expit(self._predictor(X)))
         if self.multilabel_:

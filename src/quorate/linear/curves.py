@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.words import Words
 
 __all__ = ["Curve", "curves_from", "curves_of"]
 
-Array = NDArray[np.float64]
 _NONE = "none of them"
 
 
@@ -36,7 +35,7 @@ class Curve:
 
 
 def curves_of(
-    columns: AdditiveColumns | HashedColumns, weights: Array, covariances: Array, centre: Array, scale: float = 1.0
+    columns: AdditiveColumns | HashedColumns, weights: Floats, covariances: Floats, centre: Floats, scale: float = 1.0
 ) -> tuple[Curve, ...]:
     """Return the curve of every column but texts. Weights have a row for each output, and no intercept."""
     if not isinstance(columns, AdditiveColumns):
@@ -51,7 +50,7 @@ def curves_of(
     return tuple(curves)
 
 
-def _points(columns: AdditiveColumns) -> Iterator[tuple[str, tuple[Any, ...], Array, slice]]:
+def _points(columns: AdditiveColumns) -> Iterator[tuple[str, tuple[Any, ...], Floats, slice]]:
     """Yield the name of each column, values of it, what they become, and where that stands among all columns."""
     first = 0
     for group in columns.joined_:

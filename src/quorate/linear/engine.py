@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.linear.calibration import CALIBRATION_ENTRIES, calibration
 from quorate.linear.exact import exact_features, exact_weights, lengths
 from quorate.linear.families import Bernoulli, Family, Gaussian
@@ -20,7 +21,6 @@ from quorate.mechanisms import NoisyVectors
 
 __all__ = ["Fitted", "Problem", "entries_of", "fit"]
 
-Array = NDArray[np.float64]
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
 _PUBLIC_STEPS = (0.1, 0.2, 0.3, 0.4)  # parts of the rest, where public rows give the geometry
 _PUBLIC_ERROR = (
@@ -43,7 +43,7 @@ class Problem:
 
     family: Family
     outputs: int
-    atoms: Sequence[Array]
+    atoms: Sequence[Floats]
     together: NDArray[np.int64]  # which columns are shrunk together
     start: float  # a mean of the targets, until they are measured
     variance: float = 1.0  # of a weight, before anything is known
@@ -53,10 +53,10 @@ class Problem:
 class Fitted:
     """Weights, one row an output, the intercept first; and what was found on the way, all of it released."""
 
-    weights: Array
-    deviations: Array  # standard deviations of the weights, as far as the noise goes
-    covariances: Array  # of the weights of each output, without the intercept
-    centre: Array  # where the columns lie on average
+    weights: Floats
+    deviations: Floats  # standard deviations of the weights, as far as the noise goes
+    covariances: Floats  # of the weights of each output, without the intercept
+    centre: Floats  # where the columns lie on average
     family: Family
     shift: float | None
     public_used: bool
@@ -70,7 +70,7 @@ def entries_of(problem: Problem) -> int:
     return (len(_MADE_STEPS) + 2) * problem.outputs * (width + 2) + CALIBRATION_ENTRIES
 
 
-def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors) -> Fitted:
+def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
     means = _measure_means(problem, private, public, noisy)
     moved = None if public is None else shift(public, means.columns, means.noise)
@@ -96,7 +96,7 @@ def fit(problem: Problem, private: PrivateSums, public: Array | None, noisy: Noi
     return Fitted(weights, deviations, covariances, run.centre, *found)
 
 
-def _with_ones(rows: Array) -> Array:
+def _with_ones(rows: Floats) -> Floats:
     return np.hstack([np.ones((len(rows), 1)), rows])
 
 
@@ -104,19 +104,19 @@ def _with_ones(rows: Array) -> Array:
 class _Means:
     """What the first release says: means of the columns, how many rows were far from them, the noise, the targets."""
 
-    columns: Array
+    columns: Floats
     far: float
     noise: float
     family: Family
     intercepts: list[float]
 
 
-def _measure_means(problem: Problem, private: PrivateSums, public: Array | None, noisy: NoisyVectors) -> _Means:
+def _measure_means(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> _Means:
     """Return the means of the columns and targets of private rows, clipped around public ones if there are any."""
     centre, longest = _box(problem, public)
     extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
 
-    def vectors(features: Array, targets: Array) -> Array:
+    def vectors(features: Floats, targets: Floats) -> Floats:
         moved, off = features - centre, targets - problem.start
         distance = lengths(moved)
         moved *= np.minimum(1.0, longest / np.maximum(distance, 1e-300))[:, None]
@@ -134,7 +134,7 @@ def _measure_means(problem: Problem, private: PrivateSums, public: Array | None,
     return _Means(centre + mean[:size], float(mean[size]), noise, family, intercepts)
 
 
-def _box(problem: Problem, public: Array | None) -> tuple[Array, float]:
+def _box(problem: Problem, public: Floats | None) -> tuple[Floats, float]:
     """Return where the columns lie, and how far a row is from there: of public rows 98% are nearer."""
     if public is not None:
         centre = public.mean(axis=0)
@@ -143,7 +143,7 @@ def _box(problem: Problem, public: Array | None) -> tuple[Array, float]:
     return np.concatenate([middle for middle, _ in balls]), float(np.linalg.norm([far for _, far in balls])) + 1e-6
 
 
-def _ball(values: Array) -> tuple[Array, float]:
+def _ball(values: Floats) -> tuple[Floats, float]:
     """Return a point and how far these values are from it: halfway for ramps, the mean for categories."""
     centres = ((values.min(axis=0) + values.max(axis=0)) / 2, values.mean(axis=0))
     far = [float(np.linalg.norm(values - centre, axis=1).max()) for centre in centres]
@@ -154,7 +154,7 @@ class _Run:
     """The steps of one fit. What it knows is released, public or made of these."""
 
     def __init__(
-        self, problem: Problem, private: PrivateSums, noisy: NoisyVectors, *, family: Family, points: Array
+        self, problem: Problem, private: PrivateSums, noisy: NoisyVectors, *, family: Family, points: Floats
     ) -> None:
         self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
         self.centre = exact_features(points.mean(axis=0))
@@ -165,7 +165,7 @@ class _Run:
     def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
         """Return the belief about each output after so many steps; shares beyond them are left for later."""
         beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
-        history: list[list[tuple[Array, Measurement]]] = [[] for _ in intercepts]
+        history: list[list[tuple[Floats, Measurement]]] = [[] for _ in intercepts]
         for place in range(number):
             fraction = shares[place] / sum(shares[place:]) if place < len(shares) - 1 else 1.0
             plans = self._plans(beliefs, fraction, error)
@@ -194,14 +194,14 @@ class _Run:
             for belief in beliefs
         ]
 
-    def _measure(self, plans: Sequence[Measurement], fraction: float) -> list[Array]:
+    def _measure(self, plans: Sequence[Measurement], fraction: float) -> list[Floats]:
         """Return the mean clipped gradient of each output, with noise: one release for all of them."""
         sizes = [plan.directions.shape[1] for plan in plans]
         units = [plan.radius if len(plans) > 1 else 1.0 for plan in plans]  # several outputs share one length
         radius = self.radius if len(plans) > 1 else plans[0].radius
         self.directions.append(sum(sizes))
 
-        def vectors(features: Array, targets: Array) -> Array:
+        def vectors(features: Floats, targets: Floats) -> Floats:
             parts = [
                 plan.vectors(features, targets[:, output], self.family, self.centre)
                 for output, plan in enumerate(plans)
@@ -212,13 +212,13 @@ class _Run:
         means = np.split(total, np.cumsum(sizes)[:-1])
         return [mean * unit for mean, unit in zip(means, units, strict=True)]
 
-    def _learn(self, belief: Belief, seen: Sequence[tuple[Array, Measurement]]) -> Belief:
+    def _learn(self, belief: Belief, seen: Sequence[tuple[Floats, Measurement]]) -> Belief:
         """Return the belief after these measurements, one after another."""
         for measured, plan in seen:
             belief = update(belief, measured, plan, self.sample, self.family)
         return belief
 
-    def _with_evidence(self, intercept: float, seen: Sequence[tuple[Array, Measurement]]) -> Belief:
+    def _with_evidence(self, intercept: float, seen: Sequence[tuple[Floats, Measurement]]) -> Belief:
         """Return the belief after all measurements, with the variances of the blocks that they make most probable."""
         variances = self._usual()
         for _ in range(_ROUNDS_OF_EVIDENCE):
@@ -226,7 +226,7 @@ class _Run:
             variances = evidence(learned, variances, self.problem.together, self.problem.variance)
         return self._learn(Belief.before(intercept, variances), seen)
 
-    def _usual(self) -> Array:
+    def _usual(self) -> Floats:
         """Return the variance of each weight before anything is measured."""
         variances = np.full(self.sample.shape[1], self.problem.variance)
         variances[0] = _INTERCEPT * self.problem.variance

@@ -7,17 +7,17 @@ that are coarse enough for a double to hold every partial sum exactly.
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.learners.linear import gridded_coefficients
 
 __all__ = ["exact_features", "exact_weights", "lengths", "unit_means"]
 
-Array = NDArray[np.float64]
 _FEATURES = 2.0**26  # steps of a feature: with weights of 27 bits a sum of products has 53
 _ROWS = 2.0**30  # steps of a row's vector, in units of the radius
 _LONGEST = 4.0  # an entry of a row's vector, in the same units: 2**31 rows add up within 64 bits
 
 
-def exact_features(features: Array) -> Array:
+def exact_features(features: Floats) -> Floats:
     """Return features rounded to multiples of 2**-26, row by row in memory."""
     whole = np.multiply(features, _FEATURES, order="C")
     np.rint(whole, out=whole)
@@ -25,7 +25,7 @@ def exact_features(features: Array) -> Array:
     return whole
 
 
-def exact_weights(weights: Array) -> Array:
+def exact_weights(weights: Floats) -> Floats:
     """Return a vector of weights, or each column of a matrix, on a grid of 27 bits below the sum of its magnitudes.
 
     The product with rows of `exact_features` within [-1, 1] is then exact. Rounding again changes nothing.
@@ -35,7 +35,7 @@ def exact_weights(weights: Array) -> Array:
     return np.ascontiguousarray(rounded.T.reshape(np.shape(weights)))
 
 
-def lengths(vectors: Array) -> Array:
+def lengths(vectors: Floats) -> Floats:
     """Return the length of each row to about six digits.
 
     The entries are rounded relative to the row's largest, so that their squares are whole numbers that add up to less
@@ -48,7 +48,7 @@ def lengths(vectors: Array) -> Array:
     return np.asarray(largest * (np.sqrt(np.einsum("ij,ij->i", whole, whole)) / steps))
 
 
-def unit_means(vectors: Array, firsts: NDArray[np.int64], radius: float) -> Array:
+def unit_means(vectors: Floats, firsts: NDArray[np.int64], radius: float) -> Floats:
     """Return the mean over each unit's rows, the first of which `firsts` names: a sum of whole numbers, divided once.
 
     What is no number counts as the largest entry.

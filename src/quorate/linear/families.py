@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import exp2, expit, logit, ndtr, ndtri
+
+from quorate.arrays import Floats
 
 __all__ = ["Bernoulli", "Family", "Gaussian", "Poisson"]
 
-Array = NDArray[np.float64]
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 
 
@@ -25,22 +25,22 @@ class Family(Protocol):
 
     parts: tuple[float, ...]
 
-    def mean(self, eta: Array) -> Array:
+    def mean(self, eta: Floats) -> Floats:
         """Return the means."""
 
     def link(self, mean: float) -> float:
         """Return the linear predictor that has this mean."""
 
-    def slope(self, eta: Array) -> Array:
+    def slope(self, eta: Floats) -> Floats:
         """Return the derivative of the mean, which is the variance up to a constant."""
 
-    def clipped(self, eta: Array, at: Array, t: Array) -> tuple[Array, Array]:
+    def clipped(self, eta: Floats, at: Floats, t: Floats) -> tuple[Floats, Floats]:
         """Return the mean of the residual from `at`, clipped to t, where `eta` is true, and its slope in eta."""
 
-    def square(self, at: Array, t: Array) -> Array:
+    def square(self, at: Floats, t: Floats) -> Floats:
         """Return about the mean square of the residual from `at`, clipped to t, where `at` is true."""
 
-    def typical(self, at: Array, even: Array) -> Array:
+    def typical(self, at: Floats, even: Floats) -> Floats:
         """Return the sizes of residuals at these even levels in [0, 1], to choose a clipping threshold from."""
 
 
@@ -49,7 +49,7 @@ class Bernoulli:
 
     parts = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 
-    def mean(self, eta: Array) -> Array:
+    def mean(self, eta: Floats) -> Floats:
         """Return the probabilities of 1."""
         return np.asarray(expit(eta))
 
@@ -57,23 +57,23 @@ class Bernoulli:
         """Return the log odds."""
         return float(logit(min(max(mean, 1e-3), 1 - 1e-3)))
 
-    def slope(self, eta: Array) -> Array:
+    def slope(self, eta: Floats) -> Floats:
         """Return p (1 - p)."""
         p = self.mean(eta)
         return p * (1 - p)
 
-    def clipped(self, eta: Array, at: Array, t: Array) -> tuple[Array, Array]:
+    def clipped(self, eta: Floats, at: Floats, t: Floats) -> tuple[Floats, Floats]:
         """Return the mean clipped residual and its slope: exact, for the residual has two values."""
         p, old = self.mean(eta), self.mean(at)
         up, down = np.minimum(1 - old, t), np.minimum(old, t)
         return p * (up + down) - down, p * (1 - p) * (up + down)
 
-    def square(self, at: Array, t: Array) -> Array:
+    def square(self, at: Floats, t: Floats) -> Floats:
         """Return the mean square of the clipped residual: exact."""
         p = self.mean(at)
         return np.asarray(p * np.minimum(1 - p, t) ** 2 + (1 - p) * np.minimum(p, t) ** 2)
 
-    def typical(self, at: Array, even: Array) -> Array:
+    def typical(self, at: Floats, even: Floats) -> Floats:
         """Return |y - p|, with y = 1 at the levels below p."""
         p = self.mean(at)
         return np.asarray(np.where(even < p, 1 - p, p))
@@ -84,19 +84,19 @@ class _Normal(ABC):
 
     parts = (0.97, 0.99, 1.0)
 
-    def mean(self, eta: Array) -> Array:
+    def mean(self, eta: Floats) -> Floats:
         """Return the linear predictor itself."""
         return eta
 
-    def slope(self, eta: Array) -> Array:
+    def slope(self, eta: Floats) -> Floats:
         """Return ones."""
         return np.ones_like(eta)
 
     @abstractmethod
-    def _spread(self, at: Array) -> Array:
+    def _spread(self, at: Floats) -> Floats:
         """Return the standard deviation of a residual."""
 
-    def clipped(self, eta: Array, at: Array, t: Array) -> tuple[Array, Array]:
+    def clipped(self, eta: Floats, at: Floats, t: Floats) -> tuple[Floats, Floats]:
         """Return the mean clipped residual and its slope."""
         spread, shift = self._spread(at), self.mean(eta) - self.mean(at)
         high, low = (t - shift) / spread, (-t - shift) / spread
@@ -105,11 +105,11 @@ class _Normal(ABC):
         value = t * ndtr(-high) - t * ndtr(low) + shift * inside + spread * density
         return value, self.slope(eta) * inside
 
-    def square(self, at: Array, t: Array) -> Array:
+    def square(self, at: Floats, t: Floats) -> Floats:
         """Return about the mean square of the clipped residual."""
         return np.asarray(np.minimum(self._spread(at), t) ** 2)
 
-    def typical(self, at: Array, even: Array) -> Array:
+    def typical(self, at: Floats, even: Floats) -> Floats:
         """Return the sizes of normal residuals."""
         return np.asarray(np.abs(ndtri(np.clip(even, 1e-9, 1 - 1e-9))) * self._spread(at))
 
@@ -124,7 +124,7 @@ class Gaussian(_Normal):
         """Return the mean itself."""
         return mean
 
-    def _spread(self, at: Array) -> Array:
+    def _spread(self, at: Floats) -> Floats:
         return np.full_like(at, self.spread)
 
 
@@ -134,7 +134,7 @@ class Poisson(_Normal):
     def __init__(self, unit: float = 1.0) -> None:
         self.unit = unit
 
-    def mean(self, eta: Array) -> Array:
+    def mean(self, eta: Floats) -> Floats:
         """Return the mean count, in units; a mean above the largest count is that."""
         powers = exp2(np.clip(eta, -_FARTHEST, _FARTHEST) * np.log2(np.e))  # value by value: proof, step 2
         return np.asarray(np.minimum(powers / self.unit, 1.0))
@@ -143,9 +143,9 @@ class Poisson(_Normal):
         """Return the logarithm of a mean."""
         return float(np.log(max(mean, 1e-4) * self.unit))
 
-    def slope(self, eta: Array) -> Array:
+    def slope(self, eta: Floats) -> Floats:
         """Return the mean, which is its own derivative."""
         return self.mean(eta)
 
-    def _spread(self, at: Array) -> Array:
+    def _spread(self, at: Floats) -> Floats:
         return np.asarray(np.sqrt(np.maximum(self.mean(at), 1e-6) / self.unit))

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, solve_triangular
 
+from quorate.arrays import Floats
 from quorate.checks import set_validated
 from quorate.linear.exact import exact_weights, lengths
 from quorate.linear.families import Family
 
 __all__ = ["Belief", "Measurement", "choose_measurement", "directions_for", "evidence", "update"]
 
-Array = NDArray[np.float64]
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
 _WRONG_MEANS = 0.02  # the squared error of a made column's mean, in variances, for all of the error of its geometry
 _ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton
@@ -29,18 +29,18 @@ _ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton
 class Belief:
     """What is known of the weights of one output: their mean, and a root R of their covariance V = R R'."""
 
-    weights: Array
-    root: Array
+    weights: Floats
+    root: Floats
 
     @classmethod
-    def before(cls, intercept: float, variances: Array) -> "Belief":
+    def before(cls, intercept: float, variances: Floats) -> "Belief":
         """Return the belief before anything is measured; the first variance is that of the intercept."""
         weights = np.zeros(len(variances))
         weights[0] = intercept
         return cls(weights, np.diag(np.sqrt(variances)))
 
     @property
-    def variances(self) -> Array:
+    def variances(self) -> Floats:
         """The variance of each weight."""
         return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
 
@@ -53,15 +53,15 @@ class Measurement:
     measurement uses the rounded ones too.
     """
 
-    at: Array
-    directions: Array
+    at: Floats
+    directions: Floats
     radius: float
-    noise: Array  # covariance of what is measured: of the noise, of sampling, of a wrong geometry, of clipping
+    noise: Floats  # covariance of what is measured: of the noise, of sampling, of a wrong geometry, of clipping
 
     def __post_init__(self) -> None:
         set_validated(self, at=exact_weights(self.at), directions=exact_weights(self.directions))
 
-    def vectors(self, features: Array, targets: Array, family: Family, centre: Array | None = None) -> Array:
+    def vectors(self, features: Floats, targets: Floats, family: Family, centre: Floats | None = None) -> Floats:
         """Return the clipped gradient of each row. Features are those of `exact_features`, within [-1, 1].
 
         With a `centre`, of `exact_features` too, it is taken from the features, and a 1 for the intercept goes before.
@@ -73,31 +73,31 @@ class Measurement:
         along *= (residual * np.minimum(1.0, self.radius / np.maximum(length, 1e-300)))[:, None]
         return along
 
-    def along(self, sample: Array) -> tuple[Array, Array]:
+    def along(self, sample: Floats) -> tuple[Floats, Floats]:
         """Return the sample along the directions, and the largest residual of each row that is not clipped."""
         along = sample @ self.directions
         length = np.sqrt(np.einsum("ij,ij->i", along, along))
         return along, self.radius / np.maximum(length, 1e-300)
 
-    def expected(self, weights: Array, sample: Array, family: Family) -> Array:
+    def expected(self, weights: Floats, sample: Floats, family: Family) -> Floats:
         """Return the mean clipped gradient over the sample where `weights` are true."""
         along, t = self.along(sample)
         value, _ = family.clipped(sample @ weights, sample @ self.at, t)
         return np.asarray(along.T @ value / len(sample))
 
 
-def _moved(weights: Array, centre: Array | None) -> tuple[Array, Any]:
+def _moved(weights: Floats, centre: Floats | None) -> tuple[Floats, Any]:
     """Return weights of features as they come, and what is added to their products."""
     return (weights, 0.0) if centre is None else (weights[1:], weights[0] - centre @ weights[1:])  # proof: step 2
 
 
-def _product(features: Array, weights: tuple[Array, Any]) -> Array:
-    product: Array = features @ weights[0]  # proof: step 2
+def _product(features: Floats, weights: tuple[Floats, Any]) -> Floats:
+    product: Floats = features @ weights[0]  # proof: step 2
     product += weights[1]
     return product
 
 
-def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:
+def directions_for(belief: Belief, curvature: Floats, signal: float) -> Floats:
     """Return the directions of least expected loss: `signal` is (units / noise scale)^2 at clipping threshold 1."""
     gain, turn = eigh(belief.root.T @ curvature @ belief.root)
     gain, turn = np.maximum(gain[::-1], 1e-15), turn[:, ::-1]
@@ -108,7 +108,7 @@ def directions_for(belief: Belief, curvature: Array, signal: float) -> Array:
 
 
 def choose_measurement(
-    belief: Belief, sample: Array, family: Family, *, units: int, scale: float, error: float
+    belief: Belief, sample: Floats, family: Family, *, units: int, scale: float, error: float
 ) -> Measurement:
     """Return the measurement after which the least loss is expected, for noise of `scale` at clipping threshold 1.
 
@@ -139,7 +139,7 @@ def choose_measurement(
     return best[1]
 
 
-def _taken_off(along: Array, value: Array, error: float) -> Array:
+def _taken_off(along: Floats, value: Floats, error: float) -> Floats:
     """Return how unsure it is what clipping takes off the gradient on average: the sample says it, as it says a mean.
 
     Where few are clipped that is little. A geometry that is wrong by `error` has means that are wrong too.
@@ -149,7 +149,7 @@ def _taken_off(along: Array, value: Array, error: float) -> Array:
     return np.asarray(off.T @ off / len(off) * (1 / len(off) + error**2 * _WRONG_MEANS))
 
 
-def update(belief: Belief, measured: Array, measurement: Measurement, sample: Array, family: Family) -> Belief:
+def update(belief: Belief, measured: Floats, measurement: Measurement, sample: Floats, family: Family) -> Belief:
     """Return the belief after a measurement: the most probable weights, by Gauss-Newton with halved steps."""
     half = cholesky(measurement.noise, lower=True)
     along, t = measurement.along(sample)
@@ -158,7 +158,7 @@ def update(belief: Belief, measured: Array, measurement: Measurement, sample: Ar
     target = solve_triangular(half, measured, lower=True)
     place = np.zeros(turned.shape[1])  # weights = belief.weights + root @ place
 
-    def look(place: Array) -> tuple[float, Array, Array]:
+    def look(place: Floats) -> tuple[float, Floats, Floats]:
         value, slope = family.clipped(start + turned @ place, at, t)
         miss = target - whitened @ value
         return float(miss @ miss + place @ place) / 2, miss, slope
@@ -183,7 +183,7 @@ def update(belief: Belief, measured: Array, measurement: Measurement, sample: Ar
     return Belief(belief.weights + belief.root @ place, np.asarray(inverse.T))
 
 
-def evidence(belief: Belief, variances: Array, together: NDArray[np.int64], usual: float) -> Array:
+def evidence(belief: Belief, variances: Floats, together: NDArray[np.int64], usual: float) -> Floats:
     """Return variances for the weights that are shrunk together that make what was measured more probable.
 
     Empirical Bayes by MacKay's fixed point: squares divided by the number of weights that were really measured. Every

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from quorate.arrays import Floats
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
@@ -26,7 +27,6 @@ from quorate.rows import FrameForm, as_frame, is_frame
 
 __all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
 
-Array = NDArray[np.float64]
 _NO_WEIGHTS = (
     "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "
     "released sums. Where a person has several rows, name the person in groups"
@@ -78,7 +78,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     delta: float
     columns: Any
 
-    def _fit_rows(self, X: Any, targets: Array, *, groups: Any, public: Any, **problem: Any) -> Fitted:
+    def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
         self._count_fit()
         for name in ("coef_", "intercept_", "coef_deviations_", "shift_", "claim_", "columns_", "curves_", "entries_"):
@@ -112,7 +112,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         """Keep what each column adds; `scale` is a unit of the target."""
         self.curves_ = curves_of(self.columns_, fitted.weights[:, 1:], fitted.covariances, fitted.centre, scale)
 
-    def _encoder(self, X: Any) -> Callable[[NDArray[np.int64]], Array]:
+    def _encoder(self, X: Any) -> Callable[[NDArray[np.int64]], Floats]:
         """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""
         columns = self.columns_
         if isinstance(X, np.ndarray):
@@ -184,7 +184,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return check_records(self, X, estimator=_MissingAllowed(), reset=False)
 
-    def _predictor(self, X: Any) -> Array:
+    def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
         rows = self.checked(X)
         return np.asarray(self.columns_.transform(rows) @ self.coef_.T + self.intercept_)

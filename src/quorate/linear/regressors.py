@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from quorate.arrays import Floats
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
@@ -15,13 +15,11 @@ from quorate.linear.model import LinearModel, refuse_weights
 
 __all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
 
-Array = NDArray[np.float64]
-
 
 class _Regressor(RegressorMixin, LinearModel):
     """What the two regressions share: a target that is clipped to declared bounds and scaled."""
 
-    def _numbers(self, y: Any) -> Array:
+    def _numbers(self, y: Any) -> Floats:
         """Return targets, each read by itself: what is no number counts as 0, and nothing is said of it."""
         if y is None:
             raise InvalidInput("this regression requires y to be passed, but the target y is None")
@@ -32,7 +30,7 @@ class _Regressor(RegressorMixin, LinearModel):
             raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
         return np.nan_to_num(values.ravel())
 
-    def _keep(self, weights: Array, deviations: Array) -> None:
+    def _keep(self, weights: Floats, deviations: Floats) -> None:
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
         self.coef_deviations_ = deviations[1:]
         self.claim_ = self._claim()
@@ -82,7 +80,7 @@ class PrivateLinearRegression(_Regressor):
         self._keep(weights, fitted.deviations[0] * (high - low))
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Floats:
         """Return the expected targets, within the bounds. Nothing is spent."""
         return np.clip(self._predictor(X), *self.bounds)
 
@@ -128,6 +126,6 @@ class PrivatePoissonRegression(_Regressor):
         self._keep(fitted.weights[0], fitted.deviations[0])
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Floats:
         """Return the expected counts. Nothing is spent."""
         return np.asarray(Poisson(self.largest).mean(self._predictor(X)) * self.largest)

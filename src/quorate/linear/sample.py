@@ -7,18 +7,18 @@ are those released. They know nothing of how columns go together; more and small
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
+
+from quorate.arrays import Floats
 
 __all__ = ["made_rows", "shift"]
 
-Array = NDArray[np.float64]
 _MADE = 5000  # rows
 _MOST_UNSURE = 0.3  # of a made column, drawn from what it may be and not from what was released
 _SIGNIFICANT = 4.0  # standard deviations of the noise
 
 
-def shift(public: Array, means: Array, noise: float) -> float:
+def shift(public: Floats, means: Floats, noise: float) -> float:
     """Return by how much the released means differ from the public ones beyond noise, in standard deviations."""
     centre = public.mean(axis=0)
     likely = np.clip(means, 0.0, 1.0)
@@ -28,7 +28,7 @@ def shift(public: Array, means: Array, noise: float) -> float:
     return float(np.max(beyond / np.sqrt(spread + noise**2 + 1e-12)))
 
 
-def made_rows(atoms: Sequence[Array], means: Array, noise: float) -> Array:
+def made_rows(atoms: Sequence[Floats], means: Floats, noise: float) -> Floats:
     """Return rows with independent blocks of columns, whose means are as near to those released as the noise allows."""
     generator = np.random.default_rng(0)  # it hides nothing: proof, step 4
     made, first = [], 0
@@ -43,12 +43,12 @@ def made_rows(atoms: Sequence[Array], means: Array, noise: float) -> Array:
     return np.hstack(made)
 
 
-def _tilted(values: Array, prior: Array, mean: Array, noise: float) -> Array:
+def _tilted(values: Floats, prior: Floats, mean: Floats, noise: float) -> Floats:
     """Return the weights nearest to `prior`, in relative entropy, that have about this mean: by Newton, in the dual."""
     centred, tilt = values - mean, np.zeros(values.shape[1])
     ridge = max(noise**2, 1e-6)
 
-    def dual(tilt: Array) -> float:
+    def dual(tilt: Floats) -> float:
         return float(logsumexp(centred @ tilt, b=prior) + ridge * (tilt @ tilt) / 2)
 
     for _ in range(60):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.calls import one_thread
 from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
@@ -27,11 +28,10 @@ _MOST_ENTRIES = 2**25  # proof: step 1
 _BLOCK = 2**10  # rows encoded together: few enough for the caches
 _THREADS = min(4, os.cpu_count() or 1)
 
-Array = NDArray[np.float64]
-Vectors = Callable[[Array, Array], Array]
+Vectors = Callable[[Floats, Floats], Floats]
 
 
-def on_the_grid(vectors: Array, radius: float) -> NDArray[np.int64]:
+def on_the_grid(vectors: Floats, radius: float) -> NDArray[np.int64]:
     """Return each vector clipped to `radius`, in units of radius / `grid_length`, rounded to whole numbers.
 
     The squares of every row add up to at most GRID^2: a row for which arithmetic failed is left out. Proof: step 1.
@@ -61,8 +61,8 @@ class PrivateSums:
 
     def __init__(
         self,
-        encode: Callable[[NDArray[np.int64]], Array],
-        targets: Array,
+        encode: Callable[[NDArray[np.int64]], Floats],
+        targets: Floats,
         units: NDArray[np.int64],
         number: int,
         *,
@@ -75,7 +75,7 @@ class PrivateSums:
 
     def release(
         self, vectors: Vectors, *, entries: int, radius: float, noisy: NoisyVectors, fraction: float
-    ) -> tuple[Array, float]:
+    ) -> tuple[Floats, float]:
         """Return the mean over units of what `vectors` says of their rows, with noise, and the noise's scale.
 
         `vectors` depends on public values, and takes rows and targets a few at a time: what it returns for a row must
@@ -101,7 +101,7 @@ class PrivateSums:
         step = radius / grid_length(entries) / self.units
         return np.asarray(released * step, dtype=np.float64), scale * step
 
-    def contributions(self, vectors: Array, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
+    def contributions(self, vectors: Floats, firsts: NDArray[np.int64], radius: float) -> NDArray[np.int64]:
         """Return what each unit adds: the mean over its rows, the first of which `firsts` names, on the grid."""
         if not self._one_each:  # proof: steps 1 and 2
             vectors = unit_means(vectors, firsts, radius)

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
 
 ROUND_UP = 1 + 2.0**-26
 _LEAST = 1e-290  # a smaller tail would be lost in what is added to be safe
-Floats = NDArray[np.float64]
 
 
 def gaussian_pmf(scale: float, radius: int) -> Floats:

@@ -1,11 +1,10 @@
 """What one outcome adds to the moment E_q[(p/q)**order] that a Renyi divergence is the logarithm of."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from quorate.arrays import Floats
 
 __all__ = ["excess", "excess_of_logs"]
-
-Floats = NDArray[np.float64]
 
 
 def excess(p: Floats, q: Floats, order: float) -> Floats:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
@@ -24,8 +25,6 @@ __all__ = ["correct_probability", "threshold_law", "votes_needed"]
 
 _GAUSSIAN_REACH, _LAPLACE_REACH = 9, 36  # scales: what lies beyond has a probability below 1e-15
 _EXACT_SCALE = 200.0  # up to which the law of a difference of two Gaussian noises is a convolution
-
-Floats = NDArray[np.float64]
 
 
 def correct_probability(mechanism: QueryMechanism | ThresholdMechanism, votes: int) -> float:

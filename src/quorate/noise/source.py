@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opendp import domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, check_positive, process_identity
 from quorate.errors import InvalidInput, WrongProcess
 
@@ -25,7 +26,6 @@ _BLOCK = 4096  # integers in one call of the sampler: past this the cost of the 
 _KINDS = 128  # scales kept warm at a time
 _LARGEST_SCALE = 2.0**40  # of a returned value: draws stay far inside 64 bits
 
-Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.errors import Infeasible, InvalidInput
@@ -26,7 +27,6 @@ from quorate.planner.result import Change
 
 __all__ = ["CHUNKS", "ChunkForecast", "EverlastingPlan", "PlayedPhase", "plan_everlasting", "simulated_points"]
 
-Floats = NDArray[np.float64]
 Draw = Callable[[int], tuple[Any, NDArray[np.int64]]]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from quorate.arrays import Integers
 from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible
 from quorate.learners import Deal
@@ -20,8 +21,6 @@ from quorate.quiet import silence
 from quorate.rows import take_rows
 
 __all__ = ["LEAST_TEACHERS", "Pilot", "run_pilot", "scaled_votes"]
-
-Counts = NDArray[np.int64]
 
 LEAST_TEACHERS = 8  # fewer do not show how much they disagree
 _MOST_TEACHERS = 200  # more show nothing new
@@ -37,8 +36,8 @@ class Pilot:
     where it could not be fitted.
     """
 
-    votes: Counts
-    codes: Counts
+    votes: Integers
+    codes: Integers
     alone: float | None = None
 
     @property
@@ -83,8 +82,8 @@ class Pilot:
 
 def run_pilot(
     X: Any,
-    codes: Counts,
-    units: Counts | None = None,
+    codes: Integers,
+    units: Integers | None = None,
     *,
     estimator: Any,
     units_per_teacher: int,
@@ -116,7 +115,7 @@ def run_pilot(
     return Pilot(votes=np.asarray(fitted.fitted.votes(judged)), codes=codes[last], alone=alone)
 
 
-def _alone(estimator: Any, X: Any, codes: Counts, judged: Any, truth: Counts) -> float | None:
+def _alone(estimator: Any, X: Any, codes: Integers, judged: Any, truth: Integers) -> float | None:
     """Return how often one model of these rows is right on others."""
     with silence():
         try:
@@ -126,9 +125,9 @@ def _alone(estimator: Any, X: Any, codes: Counts, judged: Any, truth: Counts) ->
             return None
 
 
-def scaled_votes(votes: Counts, teachers: int) -> Counts:
+def scaled_votes(votes: Integers, teachers: int) -> Integers:
     """Return the votes that this many teachers would cast in the same shares; the rounding goes to the first."""
-    scaled: Counts = np.floor(votes / votes.sum(axis=1, keepdims=True) * teachers).astype(np.int64)
+    scaled: Integers = np.floor(votes / votes.sum(axis=1, keepdims=True) * teachers).astype(np.int64)
     rows = np.arange(len(scaled))
     scaled[rows, scaled.argmax(axis=1)] += teachers - scaled.sum(axis=1)
     return scaled

@@ -12,12 +12,12 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.tree import DecisionTreeClassifier
 
+from quorate.arrays import Floats, Integers
 from quorate.learners import Deal, batched_equivalent
 from quorate.planner import DEFAULT_DISAGREEMENT, LEAST_ROWS
 from quorate.planner.mechanisms.choose import AGGREGATORS, SLOW, best_draft
@@ -46,9 +46,6 @@ _STEPS = (2.0, 1.41)  # between numbers of teachers that are tried
 _RATE = 0.5  # of the queries, that a plan must answer
 _LAWS = 6
 _STRENGTH = 2.5  # of a simulated law: about one label in six is against it
-
-Codes = NDArray[np.int64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ def candidates(weights: Any) -> dict[str, Any]:
     return {name: weigh_classes(made[name], weights) for name in made if name != "balanced-logistic"}
 
 
-def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Codes | None, goal: Goal) -> LearnerChoice:
+def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | None, goal: Goal) -> LearnerChoice:
     """Return which of these estimators to take, from public rows. The first is kept unless another is clearly better.
 
     `labels` are class numbers, or None where the rows have none. Whatever has no batched equivalent, or too many
@@ -150,19 +147,19 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Codes | None, 
 class _Public:
     """Public rows with labels: some teach committees, the others judge them."""
 
-    def __init__(self, X: Matrix, labels: Codes, goal: Goal) -> None:
+    def __init__(self, X: Floats, labels: Integers, goal: Goal) -> None:
         order = np.random.default_rng(0).permutation(len(X))
         judges, taught = np.split(order, [min(len(order) // 2, _MOST_JUDGES)])
         self.judges, self.labels, self._goal = X[judges], labels[judges], goal
         self._X, self._y = X[taught[:_MOST_TAUGHT]], labels[taught[:_MOST_TAUGHT]]
-        self._counted: dict[Any, Codes] = {}
+        self._counted: dict[Any, Integers] = {}
 
     @cached_property
     def most_rows(self) -> int:
         """How many rows a teacher may have, for committees to be of different rows for the most part."""
         return max(1, len(self._X) // 2)
 
-    def votes(self, learner: Any, teachers: int) -> Codes:
+    def votes(self, learner: Any, teachers: int) -> Integers:
         """Return the votes of a committee of teachers with as many rows as each of so many has."""
         rows = min(self.most_rows, self._goal.records // teachers)
         if (learner, rows) not in self._counted:
@@ -187,7 +184,7 @@ class _Public:
         shares = [_right(draft, goal.task, votes[part], self.labels[part], teachers) for part in parts]
         return sum(shares) / len(shares)
 
-    def _taught(self, learner: Any, released: Codes) -> float:
+    def _taught(self, learner: Any, released: Integers) -> float:
         """Return how often a student is right that learns from the votes on some judges, by the labels of the others.
 
         One tree says less than the vote of many: only trying shows how much less.
@@ -205,7 +202,7 @@ def _lost_to_noise(draft: Draft, task: Task, columns: int) -> float:
     return min(noisy - without, 0.5)
 
 
-def _right(draft: Draft, task: Task, votes: Codes, labels: Codes, teachers: int) -> float:
+def _right(draft: Draft, task: Task, votes: Integers, labels: Integers, teachers: int) -> float:
     """Return the share of queries that are answered rightly: between two classes, noise that turns an error mends it.
 
     With more, an error that noise moves to another label counts as an error.
@@ -221,7 +218,7 @@ def _right(draft: Draft, task: Task, votes: Codes, labels: Codes, teachers: int)
     return total / len(votes)
 
 
-def _area(votes: Codes, labels: Codes, deviation: float) -> float:
+def _area(votes: Integers, labels: Integers, deviation: float) -> float:
     """Return the mean area under the curve of shares with normal noise, each class against the others."""
     areas = []
     levels = np.arange(_COMMITTEE + 1) / _COMMITTEE
@@ -285,7 +282,7 @@ def _error(learner: Any, one: Trial, rival: Any, other: Trial, parts: list[_Publ
     return math.sqrt(differ / len(parts) / len(parts[0].judges))
 
 
-def _simulated(X: Matrix, classes: int) -> list[Codes]:
+def _simulated(X: Floats, classes: int) -> list[Integers]:
     """Return labels by laws of three kinds in turn: linear, steps of single columns, products of two columns."""
     random = np.random.default_rng(0)
     spread = X.std(axis=0)
@@ -293,7 +290,7 @@ def _simulated(X: Matrix, classes: int) -> list[Codes]:
     return [_labels(random, scaled, kind % 3, classes) for kind in range(_LAWS)]
 
 
-def _labels(random: np.random.Generator, scaled: Matrix, kind: int, classes: int) -> Codes:
+def _labels(random: np.random.Generator, scaled: Floats, kind: int, classes: int) -> Integers:
     rows, columns = scaled.shape
     scores = np.empty((rows, classes))
     for label in range(classes):
@@ -306,5 +303,5 @@ def _labels(random: np.random.Generator, scaled: Matrix, kind: int, classes: int
             score = (left if kind == 1 else left * right) @ random.normal(size=4)
         spread = float(score.std())
         scores[:, label] = _STRENGTH * score / (spread or 1.0)
-    labels: Codes = (scores + random.gumbel(size=scores.shape)).argmax(axis=1)
+    labels: Integers = (scores + random.gumbel(size=scores.shape)).argmax(axis=1)
     return labels

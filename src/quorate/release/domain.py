@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from quorate.arrays import Floats
 from quorate.concepts import Concept, Finite, Hypothesis
 from quorate.concepts.points import Points, check_points
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.release.cover import Cover, make_cover
 from quorate.release.cover.base import read_points
-from quorate.release.queries import NOTHING, Floats, Queries, Rows, Whole
+from quorate.release.queries import NOTHING, Queries, Rows, Whole
 from quorate.release.workloads import BoundWorkload, Workload
 from quorate.release.workloads.truths import ExpressionWorkload
 

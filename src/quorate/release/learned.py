@@ -6,8 +6,9 @@ All of it is post-processing: it sees public records and released numbers, and n
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible
-from quorate.release.queries import MOST_LISTED, Floats, Marginals, Queries, Rows
+from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows
 
 __all__ = ["LearnedWeights"]
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.arrays import Floats
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import Infeasible, InvalidInput
 from quorate.predictors.manners import ShowsClaim
@@ -23,7 +24,7 @@ from quorate.privacy.claims import Claim
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
-from quorate.release.queries import BoxRanges, Floats, Marginals, Rows
+from quorate.release.queries import BoxRanges, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 from quorate.session import release_counts
 

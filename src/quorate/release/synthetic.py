@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible
 from quorate.release.engines.entropy import fit_entropy
-from quorate.release.queries import BoxRanges, Floats, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
 __all__ = ["fit_weights", "product_support", "round_weights"]
 

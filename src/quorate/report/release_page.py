@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.errors import QuorateError
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
-from quorate.release.queries import Floats
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, is_regressor
 
+from quorate.arrays import Floats, Integers
 from quorate.checks import check_positive
 from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
@@ -30,9 +30,7 @@ _VALUES = ("neg_mean_squared_error",)
 _GRID = 2**10  # steps of a row's squared error, in units of the largest
 _EDGES = expit(np.linspace(-4.0, 4.0, 9))  # of ten bins of probabilities: more would add noise
 
-Whole = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Release = Callable[[Whole, int], Whole]
+Release = Callable[[Integers, int], Integers]
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Scoring:
         rows = check_records(BaseEstimator(), X, estimator=model, reset=True, frames=True)
         check_published(model, rows.shape[1])
 
-        def release(counts: Whole, squared_sensitivity: int) -> Whole:  # proof: step 2
+        def release(counts: Integers, squared_sensitivity: int) -> Integers:  # proof: step 2
             squares = (squared_sensitivity,)
             noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=squares, rounded=True)
             [told] = release_counts(Ballots(counts.ravel()), lambda whole: noisy.release([whole]))
@@ -75,18 +73,18 @@ def _mean_square(errors: Floats, release: Release) -> float:
     return float(release(steps.sum(keepdims=True), _GRID**2)[0] / _GRID / len(steps))
 
 
-def _table(labels: Whole, places: Whole, shape: tuple[int, int]) -> Whole:
+def _table(labels: Integers, places: Integers, shape: tuple[int, int]) -> Integers:
     counts = np.zeros(shape, dtype=np.int64)
     np.add.at(counts, (labels, places), 1)  # a row that is replaced moves two cells by 1, or none
     return counts
 
 
-def _mean_recall(table: Whole, release: Release) -> float:
+def _mean_recall(table: Integers, release: Release) -> float:
     wrong, right = np.maximum(release(table, 2), 0.5).T
     return float(np.mean(right / (right + wrong)))
 
 
-def _area(table: Whole, release: Release) -> float:
+def _area(table: Integers, release: Release) -> float:
     """Return the area under the curve of counts with noise; the interval around it is of no use here."""
     negative, positive = release(table, 2).astype(np.float64)
     return area_interval(positive, negative, scale=1.0, fewest=1.0, miss=0.5).estimate

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_count, check_positive, set_validated
 from quorate.errors import InvalidInput
 from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_dates
@@ -234,7 +235,6 @@ def _listed(name: str, values: object, *, least: int) -> tuple[Any, ...]:
 CLIP = 10.0  # spreads away from the centre: wide enough for all but the strangest values
 LARGEST = 1e38  # of a number that is not scaled: the learners leave out rows beyond it
 
-Matrix = NDArray[np.float64]
 
 _NO_VALUE = {
     "private": 'a value is missing; leave such records out, or declare "missing": "indicator" for this column in the '
@@ -254,7 +254,7 @@ def feature_names(kind: Kind, column: str) -> list[str]:
 
 def encode_features(
     kind: Kind, values: pa.Array, column: str, *, role: Role, missing: Iterable[str] = (), start: int = 0
-) -> Matrix:
+) -> Floats:
     """Return one row of features for each value.
 
     `missing` lists the texts that mean no value; a category that the column declares is never one of them. `start` is
@@ -302,7 +302,7 @@ def _read(
 
 def _flags(
     kind: Category, values: pa.Array, column: str, *, role: Role, missing: Iterable[str], start: int
-) -> tuple[Matrix, NDArray[np.bool_]]:
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Return a 0/1 column for each category, and which values are missing."""
     codes, absent = coded(values, kind.categories, missing)
     known = np.flatnonzero(codes >= 0)
@@ -317,7 +317,7 @@ def _flags(
 _WORD = re.compile(r"\w+")
 
 
-def _words(kind: Text, values: pa.Array, missing: Iterable[str]) -> Matrix:
+def _words(kind: Text, values: pa.Array, missing: Iterable[str]) -> Floats:
     """Return how often words of each bucket occur in each text, by the length of the row."""
     features = np.zeros((len(values), kind.buckets))
     for row, text in enumerate(texts(values, missing=missing).to_pylist()):
@@ -327,7 +327,7 @@ def _words(kind: Text, values: pa.Array, missing: Iterable[str]) -> Matrix:
     return features / np.where(lengths > 0, lengths, 1.0)
 
 
-def _scaled(kind: Number, given: Matrix) -> Matrix:
+def _scaled(kind: Number, given: Floats) -> Floats:
     with np.errstate(all="ignore"):
         if kind.centre is not None and kind.spread is not None:
             return np.clip((given - kind.centre) / kind.spread, -CLIP, CLIP)

@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, encode_features
 from quorate.tables.schema import Schema
 
 __all__ = ["QueryEncoder"]
-
-Matrix = NDArray[np.float64]
 
 
 class QueryEncoder:
@@ -26,7 +24,7 @@ class QueryEncoder:
 
     def __init__(self, schema: Schema) -> None:
         self._columns, self._missing = dict(schema.columns), tuple(schema.missing_texts)
-        self._tables: dict[str, tuple[dict[str, int], Matrix]] = {}
+        self._tables: dict[str, tuple[dict[str, int], Floats]] = {}
         for name, kind in self._columns.items():
             if isinstance(kind, Category):
                 gaps = self._missing if kind.missing == "indicator" else ()
@@ -36,7 +34,7 @@ class QueryEncoder:
                 # Arrow loads what it needs at its first use, and that takes a while: no caller's request is the first.
                 self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
 
-    def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Matrix:
+    def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
         """Return one row a value. `InvalidInput` names the column and the first row that the schema refuses."""
         if name in self._tables and isinstance(values, list):
             places, rows = self._tables[name]
@@ -45,5 +43,5 @@ class QueryEncoder:
                 return rows[known]
         return self._by_arrow(name, values)
 
-    def _by_arrow(self, name: str, values: Sequence[str] | NDArray[Any]) -> Matrix:
+    def _by_arrow(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
         return encode_features(self._columns[name], pa.array(values), name, role="query", missing=self._missing)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from quorate.arrays import Floats
 from quorate.auditing.matrix.subjects import base_table
 from quorate.auditing.matrix.trials import Case
 from quorate.auditing.matrix.watch import told
@@ -15,7 +16,6 @@ from quorate.auditing.replay import entropy_tape, fitted_ensemble
 
 __all__ = ["company_differences"]
 
-Floats = NDArray[np.float64]
 _STEPS, _PARTS = 14, 16  # cuts, after which two numbers are neighbours among floating-point numbers
 _HOSTILE = {"1e200": 1e200, "a missing value": np.nan, "2000": 2000.0, "-1e30": -1e30}
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from quorate.arrays import Floats
 
 __all__ = ["CONTAINERS", "Container"]
 
-Floats = NDArray[np.float64]
 Pack = Callable[[Floats, Sequence[Any]], Any]
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+from quorate.arrays import Floats
 from quorate.auditing.matrix.learners import CONCEPTS, LEARNERS
 from quorate.concepts import Threshold
 from quorate.everlasting import EverlastingClassifier
@@ -29,7 +30,6 @@ from quorate.students import SemiPrivateClassifier, StudentClassifier
 
 __all__ = ["SUBJECTS", "Subject", "Table", "base_table"]
 
-Floats = NDArray[np.float64]
 _AGGREGATORS = (
     "noisy_max",
     "noisy_shares",

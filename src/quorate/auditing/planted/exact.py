@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.auditing.releases import Floats, Release, Votes, ballots_to_change, gaussian, laplace, release_of
+from quorate.arrays import Floats
+from quorate.auditing.releases import Release, Votes, ballots_to_change, gaussian, laplace, release_of
 from quorate.errors import InvalidInput
 from quorate.mechanisms import NO_QUORUM, Quorum, StabilityTest
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.errors import InvalidInput
 from quorate.tables import Category, Number, QueryEncoder, Schema
 
 __all__ = ["LOOKUPS", "RemembersTexts", "ask_after_another_caller", "calls_made"]
 
-Matrix = NDArray[np.float64]
 
 _TOWNS = tuple(f"town {number}" for number in range(60))
 
@@ -27,9 +27,9 @@ class RemembersTexts(QueryEncoder):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self._known: dict[str, dict[str, Matrix]] = {}
+        self._known: dict[str, dict[str, Floats]] = {}
 
-    def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Matrix:
+    def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
         """Return one row a value, from memory if all of them were sent before."""
         if name not in self._tables or not isinstance(values, list):
             return super().encode(name, values)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.exact import law_of_code
 from quorate.mechanisms import Quorum, SharpMajority
@@ -24,8 +24,6 @@ __all__ = ["PLANS", "ForgetsTheOpening", "PriceOfAnotherOrder"]
 _TEACHERS = 6
 _ORDER, _PRICE = 4.0, 0.02
 _EPSILON, _QUERIES = 1.0, 40
-
-Floats = NDArray[np.float64]
 
 
 class PriceOfAnotherOrder(SharpMajority):

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.distributions import laplace_tail
 
@@ -18,8 +19,6 @@ __all__ = ["LEAST_WIDTH", "band_log_ratio", "band_price"]
 
 LEAST_WIDTH = 7  # below, neither end of the band need lie in the tail, and step 4 does not apply
 _MARGIN = 2.0**-30
-
-Floats = NDArray[np.float64]
 
 
 def _mass(scale: float, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floats:

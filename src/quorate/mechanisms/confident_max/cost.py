@@ -4,8 +4,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.moments import excess_of_logs
 from quorate.privacy import gaussian_renyi
@@ -14,8 +14,6 @@ __all__ = ["joint_renyi", "pass_laws", "test_renyi"]
 
 _ROUNDING = 1 + 2.0**-20
 _LARGEST_REACH = 2**22  # integers on either side of 0
-
-Floats = NDArray[np.float64]
 
 
 @lru_cache(maxsize=64)

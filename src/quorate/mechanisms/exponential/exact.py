@@ -9,8 +9,8 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.errors import InvalidInput
 from quorate.noise import NoiseSource
 
@@ -19,8 +19,6 @@ __all__ = ["draw_below", "draw_level", "enclose_exp", "happens", "proposal_weigh
 _MOST_CANDIDATES = 2**62
 _SCALE = 61  # bits of the largest sum of proposal weights, but for the margin
 _MARGIN = 2.0**-20  # by which a proposal weight exceeds its floating-point value: far above all rounding (step 2)
-
-Whole = NDArray[np.int64]
 
 
 def draw_below(bound: int, noise: NoiseSource) -> int:
@@ -70,7 +68,7 @@ def happens(factor: Fraction, exponent: Fraction, noise: NoiseSource) -> bool:
     raise AssertionError("the loop above has no end but a decision")
 
 
-def proposal_weights(counts: Whole, rate: Fraction) -> tuple[Whole, int]:
+def proposal_weights(counts: Integers, rate: Fraction) -> tuple[Integers, int]:
     """Return whole numbers at least counts * exp(-rate * (m - least)) * 2**shift, barely more, and shift."""
     least = int(np.flatnonzero(counts)[0])
     with np.errstate(over="ignore", under="ignore"):
@@ -83,7 +81,7 @@ def proposal_weights(counts: Whole, rate: Fraction) -> tuple[Whole, int]:
     return bounds, shift
 
 
-def draw_level(counts: Whole, rate: Fraction, noise: NoiseSource) -> int:
+def draw_level(counts: Integers, rate: Fraction, noise: NoiseSource) -> int:
     """Return m with probability proportional to counts[m] * exp(-rate * m)."""
     total = sum(int(part.sum()) for part in np.array_split(counts, counts.size // 2**20 + 1))
     if not 0 < total < _MOST_CANDIDATES:

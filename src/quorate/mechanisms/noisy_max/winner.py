@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.moments import excess
 from quorate.privacy import gaussian_renyi
@@ -28,7 +29,6 @@ _LEAST_SCALE = 0.25  # below, tails underflow before they are negligible (step 4
 _LARGEST_EXPONENT = 600.0  # of the plain moment: above, a double overflows
 _LARGEST_BINARY = 512.0  # the law of a difference is a convolution, quadratic in the scale
 
-Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
 
 

@@ -9,11 +9,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from quorate.arrays import Integers
 
 __all__ = ["nearest_points", "numbers_of", "points_of", "steps_for"]
 
-Integers = NDArray[np.int64]
 
 _NUMBERS = 2**63  # that an answer may have
 _MOST_STEPS = 2**20  # beyond, the table of binomials takes more room than the precision is worth

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
 from quorate.errors import Infeasible, InvalidInput, QuorateError
 from quorate.mechanisms.noisy_vector.analytic import (
@@ -34,8 +34,6 @@ __all__ = ["NoisyVector", "largest_whole_epsilon", "rest_of_delta"]
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
 _LARGEST_WHOLE = 4096.0  # epsilon up to which the whole of a budget is a number of quanta that a float holds exactly
 _UP = 1 + 2.0**-40  # above the rounding of the few operations before it; also makes up for _length, rounded up
-
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,11 +152,11 @@ class NoisyVector:
             return math.inf
         return math.sqrt(math.fsum(square / left for square, left in moved)) * (1 + 2.0**-45)
 
-    def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Whole]:
+    def release(self, parts: Sequence[Any], *, budget: Budget | None = None) -> list[Integers]:
         """Return the parts with noise, charged to `budget` if there is one: all of them or none."""
         return self.draw_release(parts, budget, None)
 
-    def draw_release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Whole]:
+    def draw_release(self, parts: Sequence[Any], budget: Budget | None, noise: NoiseSource | None) -> list[Integers]:
         """Charge for these vectors, draw their noise from this source, and return the noisy vectors."""
         vectors = [_whole(part) for part in parts]
         if len(vectors) != len(self.scales):
@@ -211,7 +209,7 @@ def _shares(given: Sequence[float] | None, squares: Sequence[int]) -> list[float
     return [value / total for value in values]
 
 
-def _whole(part: Any) -> Whole:
+def _whole(part: Any) -> Integers:
     """Return a vector of whole numbers. The text of the refusal says its type and not what it holds."""
     vector = np.asarray(part)
     if vector.ndim != 1 or vector.dtype.kind not in "iu":

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential import ExponentialChoice
@@ -25,8 +25,6 @@ __all__ = ["PrivateQuantile"]
 
 _UP = 1 + 1e-9  # far above the rounding of the sums below
 _REACH = 60.0  # in units of the noise, beyond what the number of cells makes likely: what lies farther is 1e-9
-
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +85,11 @@ class PrivateQuantile:
         """Return the probability with which the value of one more unit is at most the released cell: a lower bound."""
         return max(0.0, (self.rank - self.rank_loss()) / (self.units + 1) * (1 - 1e-12))
 
-    def distances(self, counts: Whole) -> Whole:
+    def distances(self, counts: Integers) -> Integers:
         """Return how many values at least must change for each cell to hold the one of this rank."""
         upto = np.cumsum(counts)
         below = upto - counts
-        distances: Whole = np.maximum(0, np.maximum(self.rank - upto, below + 1 - self.rank))  # proof: step 1
+        distances: Integers = np.maximum(0, np.maximum(self.rank - upto, below + 1 - self.rank))  # proof: step 1
         return distances
 
     def release(self, counts: Any, *, budget: Budget | None = None) -> int:
@@ -107,7 +105,7 @@ class PrivateQuantile:
         level = draw_level(levels, self.choice.rate, noise)  # proof: step 1
         return int(np.flatnonzero(distances == level)[draw_below(int(levels[level]), noise)])
 
-    def _checked(self, counts: Any) -> Whole:
+    def _checked(self, counts: Any) -> Integers:
         """Return the counts as whole numbers. The text of a refusal says what was expected and not what they are."""
         given = np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iu":

@@ -9,8 +9,8 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 
 __all__ = ["FLOOR", "ONE", "build_table", "check_table", "levels_needed", "table_price"]
@@ -23,8 +23,6 @@ _MARGIN, _ROUNDING = (
     2.0**-40,
 )  # above the error of a price in doubles; the tests compare with exact arithmetic
 _CUTS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)  # of the price, tried until the table costs no more
-
-Floats = NDArray[np.float64]
 
 
 def _log_survival(log_level: Floats) -> Floats:

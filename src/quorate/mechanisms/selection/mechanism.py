@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_count, check_delta, check_order, check_rate, set_validated
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.exponential.exact import draw_below
@@ -45,7 +45,6 @@ _PLACES = np.concatenate(  # where slopes are compared: close together where the
 )
 _MARGIN = 1e-9  # of a logarithm, far above the rounding of a sum of positive terms
 
-Floats = NDArray[np.float64]
 Outcome = TypeVar("Outcome")
 
 

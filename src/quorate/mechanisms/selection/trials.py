@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_count, check_delta, check_positive, set_validated
 from quorate.mechanisms.noisy_vector.analytic import discrete_loss, largest_length, smallest_excess
 from quorate.mechanisms.orders import smallest_epsilon
@@ -20,8 +20,6 @@ __all__ = ["MOST_ENTRIES", "ApproximateTrial", "GaussianTrial", "Trial"]
 
 MOST_ENTRIES = 2**20  # that a Gaussian trial may release; proof: step 4
 _UP = 1 + 1e-9  # far above the rounding of the few operations before it
-
-Floats = NDArray[np.float64]
 
 
 def _below(places: Floats) -> Floats:

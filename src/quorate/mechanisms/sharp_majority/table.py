@@ -9,8 +9,8 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 
 __all__ = ["FLOOR", "HALF", "ONE", "build_table", "table_cost"]
@@ -21,8 +21,6 @@ FLOOR = 2**24  # in units of 2**-64: the wrong label still comes up once in 10**
 _MARGIN, _ROUNDING = 2.0**-30, 2.0**-60  # above the error of a divergence in doubles; tests hold it against decimals
 _LEAST_PRICE = 2.0**-44
 _MOST_PRICE = 27.0  # at which a single ballot leads from one end of the table to the other
-
-Floats = NDArray[np.float64]
 
 
 class _Coins:

@@ -4,11 +4,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from quorate.arrays import Floats
 
 __all__ = ["beta_quantiles", "binomial_capped_mean", "binomial_tail", "normal_below", "normal_nodes"]
 
-Floats = NDArray[np.float64]
 _REACH, _STEP = 9.0, 1 / 256
 _GRID = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
 _BELOW = np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in _GRID])

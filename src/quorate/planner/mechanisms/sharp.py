@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.mechanisms import SharpMajority
 from quorate.mechanisms.sharp_majority.table import ONE, build_table
-from quorate.planner.mechanisms.distributions import Floats
 from quorate.planner.mechanisms.forecast import VoteForecast
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task
 from quorate.privacy import RENYI_QUANTA, to_capacity

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.concepts.points import Points
 
 __all__ = ["Faces", "Lines", "find_exact_points", "find_faces", "find_points", "nearest"]
 
 Values = NDArray[np.float64]
-Whole = NDArray[np.int64]
 Bits = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ class Lines:
         """Return where two lines that are not parallel cross."""
         return (self.intercepts[other] - self.intercepts[one]) / (self.slopes[one] - self.slopes[other])
 
-    def along(self, line: int) -> tuple[Whole, Whole, Values]:
+    def along(self, line: int) -> tuple[Integers, Integers, Values]:
         """Return the lines that cross this one, from left to right, which vertex each passes, and about where it is."""
         others = np.flatnonzero(self.ranks != self.ranks[line])
         places, errors = self._places(line, others)
@@ -59,7 +59,7 @@ class Lines:
             return others, vertices, places
         return self._settled(line, others, vertices, places)
 
-    def _places(self, line: int, others: Whole) -> tuple[Values, Values]:
+    def _places(self, line: int, others: Integers) -> tuple[Values, Values]:
         """Return about where the others cross a line, and how far off that may be."""
         with np.errstate(all="ignore"):
             rise = self.float_intercepts[others] - self.float_intercepts[line]
@@ -73,7 +73,9 @@ class Lines:
         places[open_], errors[open_] = 0.0, np.inf
         return places, errors
 
-    def _settled(self, line: int, others: Whole, runs: Whole, places: Values) -> tuple[Whole, Whole, Values]:
+    def _settled(
+        self, line: int, others: Integers, runs: Integers, places: Values
+    ) -> tuple[Integers, Integers, Values]:
         """Sort exactly what floats leave open: within a run of neighbours, by fractions."""
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
         ends = np.append(starts[1:], runs.size)
@@ -101,7 +103,7 @@ class Faces:
         self.upwards = np.array(sorted(range(count), key=lambda line: (-lines.ranks[line], line)), dtype=np.int64)
         self._turns = np.zeros((count, count), dtype=np.int32)
         self.along: list[
-            tuple[int, Whole, Whole]
+            tuple[int, Integers, Integers]
         ] = []  # of each chain the line, the vertices and the next steeper line
         for line in range(count):
             steeper = np.flatnonzero(lines.ranks > lines.ranks[line])  # in rising order of slope
@@ -214,7 +216,7 @@ def find_exact_points(lines: Lines) -> tuple[Faces, list[tuple[Fraction, Fractio
     return faces, points
 
 
-def _between(table: _Table, line: int, vertices: Whole, steeper: Whole) -> Points:
+def _between(table: _Table, line: int, vertices: Integers, steeper: Integers) -> Points:
     """Return a point of each face: before the next vertex on either line, and halfway between the lines."""
     lines, here = table.lines, table.place[line, vertices]
     beyond = np.minimum(table.place[line, vertices + 1], table.place[steeper, table.vertex[steeper, line] + 1])

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
 
 __all__ = ["Axis"]
 
 Values = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 class Axis:
@@ -29,11 +29,11 @@ class Axis:
         """How many cells there are."""
         return int(self.values.size)
 
-    def locate(self, values: Values) -> Whole:
+    def locate(self, values: Values) -> Integers:
         """Return the cell of each value."""
         return np.asarray(np.searchsorted(self.cuts, values, side="right"), dtype=np.int64)
 
-    def below(self, bounds: Any, *, included: bool = False) -> Whole:
+    def below(self, bounds: Any, *, included: bool = False) -> Integers:
         """Return how many public values lie below each bound, or at and below it where that is `included`."""
         given = np.asarray(bounds, dtype=np.float64)
         if np.isnan(given).any():

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import optimize
 from threadpoolctl import ThreadpoolController
 
-from quorate.release.queries import Floats
+from quorate.arrays import Floats
 
 __all__ = ["descend", "fit_entropy"]
 

@@ -9,21 +9,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 
+from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible
 from quorate.release.engines.released import project_simplex
 from quorate.release.engines.series import make_factor
-from quorate.release.queries import Floats
 
 __all__ = ["Grid", "make_grid"]
 
 _EXPONENTS = (0.0, 0.2, 0.3, 0.4, 0.5)
 _LONGEST, _MOST_CELLS = 2048, 4_000_000
 _STEPS, _FEW_STEPS, _MANY_CELLS = 250, 80, 50_000  # of the search for weights
-
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,14 @@ class Grid:
         """The variance of the worst box for noise of variance 1."""
         return math.prod(float(axis.ranges.max()) for axis in self._axes)
 
-    def measure(self, counts: Whole) -> Whole:
+    def measure(self, counts: Integers) -> Integers:
         """Return the grid multiplied along each axis, exactly: whole numbers that doubles hold."""
         largest = math.prod(int(axis.matrix.max()) for axis in self._axes) * int(counts.sum())
         if largest >= 2**52:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
         return np.rint(self._along([axis.matrix for axis in self._axes], counts)).astype(np.int64)
 
-    def estimate(self, measured: Whole, total: float) -> Floats:
+    def estimate(self, measured: Integers, total: float) -> Floats:
         """Return the best linear estimate of the cells, of any sign, given that they add up to `total`."""
         cells = self._along([axis.inverse for axis in self._axes], measured)
         moves: Floats = np.ones(1)
@@ -96,7 +93,7 @@ class Grid:
             variances = np.asarray(np.kron(variances, axis.ranges[np.triu_indices(len(axis.matrix))]), dtype=np.float64)
         return np.sqrt(variances)
 
-    def _along(self, matrices: list[Floats], values: Whole | Floats) -> Floats:
+    def _along(self, matrices: list[Floats], values: Integers | Floats) -> Floats:
         grid = np.asarray(values, dtype=np.float64).reshape(self.shape)
         for place, matrix in enumerate(matrices):
             grid = np.moveaxis(np.tensordot(matrix, grid, axes=(1, place)), 0, place)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.engines.released import Public
-from quorate.release.queries import Floats, Marginals, Queries, Rows
+from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = ["LearningTable", "start_weights", "unseen_share"]
 

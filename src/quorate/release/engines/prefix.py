@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget
@@ -21,7 +22,7 @@ from quorate.release.engines.released import (
     spent_since,
 )
 from quorate.release.engines.series import best_factor
-from quorate.release.queries import BoxRanges, Floats, Prefixes, Queries, Ranges
+from quorate.release.queries import BoxRanges, Prefixes, Queries, Ranges
 
 __all__ = ["PrefixEngine"]
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible, InvalidInput, QuorateError
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget, Cost
-from quorate.release.queries import Floats, Marginals, Queries, Rows
+from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = [
     "Engine",
@@ -27,7 +28,6 @@ __all__ = [
 ]
 
 Public = Rows | NDArray[np.float64] | None
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,15 @@ def histogram_scale(epsilon: float, delta: float, square: int = 2) -> float:
 class Private:
     """Private records, counted. It has no text; only engines read it, and only mechanisms get its numbers."""
 
-    def __init__(self, records: int, cells: Whole | None, rows: Rows | None) -> None:
+    def __init__(self, records: int, cells: Integers | None, rows: Rows | None) -> None:
         self.records, self._cells, self._rows = records, cells, rows
 
-    def counts(self, queries: Queries) -> Whole:
+    def counts(self, queries: Queries) -> Integers:
         """Return the count of each query: whole numbers."""
         summed = queries.answers(self._rows) if self._rows is not None else queries.answers(self.cells(queries))
         return np.rint(summed).astype(np.int64)  # sums of whole numbers below 2**53: exact
 
-    def cells(self, queries: Queries) -> Whole:
+    def cells(self, queries: Queries) -> Integers:
         """Return the count of each cell."""
         if self._cells is not None:
             return self._cells

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget, Cost
@@ -26,7 +27,7 @@ from quorate.release.engines.released import (
     spent_since,
 )
 from quorate.release.engines.strategy import Clique, plan_marginals, subsets
-from quorate.release.queries import Floats, Marginals, Queries
+from quorate.release.queries import Marginals, Queries
 
 __all__ = ["MeasuredMarginals", "ResidualEngine", "consistent_marginals", "measure_marginals", "split_components"]
 

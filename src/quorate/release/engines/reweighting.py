@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 
+from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.privacy import Budget
 from quorate.release.engines.entropy import fit_entropy
@@ -26,7 +27,7 @@ from quorate.release.engines.released import (
 )
 from quorate.release.engines.residual import MeasuredMarginals, measure_marginals
 from quorate.release.engines.strategy import plan_marginals
-from quorate.release.queries import Floats, Marginals, Queries, Rows
+from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = ["ReweightingEngine", "Verdict", "missing_mass", "posterior_errors", "repair_support", "reweight"]
 

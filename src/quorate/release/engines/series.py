@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible
-from quorate.release.queries import Floats
 
 __all__ = ["Factor", "best_factor", "make_factor"]
 
 _EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of 1 / (1 - z): from the histogram to the square root
 _EXACT_SEARCH = 4096  # cells up to which the sensitivity is searched, not bounded
 _MOST_CELLS = 4_000_000
-
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -29,13 +27,13 @@ class Factor:
     of each prefix sum for noise of variance 1, the total being known.
     """
 
-    coefficients: Whole
+    coefficients: Integers
     squared_sensitivity: int
     variances: Floats
     _inverse: Floats
     _tail: Floats
 
-    def measure(self, counts: Whole) -> Whole:
+    def measure(self, counts: Integers) -> Integers:
         """Return the series times the counts, exactly."""
         size = int(np.abs(self.coefficients).max()) * int(np.abs(counts).sum())
         if size >= 2**52:
@@ -50,7 +48,7 @@ class Factor:
         return np.asarray(sums - self._tail * (sums[-1] - total))
 
 
-def _times(first: NDArray[np.float64] | Whole, second: NDArray[np.float64] | Whole) -> Floats:
+def _times(first: NDArray[np.float64] | Integers, second: NDArray[np.float64] | Integers) -> Floats:
     """Return the product of two series, cut to the length of the first."""
     one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     product = np.convolve(one, two) if one.size <= 64 else signal.fftconvolve(one, two)
@@ -84,7 +82,7 @@ def make_factor(cells: int, exponent: float) -> Factor:
     return Factor(coefficients, _squared_sensitivity(coefficients), variances, inverse, tail)
 
 
-def _squared_sensitivity(coefficients: Whole) -> int:
+def _squared_sensitivity(coefficients: Integers) -> int:
     """Return the largest squared distance of two columns: exact for few cells, a bound above it for many.
 
     The columns that are d apart are furthest where the first is column 0: squares of both less twice their product.

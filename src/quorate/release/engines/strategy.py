@@ -15,9 +15,10 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy import sparse
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible
 from quorate.release.engines.entropy import descend
-from quorate.release.queries import Floats, Marginals
+from quorate.release.queries import Marginals
 
 __all__ = ["Clique", "MarginalStrategy", "plan_marginals", "subsets"]
 

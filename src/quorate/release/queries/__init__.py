@@ -4,14 +4,13 @@ from quorate.release.queries.boxes import BoxRanges
 from quorate.release.queries.line import Prefixes, Ranges
 from quorate.release.queries.marginals import Marginals
 from quorate.release.queries.matrix import Matrix
-from quorate.release.queries.protocol import MOST_LISTED, NOTHING, Floats, Numbered, Queries, Whole, check_weights
+from quorate.release.queries.protocol import MOST_LISTED, NOTHING, Numbered, Queries, Whole, check_weights
 from quorate.release.queries.rows import Rows
 
 __all__ = [
     "MOST_LISTED",
     "NOTHING",
     "BoxRanges",
-    "Floats",
     "Marginals",
     "Matrix",
     "Numbered",

@@ -3,28 +3,36 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quorate.arrays import Floats
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
-from quorate.release.queries.protocol import Floats, Queries, check_listed, check_numbers, check_weights
+from quorate.release.queries.protocol import Queries, check_listed, check_numbers, check_weights
 from quorate.release.queries.rows import Rows
 
 __all__ = ["Prefixes", "Ranges"]
 
 
-class Prefixes(Queries):
-    """Thresholds: query j is the cells 0 to j. The last one is every cell."""
+class _Line(Queries):
+    """Queries about so many cells in a row."""
 
     def __init__(self, cells: int) -> None:
         self._cells = check_count("cells", cells)
 
     @property
-    def count(self) -> int:
-        """How many queries there are."""
-        return self._cells
-
-    @property
     def cells(self) -> int:
         """How many cells there are."""
+        return self._cells
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._cells})"
+
+
+class Prefixes(_Line):
+    """Thresholds: query j is the cells 0 to j. The last one is every cell."""
+
+    @property
+    def count(self) -> int:
+        """How many queries there are."""
         return self._cells
 
     @property
@@ -44,25 +52,14 @@ class Prefixes(Queries):
         """Return for each cell the sum of the values of the queries that contain it."""
         return np.cumsum(check_weights(values, self._cells)[::-1])[::-1]
 
-    def __repr__(self) -> str:
-        return f"Prefixes({self._cells})"
 
-
-class Ranges(Queries):
+class Ranges(_Line):
     """Intervals: every pair first <= last of cells, numbered pair by pair with `last` running fastest."""
-
-    def __init__(self, cells: int) -> None:
-        self._cells = check_count("cells", cells)
 
     @property
     def count(self) -> int:
         """How many queries there are."""
         return self._cells * (self._cells + 1) // 2
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return self._cells
 
     @property
     def sensitivity(self) -> int:
@@ -120,6 +117,3 @@ class Ranges(Queries):
         rise = float((sums - np.minimum.accumulate(np.concatenate([[0.0], sums[:-1]]))).max())
         fall = float((np.maximum.accumulate(np.concatenate([[0.0], sums[:-1]])) - sums).max())
         return max(rise, fall)
-
-    def __repr__(self) -> str:
-        return f"Ranges({self._cells})"

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quorate.arrays import Floats
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries.rows import Rows
 
 __all__ = [
     "MOST_LISTED",
     "NOTHING",
-    "Floats",
     "Numbered",
     "Queries",
     "Whole",
@@ -25,7 +25,6 @@ __all__ = [
 MOST_LISTED = 50_000_000  # answers or cells that are written out at once: 400 MB of numbers
 NOTHING = -1  # the number of a query that no record fulfils; its answer is 0, exactly
 
-Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Members = slice | NDArray[np.int64]
 
