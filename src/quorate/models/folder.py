@@ -26,9 +26,11 @@ from quorate.tables import SCHEMA_FILE, Schema
 
 __all__ = [
     "GUARANTEE_FILE",
+    "Extra",
     "Folder",
     "PrivateFolder",
     "PublishedFolder",
+    "Trusted",
     "check_folder",
     "checked_file",
     "digest_of",
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 GUARANTEE_FILE = "GUARANTEE.md"
+Extra = dict[str, bytes] | None  # files that travel with a model, and that its hashes cover
+Trusted = list[str] | None  # types that load takes although they are not known to be safe
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 _PUBLISHED_BEFORE = ("query release", "published hypothesis")  # kinds whose first manifests did not say "access"
@@ -97,7 +101,7 @@ class Folder(ABC):
         manifest: dict[str, Any],
         contents: dict[str, bytes],
         *,
-        extra: dict[str, bytes] | None = None,
+        extra: Extra = None,
     ) -> Self:
         """Write the files of a new model; `extra` files travel with it. It is no model before `seal`."""
         for name in extra or {}:

@@ -23,7 +23,7 @@ from zipfile import BadZipFile
 
 from quorate.errors import InvalidInput
 from quorate.models.codecs import check_types
-from quorate.models.folder import Folder, PrivateFolder, open_folder
+from quorate.models.folder import Extra, Folder, PrivateFolder, Trusted, open_folder
 from quorate.tables import Schema
 
 __all__ = ["kind_of", "load", "save", "schema_of"]
@@ -78,9 +78,7 @@ def schema_of(folder: str | Path) -> Schema | None:
     return open_folder(folder).schema()
 
 
-def load(
-    folder: str | Path | Folder, *, trusted: list[str] | None = None, lease: int = 0, kind: str | None = None
-) -> Any:
+def load(folder: str | Path | Folder, *, trusted: Trusted = None, lease: int = 0, kind: str | None = None) -> Any:
     """Return the model of a folder. One that answers from a budget spends from the folder's ledger.
 
     With a `lease` it takes so many answers' worth of the budget at a time, as a server does: `session_.close()` returns
@@ -115,7 +113,7 @@ def load(
         raise InvalidInput(f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded") from None
 
 
-def _restored(module: Any, folder: Folder, *, trusted: list[str] | None, lease: int) -> Any:
+def _restored(module: Any, folder: Folder, *, trusted: Trusted, lease: int) -> Any:
     """Return the model of a folder; where a type in one of its files is refused, those of all files are named."""
     try:
         return module.restore(folder, trusted=trusted, lease=lease)
@@ -124,14 +122,7 @@ def _restored(module: Any, folder: Folder, *, trusted: list[str] | None, lease: 
         raise
 
 
-def save(
-    model: Any,
-    folder: str | Path,
-    *,
-    extra: dict[str, bytes] | None = None,
-    trusted: list[str] | None = None,
-    **options: Any,
-) -> Path:
+def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Trusted = None, **options: Any) -> Path:
     """Write a fitted model into a new folder; `extra` files travel with it, and its hashes cover them.
 
     A classifier with a budget goes on from the folder: it and every copy that is loaded share the ledger there. What

@@ -36,7 +36,7 @@ from quorate.models.codecs import (
     restore_rows,
     rows_document,
 )
-from quorate.models.folder import PrivateFolder
+from quorate.models.folder import Extra, PrivateFolder, Trusted
 from quorate.models.kinds.private import check_movable, move_into
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.concept_teachers import ErmClassifier
@@ -60,7 +60,7 @@ KINDS = {
 _ASKED, _RECORDS, _TEACHERS = "asked.jsonl", "records.npz", "teachers.json"
 
 
-def save(classifier: ConceptClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(classifier: ConceptClassifier, folder: str | Path, *, extra: Extra = None) -> Path:
     """Write a fitted classifier into a new folder, and let it answer from there from now on."""
     check_movable(classifier, folder)
     kind = next(kind for kind, name in KINDS.items() if isinstance(classifier, getattr(predictors, name)))
@@ -83,7 +83,7 @@ def save(classifier: ConceptClassifier, folder: str | Path, *, extra: dict[str, 
     return move_into(folder, kind, classifier, manifest, contents, extra=extra, journal=journal)
 
 
-def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> ConceptClassifier:
+def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> ConceptClassifier:
     """Return the classifier of a folder. There is no type to trust."""
     ledger, manifest = folder.ledger(), folder.manifest
     concept = concept_of(manifest["concept"])

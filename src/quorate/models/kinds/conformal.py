@@ -25,7 +25,7 @@ from quorate.models.codecs import (
     restore_columns,
     to_skops,
 )
-from quorate.models.folder import PublishedFolder
+from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.inside import files_inside, model_inside
 from quorate.models.kinds.page import publish_folder
 
@@ -40,8 +40,8 @@ def save(
     sets: ConformalClassifier | ConformalRegressor,
     folder: str | Path,
     *,
-    extra: dict[str, bytes] | None = None,
-    trusted: list[str] | None = None,
+    extra: Extra = None,
+    trusted: Trusted = None,
 ) -> Path:
     """Write fitted sets or intervals, and the model that they are about, into a new folder."""
     check_is_fitted(sets, "cell_")
@@ -66,7 +66,7 @@ def save(
 
 
 def restore(
-    folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0
+    folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0
 ) -> ConformalClassifier | ConformalRegressor:
     """Return the sets or intervals of a folder, as they were after `fit`. There is nothing to lease."""
     manifest, contents = folder.manifest, folder.contents
@@ -94,11 +94,11 @@ def _claimed(model: Any) -> str:
     return f"Its own claim: {claim}. For people whose rows served for both, the epsilons add up."
 
 
-def _model_files(model: Any, trusted: list[str] | None) -> dict[str, bytes]:
+def _model_files(model: Any, trusted: Trusted) -> dict[str, bytes]:
     """Return the files of the model: those of its own folder, where it has a kind that is published."""
     own = type(model).__module__.startswith("quorate.")
     return files_inside(model, _OWN, trusted) if own else {_MODEL: to_skops(model)}
 
 
-def _model(contents: dict[str, bytes], trusted: list[str] | None) -> Any:
+def _model(contents: dict[str, bytes], trusted: Trusted) -> Any:
     return from_skops(contents[_MODEL], trusted) if _MODEL in contents else model_inside(contents, _OWN, trusted)

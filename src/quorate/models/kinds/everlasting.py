@@ -41,7 +41,7 @@ from quorate.models.codecs import (
     rows_document,
     to_skops,
 )
-from quorate.models.folder import PrivateFolder, check_folder, open_folder
+from quorate.models.folder import Extra, PrivateFolder, Trusted, check_folder, open_folder
 from quorate.privacy import Budget
 
 __all__ = ["FOLDER", "KIND", "reopen", "restore", "save"]
@@ -53,8 +53,8 @@ def save(
     classifier: EverlastingClassifier,
     folder: str | Path,
     *,
-    extra: dict[str, bytes] | None = None,
-    trusted: list[str] | None = None,
+    extra: Extra = None,
+    trusted: Trusted = None,
     account: Guarantee | None = None,
 ) -> Path:
     """Write a fitted classifier into a new folder, and let it go on from there: same phase, same seats, same noise.
@@ -100,7 +100,7 @@ def save(
     return created.seal()
 
 
-def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> EverlastingClassifier:
+def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> EverlastingClassifier:
     """Return the classifier of a folder, in the phase that it was in. One process at a time may have it.
 
     There is nothing to `lease`: its phase is paid for.
@@ -114,7 +114,7 @@ def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: i
     return classifier
 
 
-def reopen(folder: str | Path, *, trusted: list[str] | None = None) -> None:
+def reopen(folder: str | Path, *, trusted: Trusted = None) -> None:
     """Open phase 1 of a model once more, where its state is lost, and pay for all of it once more.
 
     Refused where the account cannot pay, and for later phases: those who taught them have no more to pay.
@@ -129,7 +129,7 @@ def reopen(folder: str | Path, *, trusted: list[str] | None = None) -> None:
         phases.close()
 
 
-def _opened(folder: PrivateFolder, trusted: list[str] | None) -> tuple[EverlastingClassifier, PhaseFolder]:
+def _opened(folder: PrivateFolder, trusted: Trusted) -> tuple[EverlastingClassifier, PhaseFolder]:
     """Return the model in a folder and its phases, before they are read."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
     settings = current_settings(manifest["settings"], warn=False)

@@ -25,7 +25,7 @@ from quorate.models.codecs import (
     restore_rows,
     rows_document,
 )
-from quorate.models.folder import PublishedFolder
+from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.students.cover import CoverClassifier
 from quorate.tables import SCHEMA_FILE, Schema
@@ -36,7 +36,7 @@ KIND, FOLDER = "published hypothesis", PublishedFolder
 _TYPES = ("SemiPrivateClassifier", "QueryReleaseClassifier")
 
 
-def save(classifier: CoverClassifier, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(classifier: CoverClassifier, folder: str | Path, *, extra: Extra = None) -> Path:
     """Write a fitted classifier into a new folder."""
     check_is_fitted(classifier, "hypothesis_")
     rule = classifier.rule_
@@ -62,7 +62,7 @@ def described(classifier: CoverClassifier) -> dict[str, Any]:
     }
 
 
-def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> CoverClassifier:
+def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0) -> CoverClassifier:
     """Return the classifier of a folder. There is nothing to lease and no type to trust."""
     return classifier_of(_of_first_release(folder.manifest) if "bill" in folder.manifest else folder.manifest)
 

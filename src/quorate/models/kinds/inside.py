@@ -6,19 +6,19 @@ from typing import Any
 
 from quorate.errors import InvalidInput
 from quorate.models import kinds
-from quorate.models.folder import PublishedFolder, open_folder
+from quorate.models.folder import PublishedFolder, Trusted, open_folder
 
 __all__ = ["files_inside", "model_inside"]
 
 
-def files_inside(model: Any, prefix: str, trusted: list[str] | None = None) -> dict[str, bytes]:
+def files_inside(model: Any, prefix: str, trusted: Trusted = None) -> dict[str, bytes]:
     """Return the files of a model of Quorate's own that may be published."""
     with tempfile.TemporaryDirectory() as home:
         saved = kinds.save(model, Path(home) / "model", trusted=trusted)
         return {prefix + path.name: path.read_bytes() for path in sorted(saved.iterdir())}
 
 
-def model_inside(contents: dict[str, bytes], prefix: str, trusted: list[str] | None) -> Any:
+def model_inside(contents: dict[str, bytes], prefix: str, trusted: Trusted) -> Any:
     """Return the model that `files_inside` has put among other files."""
     with tempfile.TemporaryDirectory() as home:
         for name, content in contents.items():

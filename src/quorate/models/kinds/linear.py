@@ -19,7 +19,7 @@ from quorate.features import AdditiveColumns, HashedColumns
 from quorate.linear.curves import curves_from
 from quorate.linear.model import LinearModel
 from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_document
-from quorate.models.folder import PublishedFolder
+from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 
 __all__ = ["FOLDER", "KIND", "restore", "save"]
@@ -28,7 +28,7 @@ KIND, FOLDER = "linear model", PublishedFolder
 _TYPES = ("PrivateLinearRegression", "PrivateLogisticRegression", "PrivatePoissonRegression")
 
 
-def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(model: LinearModel, folder: str | Path, *, extra: Extra = None) -> Path:
     """Write a fitted linear model into a new folder."""
     check_is_fitted(model, "coef_")
     name = type(model).__name__
@@ -51,7 +51,7 @@ def save(model: LinearModel, folder: str | Path, *, extra: dict[str, bytes] | No
     return publish_folder(folder, KIND, manifest, {"weights.npz": weights}, extra=extra, facts=facts)
 
 
-def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> LinearModel:
+def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0) -> LinearModel:
     """Return the model of a folder, as it was after `fit`. There is nothing to lease and no type to trust."""
     manifest, arrays = folder.manifest, arrays_from(folder.contents["weights.npz"], limited=True)
     if manifest["type"] not in _TYPES:

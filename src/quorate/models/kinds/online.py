@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quorate.mechanisms.above_threshold import AboveThreshold
 from quorate.models.codecs import arrays_from, arrays_of
-from quorate.models.folder import PrivateFolder
+from quorate.models.folder import Extra, PrivateFolder, Trusted
 from quorate.models.kinds.private import check_movable, move_into
 from quorate.models.kinds.release import domain_files, domain_from
 from quorate.release.domain import SealedCounts
@@ -30,7 +30,7 @@ __all__ = ["FOLDER", "KIND", "restore", "save"]
 KIND, FOLDER = "online release", PrivateFolder
 
 
-def save(release: OnlineRelease, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
+def save(release: OnlineRelease, folder: str | Path, *, extra: Extra = None) -> Path:
     """Write a fitted release into a new folder, and let it spend from the ledger there from now on."""
     check_movable(release, folder)
     arrays, about = domain_files(release.domain_)
@@ -50,7 +50,7 @@ def save(release: OnlineRelease, folder: str | Path, *, extra: dict[str, bytes] 
     return move_into(folder, KIND, release, manifest, contents, extra=extra)
 
 
-def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> OnlineRelease:
+def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> OnlineRelease:
     """Return the release of a folder. It spends from the folder's ledger, which proves the manifest."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
     subject, domain = domain_from(arrays_from(contents["public.npz"]), manifest["about"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.models.codecs import check_loads
-from quorate.models.folder import GUARANTEE_FILE, PublishedFolder
+from quorate.models.folder import GUARANTEE_FILE, Extra, PublishedFolder
 
 __all__ = ["publish_folder"]
 
@@ -24,7 +24,7 @@ def publish_folder(
     manifest: dict[str, Any],
     contents: dict[str, bytes],
     *,
-    extra: dict[str, bytes] | None,
+    extra: Extra,
     trusted: Sequence[str] | None = None,
     facts: Sequence[str] = (),
 ) -> Path:

@@ -38,7 +38,7 @@ from quorate.models.codecs import (
     teachers_from,
     to_skops,
 )
-from quorate.models.folder import PrivateFolder, check_folder
+from quorate.models.folder import Extra, PrivateFolder, Trusted, check_folder
 from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import SessionClassifier
@@ -53,13 +53,7 @@ KIND, FOLDER = "classifier", PrivateFolder
 _UNCHARGED = 2.0**-20  # epsilon of the account of a model whose answers are not charged: a ledger has an account
 
 
-def save(
-    classifier: PrivateClassifier,
-    folder: str | Path,
-    *,
-    extra: dict[str, bytes] | None = None,
-    trusted: list[str] | None = None,
-) -> Path:
+def save(classifier: PrivateClassifier, folder: str | Path, *, extra: Extra = None, trusted: Trusted = None) -> Path:
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
     contents = teacher_files(classifier.session_.answerer.ensemble.fitted)
@@ -89,8 +83,8 @@ def move_into(
     manifest: dict[str, Any],
     contents: dict[str, bytes],
     *,
-    extra: dict[str, bytes] | None,
-    trusted: list[str] | None = None,
+    extra: Extra,
+    trusted: Trusted = None,
     journal: str | None = None,
 ) -> Path:
     """Write the folder of a classifier, and let it spend from the ledger there from now on.
@@ -114,7 +108,7 @@ def move_into(
     return created.seal()
 
 
-def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> PrivateClassifier:
+def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> PrivateClassifier:
     """Return the classifier of a folder. It spends from the folder's ledger, which proves the manifest."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
     classifier = PrivateClassifier(from_skops(contents["estimator.skops"], trusted), **manifest["settings"])

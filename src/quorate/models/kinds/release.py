@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.errors import InvalidInput
 from quorate.models.codecs import arrays_from, arrays_of, concept_document, concept_of
-from quorate.models.folder import PublishedFolder
+from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.privacy import Budget, Cost
 from quorate.release.domain import CoverDomain, Domain, TableDomain
@@ -37,9 +37,7 @@ _MOST_ANSWERS = 200_000  # in answers.csv
 _ANSWERS_FILE = "answers.csv"
 
 
-def save(
-    release: QueryRelease, folder: str | Path, *, extra: dict[str, bytes] | None = None, answers: bool = False
-) -> Path:
+def save(release: QueryRelease, folder: str | Path, *, extra: Extra = None, answers: bool = False) -> Path:
     """Write a fitted release into a new folder; with `answers` also as a table, for readers without this package."""
     check_is_fitted(release, "released_")
     arrays, about = domain_files(release.domain_)
@@ -96,7 +94,7 @@ def domain_from(arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> tuple
     return bound, domain
 
 
-def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> QueryRelease:
+def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0) -> QueryRelease:
     """Return the release of a folder. There is nothing to lease and no type to trust."""
     manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
     subject, domain = domain_from(arrays, manifest["about"])

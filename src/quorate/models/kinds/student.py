@@ -26,7 +26,7 @@ from quorate.models.codecs import (
     rows_document,
     to_skops,
 )
-from quorate.models.folder import PublishedFolder
+from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.planner import PrivatePlan
 from quorate.predictors.base import class_codes
@@ -37,13 +37,7 @@ __all__ = ["FOLDER", "KIND", "restore", "save"]
 KIND, FOLDER = "student", PublishedFolder
 
 
-def save(
-    classifier: StudentClassifier,
-    folder: str | Path,
-    *,
-    extra: dict[str, bytes] | None = None,
-    trusted: list[str] | None = None,
-) -> Path:
+def save(classifier: StudentClassifier, folder: str | Path, *, extra: Extra = None, trusted: Trusted = None) -> Path:
     """Write a fitted student into a new folder."""
     check_is_fitted(classifier, "student_")
     labelled = classifier.labelled_
@@ -67,7 +61,7 @@ def save(
     return publish_folder(folder, KIND, manifest, contents, extra=extra, trusted=trusted, facts=facts)
 
 
-def restore(folder: PublishedFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentClassifier:
+def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0) -> StudentClassifier:
     """Return the student of a folder, as it was after `fit`. There is nothing to lease."""
     manifest, contents = folder.manifest, folder.contents
     student = from_skops(contents["student.skops"], trusted)

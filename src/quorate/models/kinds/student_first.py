@@ -18,7 +18,7 @@ from quorate.ensemble import Ensemble
 from quorate.journal import Journal
 from quorate.linear.model import LinearModel
 from quorate.models import codecs
-from quorate.models.folder import PrivateFolder
+from quorate.models.folder import Extra, PrivateFolder, Trusted
 from quorate.models.kinds import hypothesis
 from quorate.models.kinds.inside import files_inside, model_inside
 from quorate.models.kinds.private import check_movable, move_into
@@ -37,8 +37,8 @@ def save(
     classifier: StudentFirstClassifier,
     folder: str | Path,
     *,
-    extra: dict[str, bytes] | None = None,
-    trusted: list[str] | None = None,
+    extra: Extra = None,
+    trusted: Trusted = None,
 ) -> Path:
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
@@ -54,7 +54,7 @@ def save(
     return move_into(folder, KIND, classifier, manifest, contents, extra=extra, trusted=trusted, journal=_CORRECTIONS)
 
 
-def restore(folder: PrivateFolder, *, trusted: list[str] | None = None, lease: int = 0) -> StudentFirstClassifier:
+def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> StudentFirstClassifier:
     """Return the classifier of a folder, with the student that it was saved with."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
     student, estimator = _student(contents, trusted), codecs.from_skops(contents["estimator.skops"], trusted)
@@ -79,7 +79,7 @@ def _student_files(student: Any) -> dict[str, bytes]:
     return {"student.skops": codecs.to_skops(student.student_ if isinstance(student, StudentClassifier) else student)}
 
 
-def _student(contents: dict[str, bytes], trusted: list[str] | None) -> Any:
+def _student(contents: dict[str, bytes], trusted: Trusted) -> Any:
     if any(name.startswith(_OWN) for name in contents):
         return model_inside(contents, _OWN, trusted)
     if "student.json" in contents:
