@@ -70,15 +70,19 @@ def plot_quorum() -> Plot:
     def draw(axes: Any) -> None:
         for mechanism, colour, name in ((quorum, BLUE, "Quorum, 100 no-quorums"), (majority, ORANGE, "SharpMajority")):
             axes.plot(2 * votes, [correct_probability(mechanism, int(v)) for v in votes], color=colour, label=name)
-        axes.set(xlabel="votes by which the first label leads the second", ylabel="answered correctly")
-        plain(axes.yaxis)
-        axes.legend(loc="lower right")
+        _finish(axes, xlabel="votes by which the first label leads the second", ylabel="answered correctly")
 
     told = (
         f"2,000 teachers, epsilon 1. A quorum answers no query at a lead of 0 and nearly all at "
         f"{2 * int(votes[-1]):,}; below, it mostly stays silent. A majority for {_QUERIES:,} queries always answers."
     )
     return draw_plot("quorum", "Who gets an answer", told, draw)
+
+
+def _finish(axes: Any, **settings: Any) -> None:
+    axes.set(**settings)
+    plain(axes.yaxis)
+    axes.legend(loc="lower right")
 
 
 def plot_wear() -> Plot:
@@ -93,9 +97,7 @@ def plot_wear() -> Plot:
         for (name, curve), colour in zip(spent.items(), (ORANGE, BLUE), strict=True):
             axes.plot(*zip(*curve, strict=True), color=colour, label=name)
         axes.axhline(_TARGET["epsilon"], color=GREY, linewidth=1.2)
-        axes.set(xlabel="queries", ylabel="epsilon spent, ex post", ylim=(0, 1.1))
-        plain(axes.yaxis)
-        axes.legend(loc="lower right")
+        _finish(axes, xlabel="queries", ylabel="epsilon spent, ex post", ylim=(0, 1.1))
 
     told = (
         f"Both are allowed epsilon 1. One query in {_UNCLEAR} is unclear. After {_QUERIES:,} queries the majority has "

@@ -5,8 +5,7 @@ Claim (replace-one units, one ballot a unit): a run of any number of adaptively 
 label that stands is free; opening the run and each dissent are paid. Proof: PROOF.md.
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,11 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.exchange import NO_QUORUM
-from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism
+from quorate.mechanisms.base import Counts, Decide, Labels
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
 from quorate.mechanisms.distributions import gaussian_tail_quantile
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
+from quorate.mechanisms.shared import LookedUp
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -27,7 +27,7 @@ _WIDEST = 2**40  # a margin beyond any number of ballots
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dissent(ThresholdMechanism):
+class Dissent(LookedUp):
     """One threshold noise a run, one table look-up a query. Make it with `Dissent.calibrate`.
 
     Votes have the ballots for the student's label in column 0 and those for the other labels after it. An answer of 0
@@ -44,14 +44,6 @@ class Dissent(ThresholdMechanism):
     >>> dissent.answers([[2000, 0, 0], [1500, 500, 0], [100, 0, 1900]]).labels
     array([ 0,  0, -1])
     """
-
-    teachers: int
-    no_quorums: int
-    order: float
-    price: float
-    margin: int
-    threshold_scale: float
-    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
         levels = tuple(check_count("a level of the table", level) for level in self.table)
@@ -133,22 +125,11 @@ class Dissent(ThresholdMechanism):
         if check_order(order) == np.inf:
             raise InvalidInput("a Dissent is charged at a finite order; open the budget at one, with delta above 0")
 
-    def draw_threshold_noise(self, noise: NoiseSource) -> int:
-        """Draw the secret noise of a run's threshold."""
-        return int(noise.gaussian(self.threshold_scale, 1)[0])
-
     def table_levels(self, half_gap: Labels, threshold_noise: int) -> Labels:
         """Return the level of the table at each half-gap: level i where it is 2i - 1 or 2i short of the margin."""
         short = self.margin + threshold_noise + 1 - half_gap  # proof: step 3
         short >>= 1
         return np.clip(short, 0, len(self.table) - 1, out=short)
-
-    @cached_property
-    def last_words(self) -> NDArray[np.uint64]:
-        """The largest word that means a dissent at each level; level 0 is certain and needs all of them."""
-        words = np.array([level - 1 for level in self.table], dtype=np.uint64)
-        words.flags.writeable = False
-        return words
 
     def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
         """Draw the noise of each query, and return the rule that gives it a label."""

@@ -16,13 +16,13 @@ from quorate.checks import (
     check_order,
     check_positive,
     check_rate,
-    validate_fields,
 )
 from quorate.errors import Infeasible, InvalidInput
-from quorate.mechanisms.base import Counts, QueryMechanism
+from quorate.mechanisms.base import Counts
 from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
+from quorate.mechanisms.shared import NoisyCounts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
@@ -50,7 +50,7 @@ def draw_winners(counts: Counts, scale: float, noise: NoiseSource) -> NDArray[np
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMax(QueryMechanism):
+class NoisyMax(NoisyCounts):
     """Discrete Gaussian noise of this scale on every count, and the largest wins.
 
     >>> noisy_max = NoisyMax(teachers=250, classes=10, scale=40.0)
@@ -60,13 +60,6 @@ class NoisyMax(QueryMechanism):
     >>> noisy_max.distance() <= 333
     True
     """
-
-    teachers: int
-    classes: int
-    scale: float
-
-    def __post_init__(self) -> None:
-        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyMax":
@@ -112,10 +105,6 @@ class NoisyMax(QueryMechanism):
             raise Infeasible(f"answer_rate={answer_rate} is out of reach: Gaussian noise has no bound")
         gap = int(np.searchsorted(wins, rate)) + 1
         return gap // 2  # distance d holds the gaps 2d + 1 and 2d + 2
-
-    def vote_columns(self) -> int:
-        """Return how many classes the votes must have."""
-        return self.classes
 
     def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw an answer to each query."""

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.checks import check_count, check_order, validate_fields
+from quorate.checks import check_count, check_order
 from quorate.errors import InvalidInput
-from quorate.mechanisms.base import Counts, QueryMechanism
+from quorate.mechanisms.base import Counts
 from quorate.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
 from quorate.mechanisms.noisy_sum import NoisySum
+from quorate.mechanisms.shared import NoisyCounts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -26,7 +27,7 @@ _UP = 1 + 2.0**-40
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyShares(QueryMechanism):
+class NoisyShares(NoisyCounts):
     """Discrete Gaussian noise of this scale on the counts, released as shares on a public grid.
 
     An answer is one whole number: for two classes the noisy count of class 1, kept within -teachers and 2 * teachers,
@@ -37,13 +38,6 @@ class NoisyShares(QueryMechanism):
     >>> bool(np.abs(noisy.shares(answers.labels)[:, 1] - [0.2, 0.8]).max() < 10 * noisy.scale / 1500)
     True
     """
-
-    teachers: int
-    classes: int
-    scale: float
-
-    def __post_init__(self) -> None:
-        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyShares":
@@ -87,10 +81,6 @@ class NoisyShares(QueryMechanism):
     def excess(self, answers: Any) -> NDArray[np.float64]:
         """Return the noisy share of class 1 of two as it was released: noise may take it below 0 or above 1."""
         return (np.asarray(answers, dtype=np.int64) - self.teachers) / self.teachers
-
-    def vote_columns(self) -> int:
-        """Return the number of classes."""
-        return self.classes
 
     def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw the answers."""

@@ -4,6 +4,7 @@ Rounding: a delta comes out rounded up, a length that is allowed comes out round
 """
 
 import math
+from collections.abc import Callable
 
 __all__ = [
     "ROUNDING_VARIANCE",
@@ -58,13 +59,7 @@ def largest_length(*, epsilon: float, delta: float, entries: int) -> float:
     low, high = 0.0, 2.0
     while discrete_delta(epsilon, high, entries=entries) <= delta and high < 2.0**20:
         low, high = high, 2 * high
-    for _ in range(80):
-        middle = (low + high) / 2
-        if discrete_delta(epsilon, middle, entries=entries) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low
+    return _halved(low, high, lambda length: discrete_delta(epsilon, length, entries=entries) <= delta)[0]
 
 
 def smallest_excess(length: float, *, delta: float, entries: int) -> float:
@@ -74,10 +69,12 @@ def smallest_excess(length: float, *, delta: float, entries: int) -> float:
         low, high = high, 2 * high
         if high > 2.0**20:
             return math.inf
+    return _halved(low, high, lambda epsilon: discrete_delta(epsilon, length, entries=entries) > delta)[1]
+
+
+def _halved(low: float, high: float, holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Return two numbers next to each other, of which it holds at the first alone, as it does of the two given."""
     for _ in range(80):
         middle = (low + high) / 2
-        if discrete_delta(middle, length, entries=entries) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high

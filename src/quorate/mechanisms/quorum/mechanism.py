@@ -5,19 +5,18 @@ Claim (replace-one units, one ballot a unit): a run of any number of adaptively 
 probability at most `slack`. An answer is free; opening the run and each no-quorum are paid. Proof: PROOF.md.
 """
 
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quorate.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.errors import Infeasible, InvalidInput
 from quorate.exchange import NO_QUORUM
-from quorate.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
+from quorate.mechanisms.base import Counts, Decide, Labels, distances, too_few_teachers
 from quorate.mechanisms.distributions import gaussian_tail
 from quorate.mechanisms.quorum.calibrate import best_settings
 from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
+from quorate.mechanisms.shared import LookedUp
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 
@@ -25,7 +24,7 @@ __all__ = ["Quorum"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quorum(ThresholdMechanism):
+class Quorum(LookedUp):
     """One threshold noise a run, one table look-up a query. Make it with `Quorum.calibrate`.
 
     `order` and `price` are the Renyi order of the table and its price s; `margin` is h and `threshold_scale` the scale
@@ -39,14 +38,7 @@ class Quorum(ThresholdMechanism):
     array([0, 2])
     """
 
-    teachers: int
-    no_quorums: int
-    order: float
-    price: float
-    margin: int
-    threshold_scale: float
     slack: float
-    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
         validate_fields(self, table=tuple(check_count("a level of the table", level) for level in self.table))
@@ -96,22 +88,11 @@ class Quorum(ThresholdMechanism):
             raise Infeasible(f"answer_rate={answer_rate} is out of reach: the table ends at {1 - self.table[-1] / ONE}")
         return self.margin + 2 * level - 1
 
-    def draw_threshold_noise(self, noise: NoiseSource) -> int:
-        """Draw the secret noise of a run's threshold."""
-        return int(noise.gaussian(self.threshold_scale, 1)[0])
-
     def table_levels(self, distance: Labels, threshold_noise: int) -> Labels:
         """Return the level of the table at each distance: level i at 2i - 1 and 2i past the threshold."""
         beyond = distance + (threshold_noise - self.margin + 1)
         beyond >>= 1
         return np.clip(beyond, 0, len(self.table) - 1, out=beyond)
-
-    @cached_property
-    def last_words(self) -> NDArray[np.uint64]:
-        """The largest word that means "no quorum" at each level; level 0 is certain and needs all of them."""
-        words = np.array([level - 1 for level in self.table], dtype=np.uint64)
-        words.flags.writeable = False
-        return words
 
     def draw_decisions(self, counts: Counts, noise: NoiseSource) -> Decide:
         """Draw the noise of each query, and return the rule that gives it a label."""
