@@ -431,7 +431,11 @@ def test_the_command_line_makes_sets_and_asks_them(rule, tmp_path, capsys):
     queries.write_text("x,z\n9,9\n-9,-9\n")
     assert main(["predict", str(tmp_path / "sets"), str(queries)]) == 0
     lines = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert lines == [["answer", "outcome", "set"], ["ill", "answered", '["ill"]'], ["well", "answered", '["well"]']]
+    assert lines == [
+        ["row", "answer", "outcome", "set"],
+        ["1", "ill", "answered", '["ill"]'],
+        ["2", "well", "answered", '["well"]'],
+    ]
     assert main(["predict", str(tmp_path / "sets"), str(queries), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sets"] == [["ill"], ["well"]]
 
@@ -441,8 +445,8 @@ def test_intervals_are_asked_by_the_command_line(tmp_path, capsys):
     (tmp_path / "q.csv").write_text("x\n1\n")
     assert main(["predict", str(tmp_path / "bands"), str(tmp_path / "q.csv")]) == 0
     lines = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert lines[0] == ["answer", "outcome", "low", "high"]
-    assert 1 < float(lines[1][3]) == -float(lines[1][2]) < 3
+    assert lines[0] == ["row", "answer", "outcome", "low", "high"]
+    assert 1 < float(lines[1][4]) == -float(lines[1][3]) < 3
 
 
 def test_the_command_line_refuses_what_is_not_published(tmp_path, capsys):

@@ -90,7 +90,8 @@ async def _world(app, tokens, point):
 
 
 def _timeless(headers):
-    return sorted(pair for pair in headers.items() if pair[0] != "content-length")  # times in metrics are longer or not
+    """Leave out the length, since times in metrics are longer or not, and the id, which is drawn for each request."""
+    return sorted(pair for pair in headers.items() if pair[0] not in ("content-length", "x-request-id"))
 
 
 def _untimed(text):

@@ -622,7 +622,7 @@ def test_the_command_line_asks_and_the_owner_sees_the_count(folder, tmp_path, ca
     assert (bill["answers"], bill["outcomes"]) == ([1, 0], ["answered"] * 2)
     assert (bill["phase"], bill["seats_taken"], bill["seats"]) == (1, 2, SEATS)
     assert main(["predict", str(folder), str(tmp_path / "queries.csv"), "--out", str(tmp_path / "answers.csv")]) == 0
-    assert (tmp_path / "answers.csv").read_text() == "answer,outcome\n1,answered\n0,answered\n"
+    assert (tmp_path / "answers.csv").read_text() == "row,answer,outcome\n1,1,answered\n2,0,answered\n"
     assert main(["predict", str(folder), str(tmp_path / "queries.csv"), "--on-no-quorum", "random"]) == 1
     assert "say abstain or raise" in capsys.readouterr().err
     assert main(["ledger", "show", str(folder), "--json"]) == 0

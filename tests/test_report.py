@@ -375,7 +375,7 @@ def test_the_pictures_of_the_concepts_say_what_they_show(tmp_path):
     from quorate.report.pictures import draw_pictures, plot_belief, plot_neighbours
 
     drawn = draw_pictures(tmp_path)
-    assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg"]
+    assert [path.name for path in drawn] == ["neighbours.svg", "belief.svg", "quorum.svg", "wear.svg", "search.svg"]
     for path in drawn:
         text = path.read_text()
         assert text.startswith("<svg role=")

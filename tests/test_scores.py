@@ -300,9 +300,9 @@ def test_scores_from_the_command_line(tables, capsys):
     told = json.loads(capsys.readouterr().out)
     with (tables / "answers.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["answer", "outcome", "score_no", "score_yes"]
+    assert list(rows[0]) == ["row", "answer", "outcome", "score_no", "score_yes"]
     shown = [[float(row["score_no"]), float(row["score_yes"])] for row in rows]
-    assert shown == told["scores"]
+    assert np.allclose(shown, told["scores"], rtol=0, atol=5e-6)  # six digits are written
     assert [row["answer"] for row in rows] == told["answers"]
     assert all(
         (row["answer"] == "yes") == (score[1] >= loaded.prior[1]) for row, score in zip(rows, shown, strict=True)

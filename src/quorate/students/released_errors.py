@@ -36,8 +36,8 @@ class QueryReleaseClassifier(CoverClassifier):
     >>> made = QueryReleaseClassifier(Thresholds(), epsilon=1.0, delta=1e-6, classes=[0, 1])
     >>> made.fit(X, y, public=np.linspace(0, 1, 11).reshape(-1, 1)).predict([[0.1], [0.9]])
     array([0, 1])
-    >>> made.mistakes_.shape
-    (12,)
+    >>> made.mistakes_.shape  # eleven public points tell 22 thresholds apart, in both directions
+    (22,)
     """
 
     def _noisy(self, candidates: int) -> NoisySum:
