@@ -310,7 +310,7 @@ def test_scores_from_the_command_line(tables, capsys):
     with (tables / "more.csv").open("w") as file:
         file.write("a,b\n" + "".join(f"{number / 100},0\n" for number in range(30)))
     assert main(["predict", str(tables / "model"), str(tables / "more.csv"), "--out", str(tables / "rest.csv")]) == 1
-    assert (tables / "rest.csv").read_text().splitlines()[-1] == ",refused,,"
+    assert (tables / "rest.csv").read_text().splitlines()[-1] == "30,,refused,,"
 
 
 def test_the_command_line_takes_weights_and_warns(tables, capsys):
