@@ -16,8 +16,7 @@ from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import Counts, Decide, Labels
 from quorate.mechanisms.dissent.calibrate import RATE, Settings, best_settings
 from quorate.mechanisms.distributions import gaussian_tail_quantile
-from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
-from quorate.mechanisms.shared import LookedUp
+from quorate.mechanisms.quorum.table import ONE, LookedUp, build_table, check_table, table_price
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 

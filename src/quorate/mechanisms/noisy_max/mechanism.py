@@ -20,9 +20,9 @@ from quorate.checks import (
 from quorate.errors import Infeasible, InvalidInput
 from quorate.mechanisms.base import Counts
 from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.mechanisms.noisy_counts import NoisyCounts
 from quorate.mechanisms.noisy_max.winner import binary_winner_renyi, winner_renyi
 from quorate.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.mechanisms.shared import NoisyCounts
 from quorate.noise import NoiseSource
 from quorate.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from quorate.checks import check_count, check_order
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import Counts
+from quorate.mechanisms.noisy_counts import NoisyCounts
 from quorate.mechanisms.noisy_shares.grid import nearest_points, numbers_of, points_of, steps_for
 from quorate.mechanisms.noisy_sum import NoisySum
-from quorate.mechanisms.shared import NoisyCounts
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 

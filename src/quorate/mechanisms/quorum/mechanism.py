@@ -15,8 +15,7 @@ from quorate.exchange import NO_QUORUM
 from quorate.mechanisms.base import Counts, Decide, Labels, distances, too_few_teachers
 from quorate.mechanisms.distributions import gaussian_tail
 from quorate.mechanisms.quorum.calibrate import best_settings
-from quorate.mechanisms.quorum.table import ONE, build_table, check_table, table_price
-from quorate.mechanisms.shared import LookedUp
+from quorate.mechanisms.quorum.table import ONE, LookedUp, build_table, check_table, table_price
 from quorate.noise import NoiseSource
 from quorate.privacy import Cost, gaussian_renyi
 

@@ -7,13 +7,18 @@ shows that this costs at most the price for a no-quorum and nothing for an answe
 
 import itertools
 import math
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
+from quorate.mechanisms.base import ThresholdMechanism
+from quorate.noise import NoiseSource
 
-__all__ = ["FLOOR", "ONE", "build_table", "check_table", "levels_needed", "table_price"]
+__all__ = ["FLOOR", "ONE", "LookedUp", "build_table", "check_table", "levels_needed", "table_price"]
 
 ONE = 2**64
 FLOOR = 2**24  # in units of 2**-64: a clear ballot still misses its quorum once in 10**12
@@ -147,3 +152,27 @@ def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | 
         fall = 1.1 * (log_level - below)
         log_level = np.maximum(below, target - 1.0)  # candidates that are done idle
     raise AssertionError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookedUp(ThresholdMechanism):
+    """One Gaussian threshold noise a run, and one look-up in a table of probabilities a query."""
+
+    teachers: int
+    no_quorums: int
+    order: float
+    price: float
+    margin: int
+    threshold_scale: float
+    table: tuple[int, ...] = field(repr=False)  # thousands of numbers
+
+    def draw_threshold_noise(self, noise: NoiseSource) -> int:
+        """Draw the secret noise of a run's threshold."""
+        return int(noise.gaussian(self.threshold_scale, 1)[0])
+
+    @cached_property
+    def last_words(self) -> NDArray[np.uint64]:
+        """The largest word that means a no-quorum at each level; level 0 is certain and needs all of them."""
+        words = np.array([level - 1 for level in self.table], dtype=np.uint64)
+        words.flags.writeable = False
+        return words
