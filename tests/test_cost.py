@@ -2,6 +2,7 @@
 
 import csv
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -49,6 +50,41 @@ def test_a_cost_counts_what_is_spent_and_says_what_may_be_refused(tmp_path):
     loaded = qr.load(tmp_path / "model")
     assert loaded.cost(FAR).repeated == 8 + payable
     loaded.session_.close()
+
+
+def test_a_cost_is_not_told_while_an_answer_is_drawn(monkeypatch):
+    """What is set aside and not yet kept would be counted twice: as spent, and as still to be paid for."""
+    classifier = fitted()
+    drawing, go_on, told = threading.Event(), threading.Event(), threading.Event()
+    draw = classifier.session_.answerer.draw
+
+    def slow(rows):
+        drawing.set()
+        assert go_on.wait(60)
+        return draw(rows)
+
+    monkeypatch.setattr(classifier.session_.answerer, "draw", slow)
+    asking = threading.Thread(target=classifier.predict, args=(FAR[:4],))
+    costs = []
+    pricing = threading.Thread(target=lambda: (costs.append(classifier.cost(FAR[:4])), told.set()))
+    asking.start()
+    assert drawing.wait(60)
+    pricing.start()
+    early = told.wait(0.3)
+    go_on.set()
+    asking.join()
+    pricing.join()
+    assert not early
+    assert costs[0].repeated == 4, "what was being answered is free by then"
+
+
+def test_a_model_that_has_moved_has_no_cost_but_where_it_is(tmp_path):
+    classifier = fitted()
+    left = classifier.session_
+    qr.save(classifier, tmp_path / "model")
+    with pytest.raises(qr.BudgetSpent, match="moved into a folder"):
+        left.quote(FAR)
+    assert classifier.cost(FAR[:2]).payable == 2
 
 
 @pytest.mark.parametrize("aggregator", ["quorum", "stability", "between_thresholds"])

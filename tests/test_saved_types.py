@@ -4,6 +4,7 @@ import ast
 import csv
 import io
 import json
+import pickle
 import re
 import warnings
 import zipfile
@@ -13,17 +14,18 @@ import pytest
 import scipy.sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import BaggingClassifier, VotingClassifier
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, SplineTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, LabelEncoder, SplineTransformer, StandardScaler
 from sklearn.random_projection import SparseRandomProjection
-from sklearn.utils import all_estimators
+from sklearn.utils import Bunch, all_estimators
 
 from forked import run_forked
 from quorate import BudgetSpent, InvalidInput, PrivateClassifier, StudentClassifier, load, save
@@ -56,6 +58,16 @@ class Note:
 
     def __init__(self):
         self.text = "fitted"
+
+
+class Unpickled:
+    """What leaves a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return self.path.touch, ()
 
 
 class Learner(LogisticRegression):
@@ -172,6 +184,65 @@ def test_a_forged_file_cannot_name_code_to_run(loader):
         packed.writestr("schema.json", json.dumps(forged))
     with pytest.raises(InvalidInput, match=r"not known to be safe: os\.system"):
         from_skops(file.getvalue())
+
+
+def calling(method, inner):
+    """Return a forged model of known types alone, which calls a method of `inner` where it is asked."""
+    stacked = StackingClassifier([("one", LogisticRegression())])
+    stacked.estimators_, stacked.stack_method_, stacked.classes_ = [inner], [method], np.array([0, 1])
+    stacked.final_estimator_ = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
+    stacked._label_encoder = LabelEncoder().fit([0, 1])
+    return make_pipeline(FunctionTransformer(np.isfinite), stacked)
+
+
+@pytest.mark.parametrize(
+    ("forged", "named"),
+    [
+        (make_pipeline(StandardScaler(), StandardScaler(), memory="cache"), "pipeline.Pipeline.memory"),
+        (calling("fit", LogisticRegression()), "_stacking.StackingClassifier.stack_method_"),
+        (calling("tofile", np.zeros(1)), "_stacking.StackingClassifier.stack_method_"),
+        (CountVectorizer(input="filename"), "text.CountVectorizer.input"),
+        (GridSearchCV(FeatureUnion([]), {"one__memory": ["cache"]}), "dict.memory"),
+        (FixedThresholdClassifier(LogisticRegression(), response_method="fit"), "FixedThresholdClassifier.response_"),
+    ],
+)
+def test_a_forged_file_of_known_types_reaches_no_file_and_calls_no_method_by_name(forged, named):
+    for hidden in (forged, {"fitted": [forged]}, np.array([forged, None], dtype=object), Bunch(one=(forged,))):
+        content = to_skops(hidden)
+        with pytest.raises(InvalidInput, match=named):
+            from_skops(content)
+        with pytest.raises(InvalidInput, match=named):
+            check_loads({"estimator.skops": content})
+
+
+def test_a_forged_cache_of_pickles_is_not_read(tmp_path):
+    """Known types alone ran code: a stack called `fit` of a pipeline, whose cache held somebody's pickle."""
+    inner = make_pipeline(StandardScaler(), StandardScaler(), memory=str(tmp_path / "cache"))
+    model = calling("fit_transform", inner)
+    content = to_skops(calling("fit_transform", inner))
+    model.predict([[1.0]])
+    (kept,) = (tmp_path / "cache").rglob("output.pkl")
+    kept.write_bytes(pickle.dumps(Unpickled(tmp_path / "ran")))
+    with pytest.raises(InvalidInput, match=r"Pipeline\.memory"):
+        from_skops(content).predict([[2.0]])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_cache_of_ones_own_is_named_to_be_saved(tmp_path):
+    made = fitted(make_pipeline(StandardScaler(), LogisticRegression(), memory=str(tmp_path / "cache")))
+    with pytest.raises(InvalidInput) as refused:
+        save(made, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    named = ast.literal_eval(re.search(r"trusted=(\[.*\])", str(refused.value))[1])
+    folder = save(made, tmp_path / "model", trusted=named)
+    with pytest.raises(InvalidInput, match=r"Pipeline\.memory"):
+        load(folder)
+    assert load(folder, trusted=named).predict(FAR).tolist() == ["yes", "no"]
+
+
+def test_words_of_a_vocabulary_are_no_settings():
+    words = CountVectorizer().fit(["memory input", "input"])
+    assert from_skops(to_skops(words)).vocabulary_ == words.vocabulary_
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.long)])

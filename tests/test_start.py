@@ -115,6 +115,21 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
     assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
 
 
+def test_what_was_read_from_the_records_is_not_called_declared(tables, capsys):
+    """One record may be all that shows a class: a plan, its script and its commands say where classes came from."""
+    asked = ["start", "customers.csv", "--label", "answer", "--public", "survey.csv"]
+    assert main([*asked, "--out", "read"]) == 0
+    assert "Read from the records, and public with the model: the classes no, yes." in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main([*asked, "--out", "told", "--classes", "no,yes"]) == 0
+    assert "Read from the records" not in capsys.readouterr().out
+    for name in ("script.py", "commands.sh"):
+        assert "# The classes were read from the records" in (tables / "read" / name).read_text()
+        assert "were read from the records" not in (tables / "told" / name).read_text()
+    ast.parse((tables / "read" / "script.py").read_text())
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

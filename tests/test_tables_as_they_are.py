@@ -292,3 +292,17 @@ def test_a_model_with_text_columns_that_was_saved_in_python_is_asked_from_the_co
         assert quorate("predict", folder, queries) == 1
         assert told in capsys.readouterr().err
     assert load(folder).spent_epsilon() == spent
+
+
+@pytest.mark.parametrize(
+    ("column", "feature"),
+    [
+        (pa.array([1_577_836_800_123_456_789], pa.timestamp("ns")), -1.0),
+        (pa.array([4_611_686_018_427_387_904], pa.timestamp("s")), 1.0),
+        (pa.array([4_611_686_018_427_387_904], pa.timestamp("ms", "Europe/Berlin")), 1.0),
+        (pa.array([-2_147_483_648], pa.int32()).cast(pa.date32()), -1.0),
+    ],
+    ids=["nanoseconds", "far seconds", "far milliseconds", "far days"],
+)
+def test_no_date_of_a_record_is_refused_by_arrow_which_would_repeat_it(column, feature):
+    assert Schema({"seen": YEAR}).encode(pa.table({"seen": column})).tolist() == [[feature]]

@@ -127,12 +127,15 @@ class Session:
     def quote(self, X: Any, *, caller: str = "") -> Quote:
         """Return what a batch of checked queries would cost now. Nothing is asked."""
         queries = set(query_digests(X))
-        new = len(queries) - len(self._memory.recall(caller, queries))
-        payable, cost = self.answerer.quote(new)
-        if self.budget is None:
-            return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
-        whole = self.budget.capacity().renyi
-        return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
+        check_process("this model", self.process)
+        with self._lock:  # what is being drawn is charged before it is kept, and would be counted twice
+            self._check_not_moved()
+            new = len(queries) - len(self._memory.recall(caller, queries))
+            payable, cost = self.answerer.quote(new)
+            if self.budget is None:
+                return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
+            whole = self.budget.capacity().renyi
+            return Quote(len(X), len(X) - new, payable, cost.renyi / whole, self.budget.remaining().renyi / whole)
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
         """Answer requests together: counted at once, kept at once. What is wrong with one is returned in its place."""
@@ -141,10 +144,7 @@ class Session:
         alone = [place for place, first in enumerate(firsts) if place == first]
         check_process("this model", self.process)
         with self._lock:
-            if self._moved:
-                raise BudgetSpent(
-                    "this model has moved into a folder, and its budget with it: ask the one that is there"
-                )
+            self._check_not_moved()
             try:
                 results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
                 spent, ended = self._answer(requests, asked, results)
@@ -179,6 +179,10 @@ class Session:
                 self.budget.return_unused(all=True)
             if self.ledger is not None:
                 self.ledger.close()
+
+    def _check_not_moved(self) -> None:
+        if self._moved:
+            raise BudgetSpent("this model has moved into a folder, and its budget with it: ask the one that is there")
 
     def _asked(self, request: Request) -> Asked:
         """Return a request as the memory knows it."""

@@ -1,7 +1,8 @@
 """Five questions, a plan with a picture, and the script and commands that follow it: `quorate start`.
 
 The owner of the records sits at this terminal, so what is shown may follow from them: their number, and the labels that
-occur. The plan itself is made from public numbers alone.
+occur, and which columns hold numbers. What the plan takes from the records becomes public with the model, and is named.
+The rest of it is made from public numbers alone.
 """
 
 import json
@@ -39,6 +40,7 @@ class _Situation:
 
     label: str
     classes: tuple[str, ...]
+    declared: bool  # whether these classes were given, and not read from the records
     groups: str | None
     queries: int | None
     abstain: bool
@@ -73,6 +75,7 @@ def run_start(
         public=public,
         label=situation.label,
         classes=situation.classes,
+        declared=situation.declared,
         groups=situation.groups,
         leave_out=situation.leave_out,
         epsilon=epsilon,
@@ -173,6 +176,7 @@ def _situation(
     situation = _Situation(
         label=label,
         classes=classes,
+        declared=given["classes"] is not None,
         groups=groups,
         queries=queries,
         abstain=abstain,
@@ -275,7 +279,12 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
     if situation.leave_out:
         console.print(
             f"Left out: {', '.join(situation.leave_out)}. Without public rows nothing says which texts a column may "
-            "hold; declare them in a schema (--schema) to use them."
+            "hold; declare them in a schema (--schema) to use them. That they hold texts is public with the model."
+        )
+    if not situation.declared:
+        console.print(
+            f"Read from the records, and public with the model: the classes {escape(', '.join(situation.classes))}. "
+            "Name all that may occur (--classes), whether or not they do, to keep private which of them do."
         )
     if not feasible:
         console.print(f"\n[bold]Nothing was written[/bold]: {planned.shortfall()}.")
@@ -308,6 +317,7 @@ def _as_dict(
         "feasible": feasible,
         "label": situation.label,
         "classes": list(situation.classes),
+        "classes_declared": situation.declared,
         "groups": situation.groups,
         "units": situation.units,
         "leave_out": list(situation.leave_out),

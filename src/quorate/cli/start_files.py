@@ -21,6 +21,7 @@ class Commands:
     public: Path | None
     label: str
     classes: tuple[str, ...]
+    declared: bool
     groups: str | None
     leave_out: tuple[str, ...]
     epsilon: float
@@ -68,12 +69,17 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
     pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
 
 
+_READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, whose claim
+# takes them as declared. Name all that may occur, whether or not they do, to keep that private."""
+
+
 def _shell(commands: Commands) -> str:
     fit, ask = commands.lines()
     kept = "It may be published." if commands.linear else "It holds its budget and is for its owner alone."
+    read = "" if commands.declared else f"{_READ_CLASSES}\n"
     return f"""#!/bin/sh
 # Made by quorate start. Run this file or script.py, not both: each fit opens a budget of its own.
-set -e
+{read}set -e
 
 # Fit the model and write it into a folder. {kept}
 {fit}
@@ -101,7 +107,12 @@ def _script(commands: Commands) -> str:
         "aggregator": json.dumps(commands.aggregator),
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
-    parts = [_READ, _BY_HEADER if commands.public is None else _BY_PUBLIC, _LINEAR if commands.linear else _VOTES]
+    read = "" if commands.declared else f"{_READ_CLASSES}\n"
+    parts = [
+        _READ,
+        read + (_BY_HEADER if commands.public is None else _BY_PUBLIC),
+        _LINEAR if commands.linear else _VOTES,
+    ]
     return "\n".join(part.format(**values) for part in parts)
 
 

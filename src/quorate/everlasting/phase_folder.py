@@ -25,7 +25,7 @@ from quorate.everlasting.teacher_files import arrays_from, arrays_of, ensemble_f
 from quorate.exchange import Admitted, Asked, Outcome, Query, outcome_of
 from quorate.ledger import Ledger
 from quorate.ledger import Phase as KeptPhase
-from quorate.models.codecs import skops_types
+from quorate.models.codecs import reaching_settings, skops_types
 from quorate.models.folder import checked_file, digest_of, write_new
 
 __all__ = ["PhaseFolder"]
@@ -134,7 +134,8 @@ class PhaseFolder:
         name = f"{_NAME}{arrivals.number}-{secrets.token_hex(4)}"
         contents = ensemble_files(arrivals.phase.ensemble)
         for content in (content for file, content in contents.items() if file.endswith(".skops")):
-            self._trusted.update(skops_types(content))  # from memory: this process has imported them, and uses them
+            # from memory: this process has imported them, and uses them
+            self._trusted.update(skops_types(content), reaching_settings(arrivals.phase.ensemble.fitted))
         if arrivals.labelled is not None:
             contents["labelled.npz"] = arrays_of(points=arrivals.labelled[0], labels=arrivals.labelled[1])
         if arrivals.probed is not None:

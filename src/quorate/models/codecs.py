@@ -40,6 +40,7 @@ __all__ = [
     "hypothesis_of",
     "mechanism_document",
     "mechanism_of",
+    "reaching_settings",
     "restore_columns",
     "restore_rows",
     "rows_document",
@@ -116,6 +117,20 @@ _TRUSTED = (
     "sklearn.utils._metadata_requests.MetadataRequest",
     "sklearn.utils._metadata_requests.MethodMetadataRequest",
 )
+# Settings by which known types reach beyond arrays, and the texts that are safe there. `memory` is a folder of pickles,
+# `input` lets a vectorizer open files, and the others name a method of any object in the file, which is then called.
+_METHODS = ("auto", "decision_function", "predict", "predict_log_proba", "predict_proba")
+_REACHING: dict[str, tuple[str, ...]] = {"memory": (), "input": ("content",)} | dict.fromkeys(
+    (
+        "_response_method",
+        "chain_method",
+        "chain_method_",
+        "response_method",
+        "stack_method",
+        "stack_method_",
+    ),
+    _METHODS,
+)
 
 
 def arrays_of(packed: bool = False, /, **arrays: Any) -> bytes:
@@ -152,11 +167,54 @@ def to_skops(value: Any) -> bytes:
 
 
 def from_skops(content: bytes, trusted: Sequence[str] | None = None) -> Any:
-    """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`."""
+    """Return what `to_skops` wrote, where it holds no type but known ones and those of `trusted`.
+
+    So it is with settings that reach files, or methods by name: `trusted` has "sklearn.pipeline.Pipeline.memory", say.
+    """
     from skops.io import loads  # noqa: PLC0415
 
     check_types({"this.skops": content}, trusted)
-    return loads(content, trusted=[*_TRUSTED, *(trusted or ())])
+    loaded = loads(content, trusted=[*_TRUSTED, *(trusted or ())])
+    reaching = sorted(reaching_settings(loaded) - set(trusted or ()))
+    if reaching:
+        raise InvalidInput(
+            f"the model holds settings that would open files, or call methods by name: {', '.join(reaching)}. Fit it "
+            f"without them; or, if you know who wrote it, name them when it is saved and loaded: trusted={reaching!r}"
+        )
+    return loaded
+
+
+def reaching_settings(value: Any) -> set[str]:
+    """Return the settings of estimators, anywhere in a loaded value, by which predicting or fitting reaches files.
+
+    The value is searched, not the file: a file can spell the same attribute in many ways.
+    """
+    found: set[str] = set()
+    seen: dict[int, Any] = {}  # keeps what was seen, so that no other object gets its id
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, type | str | bytes | int | float | None) or id(one) in seen:
+            continue
+        seen[id(one)] = one
+        mappings = [part for part in (one, getattr(one, "__dict__", None)) if isinstance(part, dict)]
+        for name, held in ((name, held) for mapping in mappings for name, held in mapping.items()):
+            setting = name.rpartition("__")[2] if isinstance(name, str) else ""  # a grid of a search names steps first
+            if setting in _REACHING and not _is_harmless(held, _REACHING[setting]):
+                found.add(f"{type(one).__module__}.{type(one).__qualname__}.{setting}")
+            waiting += [name, held]
+        if isinstance(one, list | tuple | set | frozenset) or (isinstance(one, np.ndarray) and one.dtype == object):
+            waiting += np.asarray(one).ravel().tolist() if isinstance(one, np.ndarray) else one  # also what is masked
+    return found
+
+
+def _is_harmless(value: Any, texts: tuple[str, ...]) -> bool:
+    """Return whether a value, or each of several, is one of these texts, a number or nothing."""
+    if isinstance(value, np.ndarray):
+        value = np.asarray(value).ravel().tolist()
+    if isinstance(value, list | tuple):
+        return all(_is_harmless(one, texts) for one in value)
+    return value in texts if isinstance(value, str) else isinstance(value, int | float | np.number | None)
 
 
 def check_types(contents: Mapping[str, bytes], trusted: Sequence[str] | None = None) -> None:
@@ -188,6 +246,8 @@ def check_loads(contents: Mapping[str, bytes], trusted: Sequence[str] | None = N
     try:
         for content in _estimator_files(contents):
             from_skops(content, trusted)
+    except InvalidInput:
+        raise
     except Exception as error:  # of the estimator's own code, or of skops, and it may speak of a teacher's rows
         raise InvalidInput(
             f"the model was written and could not be read back without pickle ({type(error).__name__}): a lambda, or a "

@@ -55,9 +55,7 @@ def read_moment(text: str, unit: DateUnit) -> float:
 def read_dates(column: pa.Array, unit: DateUnit, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
     """Return dates as numbers of units, and NaN where one is missing. What is no date is `NotANumber`."""
     if is_temporal(column.type):
-        moments = column.cast(pa.timestamp("us", tz="UTC") if getattr(column.type, "tz", None) else pa.timestamp("us"))
-        counted = moments.cast(pa.int64()).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return np.asarray(counted, dtype=np.float64) / (1e6 * _SECONDS[unit])
+        return _microseconds(column) / (1e6 * _SECONDS[unit])
     if not (pa.types.is_large_string(column.type) or pa.types.is_string(column.type) or pa.types.is_null(column.type)):
         raise NotANumber(int(pc.is_valid(column).to_numpy(zero_copy_only=False).argmax()))
     coded = texts(column, missing=missing).dictionary_encode()
@@ -68,6 +66,16 @@ def read_dates(column: pa.Array, unit: DateUnit, *, missing: Iterable[str] = ())
     if wrong.any():
         raise NotANumber(int(wrong.argmax()))
     return np.asarray(read)
+
+
+def _microseconds(column: pa.Array) -> NDArray[np.float64]:
+    """Return dates as microseconds since 1970. No value is refused: Arrow's own cast would, and repeat it."""
+    days = pa.types.is_date32(column.type)
+    counts = pc.fill_null(column.cast(pa.int32()) if days else column.cast(pa.int64()), 0).to_numpy()
+    kind = "day" if days else "ms" if pa.types.is_date64(column.type) else column.type.unit
+    whole = counts // 1000 if kind == "ns" else counts
+    scale = {"day": 86400e6, "s": 1e6, "ms": 1e3}.get(kind, 1.0)
+    return np.where(pc.is_null(column).to_numpy(zero_copy_only=False), np.nan, whole.astype(np.float64) * scale)
 
 
 def declared_moment(value: object, unit: DateUnit) -> object:
