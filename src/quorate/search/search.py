@@ -29,7 +29,7 @@ from quorate.linear.model import LinearModel
 from quorate.mechanisms.selection.trials import MOST_ENTRIES
 from quorate.predictors.base import declared_classes
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
-from quorate.quiet import global_randomness, silence
+from quorate.quiet import randomness_kept, silence
 from quorate.rows import as_frame, take_rows
 from quorate.search.plan import Method, choose_selection, plan_of
 from quorate.search.scores import Scoring, scoring_of
@@ -256,7 +256,7 @@ class _Trials:
     def run(self, number: int) -> tuple[float, _Found | None]:
         """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
         try:
-            with silence(), global_randomness():  # a later trial finds the generators as the first did: proof: step 3
+            with silence(), randomness_kept():  # a later trial finds the generators as the first did: proof: step 3
                 model = self._fit(_copied(self._candidates[number]))
                 score = self._scoring.score(model, *self._scored, epsilon=self._epsilon, delta=self._delta)
         except (InvalidInput, Infeasible):  # decided from public values
