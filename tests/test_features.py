@@ -1,5 +1,7 @@
 """Columns of additive models: from public rows or declared bounds, each row by itself, within [0, 1]."""
 
+import warnings
+
 import numpy as np
 import pandas
 import pytest
@@ -145,6 +147,20 @@ def test_a_category_is_found_by_its_text_whatever_came_before_it(values):
 
 def test_a_value_that_cannot_be_written_is_missing():
     assert as_texts(pandas.Series([1, 10**5000], dtype=object)) == ["1", "nan"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_value_of_an_odd_type_is_read_alike_in_every_column_and_without_a_word():
+    odd = np.array([np.complex128(1 + 2j), 2], dtype=object)
+    for values in (odd, odd.astype(complex)):
+        assert np.array_equal(as_numbers(values), [np.nan, 2], equal_nan=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        as_numbers(odd)
+    assert said == []
+    long = np.array([np.longdouble("1e4500"), "a"], dtype=object)
+    assert as_texts(long)[1] == "a"
+    assert Categories("c", ("a",)).read(pandas.Series(long)).tolist() == [1, 0]
 
 
 def test_a_long_private_text_takes_no_room_of_others():

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas
 import pytest
+from scipy import sparse
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LinearRegression
@@ -483,6 +484,46 @@ def test_frames_and_lists_are_searched_too():
             X.tolist(), y.tolist(), public=public
         )
         assert made.best_params_ == GRID_BEST
+
+
+@pytest.mark.parametrize("container", ["matrix", "objects", "pandas", "polars", "sparse"])
+def test_no_value_of_a_row_that_scores_is_refused(container):
+    X, y, public = table(1500)
+    known = pandas.DataFrame(public, columns=["a", "b"])
+    odd = np.array(X, dtype=object)
+    odd[:4] = [[np.inf, 0.0], [-np.inf, "three"], [[1], None], ["\ud800", 10**400]]
+    if container == "polars":
+        polars = pytest.importorskip("polars")
+        known = polars.from_pandas(known)
+        odd = polars.DataFrame(
+            {name: polars.Series(odd[:, place], dtype=polars.Object) for place, name in enumerate("ab")}
+        )
+        X = polars.DataFrame(X, schema=["a", "b"])
+    elif container == "pandas":
+        X, odd = (pandas.DataFrame(rows, columns=["a", "b"]) for rows in (X, odd))
+    else:
+        known = public
+    if container in ("matrix", "sparse"):
+        odd = X.copy()
+        odd[:2] = [[np.inf, -np.inf], [np.nan, 1e308]]
+    if container == "sparse":
+        X, odd = sparse.csr_array(X), sparse.csr_array(odd)
+    model = linear(epsilon=20.0).fit(X, y, public=known)
+    plain, strange = (Scoring("accuracy").score(model, rows, y, epsilon=99.0, delta=1e-6) for rows in (X, odd))
+    assert abs(plain - strange) < 0.01
+
+
+def test_a_trial_leaves_the_global_generators_and_the_counts_of_its_settings_as_they_were():
+    X = np.random.default_rng(0).uniform(size=(600, 1))
+    y, public = (X[:, 0] > 0.4).astype(int), np.linspace(0, 1, 60)[:, np.newaxis]
+    student = StudentClassifier(teachers=20, aggregator="noisy_max", queries=20, student=DecisionTreeClassifier())
+    before = np.random.get_state()[1:]  # noqa: NPY002
+    PrivateSearchCV([student], epsilon=6.0).fit(X, y, public=public)
+    assert all(np.array_equal(*pair) for pair in zip(before, np.random.get_state()[1:], strict=True))  # noqa: NPY002
+    candidate = clone(StudentClassifier(student=PrivateLogisticRegression()))
+    trial, other = (search_module._copied(candidate) for _ in range(2))
+    clone(trial.student)._count_fit()
+    assert [vars(one.student).get("_fits", []) for one in (other, candidate)] == [[], []]
 
 
 class Stubborn(DecisionTreeClassifier):

@@ -20,7 +20,7 @@ from quorate import InvalidInput, PrivateLogisticRegression, load, make_private_
 from quorate.auditing.replay import entropy_tape
 from quorate.bench.texts import text_table
 from quorate.features import AdditiveColumns, HashedColumns
-from quorate.features.words import BUCKETS, Words, number_for, words_from_public
+from quorate.features.words import BUCKETS, Words, as_counts, number_for, words_from_public
 from quorate.linear.sums import SQUARED_SENSITIVITY, PrivateSums, grid_length
 from quorate.mechanisms import NoisyVectors
 from quorate.privacy import Budget
@@ -199,6 +199,28 @@ def test_the_words_of_private_rows_are_never_looked_up_for_a_vocabulary(hashed):
     public = texts(400, 1)[0]
     shown = np.bincount(public.indices, minlength=WIDTH)
     assert np.array_equal(hashed.words_.places, np.flatnonzero((shown >= 2) & (shown < 400)))
+
+
+@pytest.mark.parametrize("container", ["csr", "coo"])
+def test_how_another_row_is_stored_does_not_change_how_equal_places_of_a_row_are_added(container):
+    draw = np.random.default_rng(0)
+    columns, values = np.sort(draw.integers(0, 6, 60)), draw.normal(size=60) * 10.0 ** draw.integers(-8, 17, 60)
+    values, rows = np.append(values, [1.0, 1.0]), np.append(np.zeros(60, dtype=int), [1, 1])
+    read = []
+    for other in ([1, 5], [5, 1]):
+        places = np.append(columns, other)
+        by_row = sparse.csr_array((values, places, [0, 60, 62]), shape=(2, 400))
+        listed = sparse.coo_array((values, (rows, places)), shape=(2, 400))
+        read.append(as_counts(by_row if container == "csr" else listed).toarray()[0])
+    assert np.array_equal(*read)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_count_that_is_too_large_or_no_number_is_not_spoken_of():
+    counts = sparse.csr_array(np.array([[1, 0], [np.longdouble("1e400"), np.nan]], dtype=np.longdouble))
+    assert as_counts(counts).toarray()[1, 0] == np.inf
+    words = words_from_public("w", None, number=4)
+    assert words.read(counts).toarray()[1, :2].tolist() == [2**16, 0]
 
 
 def test_more_columns_than_places_share_them():

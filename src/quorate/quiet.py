@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["global_randomness", "silence"]
+__all__ = ["global_randomness", "randomness_kept", "silence"]
 
 
 class _Silence:
@@ -44,15 +44,23 @@ _generators = threading.RLock()  # held while the global generators are seeded
 @contextmanager
 def global_randomness() -> Iterator[Callable[[int], None]]:
     """Yield what seeds the global generators, before each teacher; leave them as they were found."""
+
+    def seed(value: int) -> None:
+        np.random.seed(value)  # noqa: NPY002
+        random.seed(value)
+
+    with _generators, randomness_kept():
+        yield seed
+
+
+@contextmanager
+def randomness_kept() -> Iterator[None]:
+    """Leave the global generators as they were found; threads may seed them in between, as teachers do."""
     with _generators:
         before = np.random.get_state(), random.getstate()  # noqa: NPY002
-
-        def seed(value: int) -> None:
-            np.random.seed(value)  # noqa: NPY002
-            random.seed(value)
-
-        try:
-            yield seed
-        finally:
+    try:
+        yield
+    finally:
+        with _generators:
             np.random.set_state(before[0])  # noqa: NPY002
             random.setstate(before[1])

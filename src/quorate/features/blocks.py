@@ -203,7 +203,9 @@ def _number(value: Any) -> float:
 
 def _real(value: Any) -> Any:
     """Return a real number as one: a single complex value makes the others of its column complex."""
-    return value.real if isinstance(value, complex | np.complexfloating) and value.imag == 0 else value
+    if not isinstance(value, complex | np.complexfloating):
+        return value
+    return value.real if value.imag == 0 else complex(value)  # numpy's own would lose a part, with a warning
 
 
 def as_texts(values: Any) -> list[str]:
@@ -229,10 +231,9 @@ def _text(value: Any) -> str:
         return value.strip()
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return "nan"
-    if isinstance(value, float | np.floating) and value.is_integer():
-        return str(int(value))
     try:
-        return str(value).strip()
+        whole = isinstance(value, float | np.floating) and value.is_integer()
+        return str(int(value) if whole else value).strip()
     except Exception:  # a whole number of thousands of digits, for one; the message would tell of it
         return "nan"
 

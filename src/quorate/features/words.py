@@ -21,7 +21,7 @@ from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features.blocks import as_texts
 
-__all__ = ["BUCKETS", "Words", "as_counts", "number_for", "words_from_public"]
+__all__ = ["BUCKETS", "Words", "as_counts", "number_for", "whole_texts", "words_from_public"]
 
 BUCKETS = 2**16  # columns beyond so many share one, and so do words
 _STEPS = 2.0**10  # of a count: with at most 2**17 squares of 2**36 steps a sum has 53 bits
@@ -169,19 +169,39 @@ def as_counts(values: Any) -> sparse.csr_array:
     if sparse.issparse(values) or (isinstance(values, np.ndarray) and values.ndim == 2):
         if values.dtype.kind not in "fiub":
             raise InvalidInput("rows of counts are numbers")
-        counts = sparse.csr_array(values, dtype=np.float64, copy=True)
-        counts.sum_duplicates()
-        return counts
-    texts = [text.encode(errors="replace").decode() for text in as_texts(values)]  # half a letter would be refused
+        return _added_up(values)
     hashed = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, dtype=np.float64)
-    return sparse.csr_array(hashed.transform(texts))
+    return sparse.csr_array(hashed.transform(whole_texts(values)))
+
+
+def whole_texts(values: Any) -> list[str]:
+    """Return values as texts, each by itself; half a letter, which would be refused, is replaced."""
+    return [text.encode(errors="replace").decode() for text in as_texts(values)]
+
+
+def _added_up(values: Any) -> sparse.csr_array:
+    """Return rows in which equal places are added up, the smallest value first: proof: step 2.
+
+    Scipy sorts all rows where one of them is not sorted, and adds floats in the order that the sorting leaves.
+    """
+    counts = sparse.coo_array(values)
+    row, column = counts.coords
+    with np.errstate(all="ignore"):  # a warning would tell of a value
+        data = counts.data.astype(np.float64)
+    if not ((np.diff(row) > 0) | ((np.diff(row) == 0) & (np.diff(column) > 0))).all():
+        order = np.lexsort((data, column, row))
+        row, column, data = row[order], column[order], data[order]
+    starts = np.searchsorted(row, np.arange(counts.shape[0] + 1))
+    rows = sparse.csr_array((data, column.copy(), starts), shape=counts.shape)
+    rows.sum_duplicates()  # sorted already: it adds from left to right
+    return rows
 
 
 def _steps_of(counts: sparse.csr_array) -> sparse.csr_array:
     """Return the logarithms of counts as whole numbers of steps, by bucket; what is no number counts as 0."""
     with np.errstate(all="ignore"):  # a warning would tell of a value
-        size = np.fmin(log1p(np.abs(counts.data)), _LARGEST)
-        steps = np.rint(np.copysign(np.nan_to_num(size), counts.data) * _STEPS)
+        size = np.fmin(np.nan_to_num(log1p(np.abs(counts.data))), _LARGEST)
+        steps = np.rint(np.copysign(size, counts.data) * _STEPS)
     rows = sparse.csr_array((steps, counts.indices % BUCKETS, counts.indptr.copy()), shape=(counts.shape[0], BUCKETS))
     rows.sum_duplicates()  # of whole numbers
     rows.data = np.clip(rows.data, -_LARGEST * _STEPS, _LARGEST * _STEPS)

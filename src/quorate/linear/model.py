@@ -1,6 +1,7 @@
 """What the linear models share: columns, units, the budget, the claim, and predictions that cost nothing."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.blocks import Ramps, as_numbers
-from quorate.features.words import as_counts
+from quorate.features.words import as_counts, whole_texts
 from quorate.linear.curves import curves_of
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
@@ -35,6 +36,7 @@ _NO_COLUMNS = (
     "columns must be an AdditiveColumns or a HashedColumns, not a {}: what another transformer learns from private "
     "rows (means, categories, a vocabulary) would leave them without noise"
 )
+_LARGEST = 1e300  # of a private value that is asked about
 _WIDE = 300  # columns of a sparse matrix, up to which it is filled
 
 
@@ -184,6 +186,21 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return check_records(self, X, estimator=_MissingAllowed(), reset=False)
 
+    def private_queries(self, X: Any) -> Any:
+        """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
+        X = as_frame(X)
+        if self.form_ is None:
+            if not sparse.issparse(X):
+                return _bounded(as_numbers(X))
+            counts = as_counts(X)
+            counts.data = _bounded(counts.data)
+            return counts
+        columns = {
+            name: _bounded(as_numbers(X[name])) if kind == "number" else whole_texts(X[name])
+            for name, kind in zip(self.form_.columns, self.form_.kinds, strict=True)
+        }
+        return import_module(self.form_.library).DataFrame(columns)
+
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
         rows = self.checked(X)
@@ -195,6 +212,11 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         tags.input_tags.sparse = True  # hashed where it is wide, filled where not
         tags.non_deterministic = True
         return tags
+
+
+def _bounded(values: Floats) -> Floats:
+    """Return numbers of which none is infinite: the largest are beyond the end of every ramp too."""
+    return np.clip(values, -_LARGEST, _LARGEST)
 
 
 class _MissingAllowed(BaseEstimator):

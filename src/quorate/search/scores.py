@@ -19,6 +19,7 @@ from quorate.errors import InvalidInput
 from quorate.features.blocks import as_numbers
 from quorate.held_out.intervals import area_interval
 from quorate.held_out.rows import check_published, classes_of, labels_by_row, probabilities_by_row, values_by_row
+from quorate.linear.model import LinearModel
 from quorate.mechanisms import NoisyVector
 from quorate.predictors.base import check_choice, check_records, class_codes
 from quorate.session import release_counts
@@ -42,7 +43,8 @@ class Scoring:
 
     def score(self, model: Any, X: Any, y: Any, *, epsilon: float, delta: float) -> float:
         """Return the score of a published model on private rows, each of another unit: (epsilon, delta)-DP."""
-        rows = check_records(BaseEstimator(), X, estimator=model, reset=True, frames=True)
+        queries = model.private_queries(X) if isinstance(model, LinearModel) else X  # proof: step 3: none is refused
+        rows = check_records(BaseEstimator(), queries, estimator=model, reset=True, frames=True)
         check_published(model, rows.shape[1])
 
         def release(counts: Integers, squared_sensitivity: int) -> Integers:  # proof: step 2

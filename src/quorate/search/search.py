@@ -11,6 +11,7 @@ or a person where `groups` are given), all trials included. Public rows are not 
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,7 +29,7 @@ from quorate.linear.model import LinearModel
 from quorate.mechanisms.selection.trials import MOST_ENTRIES
 from quorate.predictors.base import declared_classes
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
-from quorate.quiet import silence
+from quorate.quiet import randomness_kept, silence
 from quorate.rows import as_frame, take_rows
 from quorate.search.plan import Method, choose_selection, plan_of
 from quorate.search.scores import Scoring, scoring_of
@@ -255,7 +256,7 @@ class _Trials:
     def run(self, number: int) -> tuple[float, _Found | None]:
         """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
         try:
-            with silence():
+            with silence(), randomness_kept():  # a later trial finds the generators as the first did: proof: step 3
                 model = self._fit(_copied(self._candidates[number]))
                 score = self._scoring.score(model, *self._scored, epsilon=self._epsilon, delta=self._delta)
         except (InvalidInput, Infeasible):  # decided from public values
@@ -274,6 +275,9 @@ class _Trials:
 
 
 def _copied(model: Any) -> Any:
-    """Return a copy that knows nothing of others: `clone` counts the fits of all copies, and so the trials."""
+    """Return a copy that knows nothing of others: `clone` counts the fits of all copies, and so the trials.
+
+    So it does in a setting that is a model itself, a student for example: a deep copy has a count of its own.
+    """
     settings = model.get_params(deep=False)
-    return type(model)(**{name: clone(value, safe=False) for name, value in settings.items()})
+    return type(model)(**{name: deepcopy(clone(value, safe=False)) for name, value in settings.items()})
