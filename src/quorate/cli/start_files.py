@@ -91,20 +91,24 @@ def _shell(commands: Commands) -> str:
 
 def _script(commands: Commands) -> str:
     """Return the plan as Python. Texts are written as JSON writes them, which Python reads alike."""
+
+    def literal(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)  # two surrogates for one letter would stay two in Python
+
     declared = {"label": commands.label, "classes": commands.classes, "groups": commands.groups}
     declared["leave_out"] = commands.leave_out or None
     values = {
         "about": commands.label.replace("\\", "").replace('"', ""),
-        "table": json.dumps(str(commands.table)),
-        "public": json.dumps(str(commands.public)),
-        "declared": "".join(f"    {key}={json.dumps(value)},\n" for key, value in declared.items() if value),
+        "table": literal(str(commands.table)),
+        "public": literal(str(commands.public)),
+        "declared": "".join(f"    {key}={literal(value)},\n" for key, value in declared.items() if value),
         "unit": "row" if commands.groups is None else "person",
-        "folder": json.dumps(str(commands.out / ("published" if commands.linear else "private"))),
-        "questions": json.dumps(str(commands.out / "questions.csv")),
+        "folder": literal(str(commands.out / ("published" if commands.linear else "private"))),
+        "questions": literal(str(commands.out / "questions.csv")),
         "epsilon": f"{commands.epsilon:g}",
         "delta": f"{commands.delta:g}",
         "queries": commands.queries,
-        "aggregator": json.dumps(commands.aggregator),
+        "aggregator": literal(commands.aggregator),
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
     read = "" if commands.declared else f"{_READ_CLASSES}\n"
