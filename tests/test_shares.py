@@ -16,8 +16,9 @@ from quorate.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, Sha
 from quorate.exchange import Admitted, Asked
 from quorate.ledger import Ledger, budget, chain, move
 from quorate.ledger.rules import Event, Phase, apply, to_json
-from quorate.mechanisms import NO_QUORUM, Quorum, SoftMajority
+from quorate.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
 from quorate.privacy import Cost
+from quorate.privacy.budget import to_quanta
 from quorate.session import Request, Session
 
 TEACHERS = 400
@@ -195,6 +196,19 @@ def test_a_failure_in_the_middle_charges_the_share_and_not_more(make):
         with pytest.raises(LedgerRefused):
             session.ask_all([Request(rows(1), caller)])
     assert sum(met_in(session.ask_all([Request(rows(turn), caller)])[0]) for turn in range(10)) == 2
+
+
+@pytest.mark.parametrize("scale", [20.0, 21.0, 24.0, 25.0])
+def test_a_row_of_two_costs_is_set_aside_as_it_is_charged(tmp_path, scale):
+    """Each of its costs is rounded up by itself, which may come to a quantum more than their sum."""
+    mechanism = ConfidentMax(teachers=TEACHERS, classes=2, threshold=300, test_scale=scale, winner_scale=scale / 2)
+    ledger = Ledger.create(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5), fingerprint="m")
+    session = session_of(ledger, mechanism)
+    caller = key_of(ledger, "caller", budget=0.5)
+    reply = session.ask(rows(*range(2000, 2100)), caller=caller)
+    (key,) = ledger.view().keys
+    assert 0 < key.spent <= key.cost < key.spent + to_quanta(session.answerer.row_cost())[0]
+    assert 0 < reply.refused.sum() < 100
 
 
 @pytest.mark.parametrize("next_one", ["other", "caller"])
