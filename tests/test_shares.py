@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -348,6 +349,19 @@ def test_an_everlasting_model_shares_seats_and_never_counts_no_quorums(make):
         apply(state, Event("admitted", 0.0, {"rows": {"k": 2}, "held": {}}))
     state = apply(state, Event("phase", 0.0, phase | {"number": 2}))
     assert apply(state, Event("admitted", 0.0, {"rows": {"k": 3}, "held": {}})).keys["k"].in_phase == 3
+
+
+def test_what_is_under_way_when_a_phase_opens_counts_in_it(make):
+    """Or a key that waits for the last seat could ask twice its rows in the phase that follows."""
+    ledger, _ = make()
+    first = Phase(number=1, seats=9, noise="", files={}, seated="")
+    kept = ledger.keep_phase(None, first, noises=(1, 2))
+    caller = key_of(ledger, "caller", per_phase=3)
+    asked = [Asked(caller, [b""] * 3)]
+    assert isinstance(ledger.admit(asked)[0], Admitted)
+    ledger.keep_phase(kept, replace(first, number=2, taken=3), noises=(3, 4), asked=asked, outcomes=[[0, 0, 0]])
+    assert isinstance(ledger.admit([Asked(caller, [b""])])[0], QuotaSpent)
+    assert ledger.verify().sound
 
 
 def test_what_was_asked_in_a_phase_stays_counted_when_the_ledger_moves(make):

@@ -274,7 +274,7 @@ def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
     if phase.number < (1 if state.phase is None else state.phase.number) or phase.seats < 1:
         raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")
     # The first phase in a ledger may come from another place, with what keys have asked in it.
-    return replace(state if state.phase is None else begin_phase(state), phase=phase)
+    return replace(state if state.phase is None else begin_phase(state, body.get("rows", {})), phase=phase)
 
 
 def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:

@@ -212,11 +212,14 @@ def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
     return state
 
 
-def begin_phase(state: "State") -> "State":
-    """Count the rows of a phase from nothing."""
+def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
+    """Count the rows of a phase from nothing but those that were under way when it opened."""
     for party in (*state.keys.values(), *state.projects.values()):
         if party.in_phase:
             state = _changed(state, party, in_phase=0)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            state = _changed(state, party, in_phase=party.in_phase + count)
     return state
 
 
