@@ -1,21 +1,25 @@
 """Shares of keys and projects: each caller has what it was given and not one no-quorum more, whoever dies meanwhile."""
 
+import contextlib
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from quorate import Budget, BudgetSpent, InvalidInput
-from quorate.answerers import Votes
+from quorate.answerers import OneByOne, Votes
 from quorate.ensemble import Ensemble
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent
 from quorate.exchange import Admitted, Asked
-from quorate.ledger import Ledger, budget, move
-from quorate.ledger.rules import Event, Phase, apply
-from quorate.mechanisms import NO_QUORUM, Quorum, SoftMajority
+from quorate.ledger import Ledger, budget, chain, move
+from quorate.ledger.rules import Event, Phase, apply, to_json
+from quorate.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
+from quorate.privacy import Cost
+from quorate.privacy.budget import to_quanta
 from quorate.session import Request, Session
 
 TEACHERS = 400
@@ -195,6 +199,90 @@ def test_a_failure_in_the_middle_charges_the_share_and_not_more(make):
     assert sum(met_in(session.ask_all([Request(rows(turn), caller)])[0]) for turn in range(10)) == 2
 
 
+@pytest.mark.parametrize("scale", [20.0, 21.0, 24.0, 25.0])
+def test_a_row_of_two_costs_is_set_aside_as_it_is_charged(tmp_path, scale):
+    """Each of its costs is rounded up by itself, which may come to a quantum more than their sum."""
+    mechanism = ConfidentMax(teachers=TEACHERS, classes=2, threshold=300, test_scale=scale, winner_scale=scale / 2)
+    ledger = Ledger.create(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5), fingerprint="m")
+    session = session_of(ledger, mechanism)
+    caller = key_of(ledger, "caller", budget=0.5)
+    reply = session.ask(rows(*range(2000, 2100)), caller=caller)
+    (key,) = ledger.view().keys
+    assert 0 < key.spent <= key.cost < key.spent + to_quanta(session.answerer.row_cost())[0]
+    assert 0 < reply.refused.sum() < 100
+
+
+@pytest.mark.parametrize("next_one", ["other", "caller"])
+def test_what_failed_stays_charged_whoever_is_answered_next(make, next_one):
+    """An answer of somebody else, or one that is known already, must not let go of what a failure left set aside."""
+    ledger, session = make()
+    keys = {"caller": key_of(ledger, "caller", no_quorums=2), "other": key_of(ledger, "other")}
+    session.ask_all([Request(rows(2000), key) for key in keys.values()])
+    drawn, draw = [], session.answerer.draw
+    session.answerer.draw = lambda X: drawn.append(draw(X)) or drawn[-1]
+    for turn in range(4):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ledger, "keep", lambda *given, **named: (_ for _ in ()).throw(LedgerRefused("gone")))
+            with contextlib.suppress(LedgerRefused):
+                session.ask_all([Request(rows(turn), keys["caller"])])
+        session.ask_all([Request(rows(2000), keys[next_one])])
+    assert sum(int((answers.labels == NO_QUORUM).sum()) for answers in drawn) == 2
+    assert next(key.met for key in ledger.view().keys if key.id == keys["caller"]) == 2
+
+
+def test_what_was_paid_for_before_the_budget_was_found_spent_is_charged(make):
+    ledger, session = make()
+    caller = key_of(ledger, "caller", budget=0.5)
+
+    def paid_and_refused(X):
+        session.budget.spend(session.answerer.row_cost())
+        raise BudgetSpent("the rest is out on another's lease")
+
+    session.answerer.draw = paid_and_refused
+    assert isinstance(session.ask_all([Request(rows(1), caller)])[0], BudgetSpent)
+    assert ledger.view().keys[0].spent > 0
+
+
+def test_a_limit_that_was_lowered_meanwhile_refuses_its_caller_alone(make):
+    ledger, _ = make()
+    caller, other = key_of(ledger, "caller", no_quorums=3, budget=0.5), key_of(ledger, "other")
+    ledger.admit([Asked(caller, [b"x" * 16])])  # and it is still being answered
+    ledger.change_key(caller, no_quorums=0)
+    _, session = make(again=True)
+    refused, reply = session.ask_all([Request(rows(1), caller), Request(rows(2000), other)])
+    assert isinstance(refused, ShareSpent)
+    assert reply.labels.tolist() == [1]
+
+
+def test_a_model_without_a_budget_answers_keys_that_have_a_share(make):
+    ledger, _ = make()
+    caller = key_of(ledger, "caller", no_quorums=1, budget=0.5)
+    session = Session(OneByOne(lambda row: 1, Cost(0.0)), None, ledger=ledger)
+    assert [session.ask(rows(turn), caller=caller).labels.tolist() for turn in range(3)] == [[1]] * 3
+    assert (ledger.state().holds, ledger.view().keys[0].met) == ({}, 0)
+
+
+def test_a_ledger_from_before_there_were_shares_is_sound(make, monkeypatch):
+    """Its entries counted rows in all and in a minute: a replay must not count more than was kept."""
+    ledger, _ = make()
+    caller = key_of(ledger, "caller", quota=10)
+    new = ("project", "per_phase", "no_quorums", "cost", "in_phase", "met", "spent", "last")
+
+    def kept_before(state):
+        kept = to_json(state)
+        keys = [{name: value for name, value in key.items() if name not in new} for key in kept["keys"]]
+        return {name: value for name, value in kept.items() if name not in ("projects", "holds")} | {"keys": keys}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "to_json", kept_before)
+        with ledger.change() as change:
+            change.append("admitted", {"rows": {caller: 2}})
+    again, session = make(again=True)  # reads and checks all of it
+    session.ask_all([Request(rows(2000), caller)])
+    assert again.verify().sound
+    assert (again.view().keys[0].used, again.view().keys[0].in_phase) == (3, 1)
+
+
 def test_rules_refuse_more_than_was_set_aside(make):
     ledger, _ = make()
     caller = key_of(ledger, "caller", no_quorums=2)
@@ -256,11 +344,35 @@ def test_an_everlasting_model_shares_seats_and_never_counts_no_quorums(make):
         with pytest.raises(InvalidInput, match="per_phase"):
             apply(state, Event("key_added", 0.0, {"key": key | {limit: 3}}))
     state = apply(state, Event("key_added", 0.0, {"key": key | {"per_phase": 3}}))
-    state = apply(state, Event("admitted", 0.0, {"rows": {"k": 2}}))
+    state = apply(state, Event("admitted", 0.0, {"rows": {"k": 2}, "held": {}}))
     with pytest.raises(QuotaSpent, match="3 rows in a phase and has 1 left"):
-        apply(state, Event("admitted", 0.0, {"rows": {"k": 2}}))
+        apply(state, Event("admitted", 0.0, {"rows": {"k": 2}, "held": {}}))
     state = apply(state, Event("phase", 0.0, phase | {"number": 2}))
-    assert apply(state, Event("admitted", 0.0, {"rows": {"k": 3}})).keys["k"].in_phase == 3
+    assert apply(state, Event("admitted", 0.0, {"rows": {"k": 3}, "held": {}})).keys["k"].in_phase == 3
+
+
+def test_what_is_under_way_when_a_phase_opens_counts_in_it(make):
+    """Or a key that waits for the last seat could ask twice its rows in the phase that follows."""
+    ledger, _ = make()
+    first = Phase(number=1, seats=9, noise="", files={}, seated="")
+    kept = ledger.keep_phase(None, first, noises=(1, 2))
+    caller = key_of(ledger, "caller", per_phase=3)
+    asked = [Asked(caller, [b""] * 3)]
+    assert isinstance(ledger.admit(asked)[0], Admitted)
+    ledger.keep_phase(kept, replace(first, number=2, taken=3), noises=(3, 4), asked=asked, outcomes=[[0, 0, 0]])
+    assert isinstance(ledger.admit([Asked(caller, [b""])])[0], QuotaSpent)
+    assert ledger.verify().sound
+
+
+def test_what_was_asked_in_a_phase_stays_counted_when_the_ledger_moves(make):
+    opened = dict(next(iter(make()[0].entries())).event.body)
+    key = {"id": "k", "name": "k", "scopes": ["ask"], "hash": "", "created": 0.0, "per_phase": 3, "in_phase": 3}
+    state = apply(None, Event("opened", 0.0, opened | {"keys": [key]}))
+    phase = {"number": 1, "seats": 9, "noise": "", "files": {}, "seated": "", "points": ""}
+    state = apply(state, Event("phase", 0.0, phase))
+    with pytest.raises(QuotaSpent, match="3 rows in a phase and has 0 left"):
+        apply(state, Event("admitted", 0.0, {"rows": {"k": 1}, "held": {}}))
+    assert apply(state, Event("phase", 0.0, phase | {"number": 2})).keys["k"].in_phase == 0
 
 
 def test_an_id_of_a_container_that_is_gone_is_taken_over_within_a_leases_time(make, monkeypatch):

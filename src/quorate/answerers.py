@@ -12,6 +12,7 @@ from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.mechanisms.base import QueryMechanism, Run, ThresholdMechanism
 from quorate.privacy import Budget, Cost
+from quorate.privacy.budget import charged_together
 from quorate.session import release_votes
 
 __all__ = ["Mechanism", "OneByOne", "Votes", "open_runs"]
@@ -39,7 +40,7 @@ class Votes:
         order = self._budget.order
         if isinstance(self.mechanism, ThresholdMechanism):
             return self.mechanism.no_quorum_cost(order)
-        return self.mechanism.query_cost(order) + self.mechanism.answer_cost(order)
+        return charged_together(self.mechanism.query_cost(order), self.mechanism.answer_cost(order))
 
     @property
     def stops_at_last_no_quorum(self) -> bool:

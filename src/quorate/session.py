@@ -202,7 +202,9 @@ class Session:
         for place in waiting:
             for row, query in enumerate(asked[place].queries):
                 first.setdefault((asked[place].caller, query), (place, row))
-        held = {place: one.held for place, one in waiting.items() if one.held is not None}
+        held: dict[int, SetAside] = {}
+        if isinstance(self.budget, LeasedBudget):  # without a budget nothing is paid for, and no share is used up
+            held = {place: one.held for place, one in waiting.items() if one.held is not None}
         parts: dict[int | None, list[Query]] = {}  # what is drawn together; who has a share is drawn for apart
         for one, (place, _) in first.items():
             if one not in known:
@@ -233,8 +235,7 @@ class Session:
         """Keep answers and outcomes, with what each caller has used where somebody counts it."""
         if self.ledger is None or self._memory is not self.ledger:
             return self._memory.keep(fresh, known, asked)
-        counts = isinstance(self.budget, LeasedBudget)
-        used = tally.used({one.caller for one in asked}) if counts else None
+        used = tally.used({one.caller for one in asked})
         return self.ledger.keep(fresh, known, asked, used=used, drawn=drawn)
 
     def _drawn(

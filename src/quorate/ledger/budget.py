@@ -287,10 +287,12 @@ class Allowance:
         unit, stops, before = to_quanta(answerer.row_cost())[0], answerer.stops_at_last_no_quorum, self._budget.paid
         self._see_to(unit, len(X))
         rows = len(X) if stops else self._rows(unit, len(X))
-        with self._paying(unit) if stops else nullcontext():
-            answers = answerer.draw(take_rows(X, slice(answerer.affordable(rows))))
+        try:
+            with self._paying(unit) if stops else nullcontext():
+                answers = answerer.draw(take_rows(X, slice(answerer.affordable(rows))))
+        finally:
+            self._cost += self._budget.paid - before  # also by who paid for a part, and then found the budget spent
         self._met += answers.labels.tolist().count(NO_QUORUM)
-        self._cost += self._budget.paid - before
         return answers
 
     def _see_to(self, unit: int, rows: int) -> None:

@@ -8,6 +8,7 @@ the answers leave. When a phase opens, what was asked and answered before it is 
 import hashlib
 import hmac
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
@@ -24,16 +25,21 @@ __all__ = ["Phases", "take_over_phase"]
 
 def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Sequence[Sequence[str]]) -> None:
     """Go on with a phase that comes from another place, and with the ids that were used before it."""
-    _open(change, phase, noises)
+    _open(change, phase, noises, [])
     if not phase.lost:  # one that is lost stays so, and nobody arrives in it
         _arrive(change, phase, digest_rows([]))
     forget_requests(change, forgotten)
 
 
-def _open(change: Change, phase: Phase, noises: Noises) -> None:
+def _open(change: Change, phase: Phase, noises: Noises, asked: Sequence[Asked]) -> None:
+    """Open a phase. Requests that were under way were counted in the one before, and may have arrived in this one."""
     names = ("number", "seats", "noise", "files", "seated", "points", "lost")
     body = {name: value for name, value in asdict(phase).items() if name in names}
-    change.append("phase", body | {"files": dict(phase.files)})
+    rows: Counter[str] = Counter()
+    for one in asked:
+        if one.caller in change.state.keys:
+            rows[one.caller] += len(one.queries)  # everlasting/PROOF.md, step 24
+    change.append("phase", body | {"files": dict(phase.files)} | ({"rows": dict(rows)} if rows else {}))
     change.statements.run_many(
         "INSERT INTO quorate_secret VALUES (?, ?, ?) ON CONFLICT (ledger, name) DO UPDATE SET value = excluded.value",
         [(change.ledger, name, noise) for name, noise in zip(NOISES, noises, strict=True)],
@@ -94,7 +100,7 @@ class Phases(ABC):
             write()
             if noises is not None:
                 after = replace(after, noise=phase_mac(self._key, self._id, after.number, noises))
-                _open(change, after, noises)
+                _open(change, after, noises, asked)
             done = [(one, pack(outcome)) for one, outcome in zip(asked, outcomes, strict=True) if one.id is not None]
             rows = [request_row(one.caller, one.id or "", one.body, packed) for one, packed in done]
             seq = _arrive(change, after, digest_rows(rows))

@@ -62,6 +62,8 @@ def admit(
     """Look requests up, take their ids, and count their rows against the keys' limits."""
     if not asked:
         return []
+    if owner in change.state.holds:  # of a group that failed: the next `keep` would let go of it. proof: step 12
+        change.append("hold_lost", {"owner": owner})
     before = _requests(change, asked)
     results: list[Admitted | QuorateError | None] = [None] * len(asked)
     rows: Counter[str] = Counter()
@@ -95,7 +97,8 @@ def admit(
     admitted = [_admitted(one, known) if result is None else result for one, result in zip(asked, results, strict=True)]
     if keyed := {caller: count for caller, count in rows.items() if caller in change.state.keys}:
         held = _hold(change, asked, admitted, owner=owner, is_gone=is_gone)
-        change.append("admitted", {"rows": keyed} | ({"held": held, "owner": owner} if held else {}))  # proof: step 12
+        # Always with `held`, which an older version did not know: by it the rules tell what such an entry counts.
+        change.append("admitted", {"rows": keyed, "held": held} | ({"owner": owner} if held else {}))  # proof: step 12
     return admitted
 
 

@@ -223,7 +223,7 @@ def _run(state: State, body: Mapping[str, Any], at: float) -> State:
 
 def _admitted(state: State, body: Mapping[str, Any], at: float) -> State:
     """Count rows, and set aside what callers with a share may need."""
-    state = count_rows(state, body["rows"], at)
+    state = count_rows(state, body["rows"], at, totals_only="held" not in body)
     return add_holds(state, str(body.get("owner", "")), body.get("held", {}), at)
 
 
@@ -273,7 +273,8 @@ def _phase(state: State, body: Mapping[str, Any], at: float) -> State:
     )
     if phase.number < (1 if state.phase is None else state.phase.number) or phase.seats < 1:
         raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")
-    return begin_phase(replace(state, phase=phase))
+    # The first phase in a ledger may come from another place, with what keys have asked in it.
+    return replace(state if state.phase is None else begin_phase(state, body.get("rows", {})), phase=phase)
 
 
 def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:

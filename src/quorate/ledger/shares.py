@@ -5,7 +5,7 @@ shares may add up to more than there is, because the account itself is never ove
 need is set aside before anything is drawn for it: whatever dies meanwhile stays charged to the share.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -185,8 +185,8 @@ def allow(state: "State", caller: str, rows: int, at: float, *, taken: Mapping[s
             )
 
 
-def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
-    """Count rows that were admitted."""
+def count_rows(state: "State", rows: Mapping[str, int], at: float, *, totals_only: bool = False) -> "State":
+    """Count rows that were admitted: in all and in the minute alone, where an older version wrote the entry."""
     for caller, count in rows.items():
         allow(state, caller, count, at)
         for party in _parties(state, caller):
@@ -196,8 +196,8 @@ def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
                 used=party.used + count,
                 minute=_minute(at),
                 in_minute=_in_minute(party, at) + count,
-                in_phase=party.in_phase + count,
-                last=at,
+                in_phase=party.in_phase if totals_only else party.in_phase + count,
+                last=party.last if totals_only else at,
             )
     return state
 
@@ -212,11 +212,14 @@ def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
     return state
 
 
-def begin_phase(state: "State") -> "State":
-    """Count the rows of a phase from nothing."""
+def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
+    """Count the rows of a phase from nothing but those that were under way when it opened."""
     for party in (*state.keys.values(), *state.projects.values()):
         if party.in_phase:
             state = _changed(state, party, in_phase=0)
+    for caller, count in rows.items():
+        for party in _parties(state, caller):
+            state = _changed(state, party, in_phase=party.in_phase + count)
     return state
 
 
@@ -259,18 +262,19 @@ def add_holds(state: "State", owner: str, held: Mapping[str, Any], at: float) ->
     state = drop_holds(state, owner)
     added = {caller: (pair[0], pair[1]) for caller, pair in held.items()}
     state = replace(state, holds={**state.holds, owner: Hold(at, added)})
-    for caller in (caller for caller, pair in added.items() if any(pair)):
-        _check_room(state, caller)
+    for caller, pair in added.items():
+        _check_room(state, caller, pair)
     return state
 
 
-def _check_room(state: "State", caller: str) -> None:
+def _check_room(state: "State", caller: str, added: Sequence[int | None]) -> None:
+    """Refuse what was added where the share has no room for it. What was set aside under another limit may stay."""
     for party in _parties(state, caller):
         members = _members(state, party)
         pairs = [pair for hold in state.holds.values() for one, pair in hold.callers.items() if one in members]
-        mine = [sum(pair[place] or 0 for pair in pairs) for place in (0, 1)]
-        for limit, had, more in ((party.no_quorums, party.met, mine[0]), (party.cost, party.spent, mine[1])):
-            if limit is not None and more and had + more > limit:  # proof: step 12
+        for place, (limit, had) in enumerate(((party.no_quorums, party.met), (party.cost, party.spent))):
+            held = sum(pair[place] or 0 for pair in pairs)
+            if limit is not None and added[place] and had + held > limit:  # proof: step 12
                 raise LedgerRefused("more was set aside than the share has left")
 
 
@@ -325,8 +329,7 @@ def _renewed(state: "State", body: Mapping[str, Any], at: float) -> "State":
     state = _charged(state, caller, *map(int, body["used"]))
     callers = {**hold.callers, caller: (sums[0], sums[1])}
     state = replace(state, holds={**state.holds, owner: Hold(at, callers)})
-    if any(body["held"]):
-        _check_room(state, caller)
+    _check_room(state, caller, body["held"])
     return state
 
 

@@ -31,6 +31,7 @@ from quorate.predictors.base import Predictions, check_choice, class_codes, name
 from quorate.predictors.guided import PublicRows
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
+from quorate.privacy.budget import charged_together
 from quorate.rows import take_rows
 from quorate.session import Session, release_votes
 
@@ -275,7 +276,7 @@ class StudentFirst:
 
     def row_cost(self) -> Cost:
         """Return what a dissent costs that finds no quorum."""
-        return self.dissent.no_quorum_cost(self._order) + self.quorum.no_quorum_cost(self._order)
+        return charged_together(self.dissent.no_quorum_cost(self._order), self.quorum.no_quorum_cost(self._order))
 
     def affordable(self, most: int) -> int:
         """Return `most`, unless the last dissent was met."""

@@ -20,7 +20,7 @@ from quorate.errors import BudgetSpent, InvalidInput
 from quorate.notebook import html_card
 from quorate.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 
-__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "to_quanta"]
+__all__ = ["RENYI_QUANTA", "SLACK_QUANTA", "Budget", "Quanta", "Reservation", "charged_together", "to_quanta"]
 
 RENYI_QUANTA = 2**40  # in one unit of divergence
 SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits
@@ -35,6 +35,13 @@ def to_quanta(cost: Cost) -> Quanta:
     if not isinstance(cost, Cost):  # which has refused what is negative or no number
         raise InvalidInput(f"a budget is charged with a Cost, not with {type(cost).__name__}")
     return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
+
+
+def charged_together(*costs: Cost) -> Cost:
+    """Return what a budget is charged for these costs: the divergence of each is rounded up to quanta by itself."""
+    renyi = sum(to_quanta(cost)[0] for cost in costs)
+    slack = sum((Fraction(cost.slack) for cost in costs), Fraction(0))
+    return Cost(float_up(Fraction(renyi, RENYI_QUANTA)), float_up(slack))
 
 
 def _cost(quanta: Quanta, rounded: Callable[[Fraction], float]) -> Cost:

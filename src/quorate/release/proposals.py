@@ -16,6 +16,7 @@ from quorate.mechanisms import NO_QUORUM, Answers, NoisySum
 from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
 from quorate.mechanisms.base import Run
 from quorate.privacy import Budget, Cost
+from quorate.privacy.budget import charged_together
 from quorate.release.domain import NOTHING, Domain, SealedCounts
 from quorate.release.learned import LearnedWeights
 from quorate.release.queries import Rows
@@ -124,7 +125,7 @@ class Proposals:
     def row_cost(self) -> Cost:
         """Return what a paid answer costs: a crossing and a measurement."""
         order = self._budget.order
-        return self.mechanism.no_quorum_cost(order) + self.measurement.release_cost(order)
+        return charged_together(self.mechanism.no_quorum_cost(order), self.measurement.release_cost(order))
 
     def _asked(self, query: Query) -> int:
         if query[0] == NOTHING:
