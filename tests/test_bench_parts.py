@@ -1,6 +1,7 @@
 """The parts that benches are made of, on small sizes: what a bench prints rests on them."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -107,3 +108,9 @@ def test_rows_of_adult_become_twelve_numbers(tmp_path):
     rows, rich = read_adult(path)
     assert rows.shape == (1, 12)
     assert rich.tolist() == [1]
+
+
+def test_what_is_judged_is_written_as_json_whatever_measured_it():
+    judged = judge(("name", np.float64(0.5), "share"), (">=", 0.4))
+    assert json.loads(json.dumps(judged)) == judged
+    assert judged["holds"] is True

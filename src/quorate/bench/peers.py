@@ -140,11 +140,17 @@ def _installed(module: str, interpreters: tuple[str, ...]) -> str | None:
     return None
 
 
+@cache
+def _say_missing(name: str) -> None:
+    """Say it once in a run."""
+    print(f"{name} is not installed: left out (name a Python that has it in QUORATE_PEERS)", file=sys.stderr)
+
+
 def run_program(name: str, module: str, arguments: Sequence[str], *, limit: float) -> float | None:
     """Run a Python program where these modules are: return its seconds, or None if it is missing, fails or is late."""
     python = _installed(module, _interpreters())
     if python is None:
-        print(f"{name} is not installed: left out (name a Python that has it in QUORATE_PEERS)", file=sys.stderr)
+        _say_missing(name)
         return None
     start = time.perf_counter()
     try:

@@ -58,10 +58,10 @@ def measure(bench: str, *, quick: bool) -> Iterator[dict[str, Any]]:
 def judge(figure: Figure, bar: Bar | None) -> dict[str, Any]:
     """Return a figure and its bar as JSON has them; `holds` is None where one of the two is missing."""
     name, value, unit = figure
+    shown = None if value is None else float(value)  # NumPy's numbers are none of JSON's
     holds: bool | None = None
-    if value is not None and bar is not None:
-        holds = value <= bar[1] if bar[0] == "<=" else value >= bar[1]
-    shown = None if value is None else float(value)
+    if shown is not None and bar is not None:
+        holds = shown <= bar[1] if bar[0] == "<=" else shown >= bar[1]
     return {"name": name, "value": shown, "unit": unit, "bar": f"{bar[0]} {bar[1]:g}" if bar else None, "holds": holds}
 
 
