@@ -1,6 +1,7 @@
 """What public rows decide about a fit: the learner, the number of teachers, the plan, and what it warns of."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -27,7 +28,7 @@ class PublicRows(NamedTuple):
     codes: NDArray[np.int64] | None
 
 
-class GuidedClassifier(SessionClassifier):
+class GuidedClassifier(SessionClassifier, ABC):
     """A classifier that public rows may guide. Nothing here is handed a private row (proof: step 4)."""
 
     estimator: Any
@@ -41,17 +42,17 @@ class GuidedClassifier(SessionClassifier):
     n_jobs: int | None
     backend: str | None
 
+    @abstractmethod
     def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
         """Return the plan from public numbers; one that is not feasible is refused if it must be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _left(self, held_out: int) -> tuple[float, float]:
         """Return (epsilon, delta) of the answers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _class_weight(self) -> Any:
         """Return the weights that teachers give to classes, or None for none."""
-        raise NotImplementedError
 
     def _public_rows(self, public: Any, labels: Any) -> PublicRows:
         """Return public rows in canonical form, or say what is wrong with them."""
