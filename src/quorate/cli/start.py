@@ -257,7 +257,8 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
 
 
 def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situation, *, feasible: bool) -> None:
-    console.print("\n[bold]The plan[/bold], made from public numbers alone")
+    read = situation.leave_out or not situation.declared  # from the records, as is said below
+    console.print("\n[bold]The plan[/bold]" + ("" if read else ", made from public numbers alone"))
     if road.name == "linear":
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
         losses = {one.name: one.loss for one in planned.roads if not one.bound}
