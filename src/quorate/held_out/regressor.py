@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
+from quorate.features.blocks import as_numbers
 from quorate.held_out.conformal import ROUNDING, ConformalModel
 from quorate.held_out.rows import first_rows, model_rows, values_by_row
 
@@ -109,8 +110,8 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
 
 
 def _numbers(y: Any) -> NDArray[np.float64]:
-    """Return the values as a vector of floats; the text of a refusal does not repeat them."""
+    """Return the values as a vector of floats, each read by itself; the text of a refusal does not repeat them."""
     given = column_or_1d(y, warn=True)
-    if given.dtype.kind not in "iufb":
+    if given.dtype.kind not in "iufbO":
         raise InvalidInput(f"y must be numbers, not {given.dtype}")
-    return np.asarray(given, dtype=np.float64)
+    return as_numbers(given)

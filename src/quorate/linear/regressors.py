@@ -12,6 +12,7 @@ from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.blocks import as_numbers
 from quorate.linear.families import Gaussian, Poisson
 from quorate.linear.model import LinearModel, refuse_weights
+from quorate.predictors.labels import as_vector
 
 __all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
 
@@ -25,10 +26,10 @@ class _Regressor(RegressorMixin, LinearModel):
             raise InvalidInput("this regression requires y to be passed, but the target y is None")
         if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
             raise InvalidInput("y must be numbers")
-        values = as_numbers(y)
-        if values.ndim != 1 and values.shape[1:] != (1,):
+        values: Floats = as_vector(as_numbers(y))
+        if values.ndim != 1:
             raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
-        return np.nan_to_num(values.ravel())
+        return np.nan_to_num(values)
 
     def _keep(self, weights: Floats, deviations: Floats) -> None:
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
@@ -129,3 +130,8 @@ class PrivatePoissonRegression(_Regressor):
     def predict(self, X: Any) -> Floats:
         """Return the expected counts. Nothing is spent."""
         return np.asarray(Poisson(self.largest).mean(self._predictor(X)) * self.largest)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True  # a count below 0 is read as 0
+        return tags

@@ -1,15 +1,17 @@
 """The labels of private records: the classes that there are, and the number of each label; errors repeat no value."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from quorate.errors import InvalidInput
 
-__all__ = ["REMEDY", "class_codes", "declared_classes", "two_classes", "without_values"]
+__all__ = ["REMEDY", "as_vector", "class_codes", "declared_classes", "two_classes", "without_values"]
 
 REMEDY = (
     "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
@@ -38,6 +40,16 @@ def declared_classes(classes: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         source = "y shows one class" if classes is None else f"classes declares {len(known)}"
         raise InvalidInput(f"a ballot needs at least 2 classes and {source}; declare all with classes=")
     return known, labels
+
+
+def as_vector(y: Any) -> Any:
+    """Return labels or targets as they are, and a single column of them as a vector, with scikit-learn's warning."""
+    given = y if y is None or hasattr(y, "__getitem__") else np.asarray(y)
+    if getattr(given, "shape", ())[1:] != (1,):
+        return given
+    told = "A column-vector y was passed when a 1d array was expected: it is read as one"
+    warnings.warn(told, DataConversionWarning, stacklevel=4)
+    return np.asarray(given).ravel()
 
 
 def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
