@@ -20,6 +20,8 @@ from quorate import (
     Infeasible,
     InvalidInput,
     PrivateClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
     SemiPrivateClassifier,
     load,
     save,
@@ -246,6 +248,31 @@ def test_values_that_are_no_numbers_have_the_worst_score(wrong):
     assert endless.predict_interval([[0.0]]).tolist() == [[-np.inf, np.inf]]
 
 
+@pytest.mark.parametrize("odd", [(np.nan, 0.0), (np.inf, -np.inf), (None, "three"), ([1], 10**400)])
+@pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
+def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_score_alone(kind, odd, monkeypatch):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(600, 2))
+    y = X[:, 0] + random.normal(size=600) / 9
+    labels = (y > 0).astype(int)
+    if kind == "linear":
+        models = (
+            PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(X[:300], labels[:300], public=X[:300]),
+            PrivateLinearRegression(epsilon=9.0, bounds=(-4, 4)).fit(X[:300], y[:300], public=X[:300]),
+        )
+    else:
+        models = LogisticRegression().fit(X[:300], labels[:300]), LinearRegression().fit(X[:300], y[:300])
+    scored = []
+    monkeypatch.setattr(PrivateQuantile, "release", lambda self, counts: scored.append(counts.copy()) or 0)
+    for values in ((0.0, 0.0), odd):
+        rows, targets = np.array(X[300:], dtype=object), np.array(y[300:], dtype=object)
+        rows[7], targets[7] = values, values[0]
+        ConformalClassifier(models[0], 4.0, 0.2).fit(rows.tolist(), labels[300:])
+        ConformalRegressor(models[1], 4.0, 0.2, largest_error=9.0).fit(rows.tolist(), targets.tolist())
+    for plain, strange in zip(scored[:2], scored[2:], strict=True):
+        assert np.abs(plain - strange).sum() in (0, 2)
+
+
 def test_the_grid_is_made_of_public_numbers():
     random = np.random.default_rng(5)
     grids = [
@@ -307,7 +334,7 @@ def test_other_refusals():
     with pytest.raises(InvalidInput, match="takes 1 features and the rows have 2"):
         ConformalRegressor(IDENTITY, largest_error=1.0).fit(np.zeros((500, 2)), y)
     with pytest.raises(InvalidInput, match="y must be numbers"):
-        ConformalRegressor(IDENTITY, largest_error=1.0).fit(X, ["a"] * 500)
+        ConformalRegressor(IDENTITY, largest_error=1.0).fit(X, np.array(["a"] * 500))
     private = PrivateClassifier(epsilon=2.0, teachers=20, queries=10, aggregator="noisy_max", classes=[0, 1])
     private.fit(np.arange(200.0)[:, np.newaxis], np.arange(200) % 2)
     with pytest.raises(InvalidInput, match="it is not published"):
