@@ -50,7 +50,7 @@ def check_published(model: Any, features: int | None = None) -> None:
 def classes_of(model: Any) -> NDArray[Any]:
     """Return the labels that a classifier knows, sorted."""
     classes = np.asarray(getattr(model, "classes_", np.empty(0)))
-    if classes.ndim != 1 or classes.size < 2:
+    if classes.ndim != 1 or classes.size < 2 or getattr(model, "multilabel_", False):
         raise InvalidInput("model must be a fitted classifier of one label: its classes_ name two or more")
     if not np.array_equal(classes, np.unique(classes)):
         raise InvalidInput("classes_ of the model must be sorted, each once")
