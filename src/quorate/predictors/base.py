@@ -160,8 +160,8 @@ class Predictions(np.ndarray):
 
     `labels` is the same as a plain array, `answered` the mask of the answers; `no_quorum` marks the queries on which
     the teachers did not agree and `refused` counts those that could no longer be paid for. `spent` is what the batch
-    cost, at the order of the budget. `scores` are the noisy shares of the classes, one row a query, where labels were
-    made of them. Slicing and comparing give plain arrays.
+    cost, at the order of the budget; None where a server answered, which does not tell. `scores` are the noisy shares
+    of the classes, one row a query, where labels were made of them. Slicing and comparing give plain arrays.
 
     >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
     >>> made.labels, made.answered, made.refused
@@ -173,7 +173,7 @@ class Predictions(np.ndarray):
     answered: NDArray[np.bool_]
     no_quorum: NDArray[np.bool_]
     refused: int
-    spent: Cost
+    spent: Cost | None
     scores: NDArray[np.float64] | None = None
 
     @classmethod
