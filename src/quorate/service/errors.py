@@ -27,6 +27,7 @@ class Problem(NamedTuple):
 
 
 PROBLEMS: dict[str, Problem] = {
+    "bad_http": Problem(400, "this is no HTTP request; the connection is closed"),
     "bad_json": Problem(400, "the request is no JSON; NaN and Infinity are none either"),
     "bad_request": Problem(400, "the request is not an inference request; see /docs for its fields"),
     "bad_tensor": Problem(400, "a tensor's datatype, shape and data do not belong together; see /docs"),
