@@ -56,7 +56,8 @@ PROBLEMS: dict[str, Problem] = {
     "method_not_allowed": Problem(405, "this address does not take this method; /docs says which it takes"),
     "too_slow": Problem(408, "the request did not arrive in time; send it again"),
     "id_reused": Problem(
-        409, "this id was used before, for another request or in an earlier phase; nothing was drawn. Use a new id"
+        409,
+        "this id was used for another request, in an earlier phase or long ago; nothing was drawn. Use a new id",
     ),
     "in_progress": Problem(409, "a request with this id is being answered just now; ask again in a moment", 1),
     "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),
