@@ -84,7 +84,6 @@ def test_every_route_answers_and_head_too():
                 assert (got.status, got.code) == (405, "method_not_allowed"), path
         for path in (
             "/nothing",
-            "/v2/",
             "/v2/models",
             "/v2/models//infer",
             "/v2/models/m/infer/",

@@ -11,7 +11,7 @@ __all__ = ["COPY", "NOISE", "NO_ANSWER", "VALUE", "WEIGHT", "expected_failed_che
 
 COPY = "a fitted model that answers from a budget cannot be copied or pickled: the copy would spend it a second time"
 NOISE = "it compares two fits on the same rows, and each draws its own noise and deals the records anew, without a seed"
-VALUE = "an error where a private target is not finite would tell of that target: it is read as a number instead"
+VALUE = "it expects an error where a private value is no finite number, and the error would tell of that value"
 WEIGHT = "a weight would change how much one record can move what is released: weights are refused, with this reason"
 NO_ANSWER = "it takes every answer for a label, and where the teachers do not agree the answer is None"
 
@@ -39,6 +39,7 @@ _REGRESSION = _LINEAR | {
     "check_regressors_int": NOISE,
     "check_supervised_y_no_nan": VALUE,
 }
+_HELD_OUT = dict.fromkeys(("check_dtype_object", "check_estimators_nan_inf"), VALUE)
 _FAILED: dict[str, dict[str, str]] = {
     "PrivateClassifier": _BUDGET,
     "StudentFirstClassifier": _BUDGET | _TWO_FITS,
@@ -52,7 +53,8 @@ _FAILED: dict[str, dict[str, str]] = {
     "PrivateLinearRegression": _REGRESSION,
     "PrivatePoissonRegression": _REGRESSION,
     "PrivateSearchCV": _TWO_FITS,
-    "ConformalRegressor": {"check_supervised_y_no_nan": VALUE},
+    "ConformalClassifier": _HELD_OUT,
+    "ConformalRegressor": _HELD_OUT | dict.fromkeys(("check_complex_data", "check_supervised_y_no_nan"), VALUE),
 }
 
 

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from quorate.held_out.conformal import ROUNDING, ConformalModel
-from quorate.held_out.rows import classes_of, first_rows, model_rows, probabilities_by_row
+from quorate.held_out.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
 from quorate.predictors.base import class_codes, without_values
 
 __all__ = ["ConformalClassifier"]
@@ -67,7 +67,7 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         self._check_settings(groups)
         self._forget()
         self.classes_ = classes_of(self.model)
-        rows = self._rows(X, reset=True)
+        rows = private_rows(self, self.model, X)
         units, first, count = first_rows(len(rows), groups, y)
         grid = self._levels(count)
         self._open(grid, count, groups)
@@ -89,11 +89,6 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         """What the model must give to a label at least for it to stand in a set."""
         check_is_fitted(self, "cell_")
         return float(self.grid_[self.cell_])
-
-    def checked(self, X: Any) -> Any:
-        """Return queries as the model takes them, or say what is wrong with them."""
-        check_is_fitted(self, "cell_")
-        return self._rows(X, reset=False)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's own labels. Nothing is spent."""

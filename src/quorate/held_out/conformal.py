@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from quorate.arrays import Integers
 from quorate.checks import check_count, check_positive, check_rate
@@ -60,11 +61,10 @@ class ConformalModel(KeepsPublished):
         for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "coverage_", "spent_epsilon_"):
             self.__dict__.pop(name, None)
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
-        """Return rows in canonical form; what is wrong with their columns is said."""
-        rows = check_records(self, X, estimator=self.model, reset=reset, frames=True)
-        check_published(self.model, self.n_features_in_)  # type: ignore[attr-defined]
-        return rows
+    def checked(self, X: Any) -> Any:
+        """Return queries as the model takes them, or say what is wrong with them."""
+        check_is_fitted(self, "cell_")
+        return check_records(self, X, estimator=self.model, reset=False, frames=True)
 
     def _grid_cells(self, units: int) -> int:
         """Return how many cells the grid has, from public numbers: as many as the noise lets be told apart."""

@@ -1,4 +1,4 @@
-"""The labels of private records: the classes that there are, and the number of each label; errors repeat no value."""
+"""The labels of private records: classes, the number of each label, targets of regressions. No error repeats one."""
 
 import warnings
 from typing import Any
@@ -10,8 +10,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from quorate.errors import InvalidInput
+from quorate.features.blocks import as_numbers
 
-__all__ = ["REMEDY", "as_vector", "class_codes", "declared_classes", "two_classes", "without_values"]
+__all__ = [
+    "REMEDY",
+    "as_vector",
+    "class_codes",
+    "declared_classes",
+    "target_numbers",
+    "two_classes",
+    "without_values",
+]
 
 REMEDY = (
     "encode text inside the estimator, so that each teacher does it for itself: make_pipeline(make_column_transformer(("
@@ -74,6 +83,18 @@ def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64
     if not right:
         raise InvalidInput("y has labels that were not declared; classes must name every label that may occur")
     return codes.astype(np.int64)
+
+
+def target_numbers(y: Any) -> NDArray[np.float64]:
+    """Return the targets of a regression, each read by itself: what is no number is nan, and nothing is said of it."""
+    if y is None:
+        raise InvalidInput("this regression requires y to be passed, but the target y is None")
+    if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
+        raise InvalidInput("y must be numbers")
+    values: NDArray[np.float64] = as_vector(as_numbers(y))
+    if values.ndim != 1:
+        raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
+    return values
 
 
 def without_values(text: str) -> str:

@@ -18,10 +18,9 @@ from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.features.blocks import as_numbers
 from quorate.held_out.intervals import area_interval
-from quorate.held_out.rows import check_published, classes_of, labels_by_row, probabilities_by_row, values_by_row
-from quorate.linear.model import LinearModel
+from quorate.held_out.rows import classes_of, labels_by_row, private_rows, probabilities_by_row, values_by_row
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.base import check_choice, check_records, class_codes
+from quorate.predictors.base import check_choice, class_codes
 from quorate.session import release_counts
 
 __all__ = ["Scoring", "scoring_of"]
@@ -43,9 +42,7 @@ class Scoring:
 
     def score(self, model: Any, X: Any, y: Any, *, epsilon: float, delta: float) -> float:
         """Return the score of a published model on private rows, each of another unit: (epsilon, delta)-DP."""
-        queries = model.private_queries(X) if isinstance(model, LinearModel) else X  # proof: step 3: none is refused
-        rows = check_records(BaseEstimator(), queries, estimator=model, reset=True, frames=True)
-        check_published(model, rows.shape[1])
+        rows = private_rows(BaseEstimator(), model, X)  # proof: step 3: no value is refused
 
         def release(counts: Integers, squared_sensitivity: int) -> Integers:  # proof: step 2
             squares = (squared_sensitivity,)
