@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 
@@ -113,6 +115,21 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
     assert (tables / "first" / "model" / "ledger.sqlite").exists()
     ast.parse((tables / "first" / "script.py").read_text())
     assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
+
+
+@pytest.mark.parametrize("public", [None, "wards.csv"])
+def test_three_classes_are_planned_and_asked(tables, capsys, public):
+    """Found by a walk as a newcomer: with three classes the plan had no roads, and `start` failed."""
+    generator = np.random.default_rng(0)
+    age, pain = generator.integers(1, 99, size=9000), generator.normal(size=9000).round(2)
+    outcome = np.where(age + 10 * pain < 40, "home", np.where(age + 10 * pain < 70, "ward", "intensive"))
+    visits = pa.table({"age": age, "pain": pain, "outcome": outcome})
+    pyarrow.csv.write_csv(visits, "visits.csv")
+    pyarrow.csv.write_csv(visits.slice(0, 300).drop_columns("outcome"), "wards.csv")
+    given = [] if public is None else ["--public", public]
+    assert main(["start", "visits.csv", "--label", "outcome", "--queries", "100", *given, "--run"]) == 0
+    shown = capsys.readouterr().out
+    assert ("teachers" if public is None else "One linear model") in shown
 
 
 def test_what_was_read_from_the_records_is_not_called_declared(tables, capsys):

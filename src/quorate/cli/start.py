@@ -252,6 +252,8 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
     if situation.public is None:
         return open_roads["votes"]
     if situation.queries is None:
+        if "linear" not in open_roads:
+            raise InvalidInput("any number of queries needs a linear model, and that a delta above 0: --delta")
         return open_roads["linear"]
     return min(open_roads.values(), key=lambda road: road.loss)
 
