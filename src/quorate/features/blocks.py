@@ -24,6 +24,7 @@ __all__ = [
     "as_texts",
     "block_from_document",
     "categories_from_public",
+    "check_input_names",
     "declared_block",
     "ramps_from_public",
     "spread_ramps",
@@ -296,6 +297,18 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     if numbers.size == 2:
         numbers = np.linspace(numbers[0], numbers[1], cuts + 1)
     return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
+
+
+def check_input_names(columns: Any, given: Any) -> None:
+    """Refuse names of input columns that are not those of fitted columns, as scikit-learn's transformers do."""
+    if given is None:
+        return
+    names, known = list(given), getattr(columns, "feature_names_in_", None)
+    if known is not None and names != list(known):
+        raise InvalidInput("input_features is not equal to feature_names_in_")
+    number = getattr(columns, "n_features_in_", len(names))
+    if number != len(names):
+        raise InvalidInput(f"input_features should have length equal to the number of columns, {number}")
 
 
 def block_from_document(document: dict[str, Any]) -> Block:

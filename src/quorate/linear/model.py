@@ -103,9 +103,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.entries_ = entries_of(described)
         noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
-        fitted = fit(
-            described, private, None if known is None else self.columns_.transform(known), noisy
-        )  # proof: step 4
+        fitted = fit(described, private, None if known is None else self.columns_.encode(known), noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
 
@@ -117,7 +115,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""
         columns = self.columns_
         if isinstance(X, np.ndarray):
-            return lambda rows: columns.transform(X[rows])
+            return lambda rows: columns.encode(X[rows])
         read = columns.read(X)
         if isinstance(columns, HashedColumns):
             return lambda rows: columns.spread(read[rows])
@@ -203,7 +201,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
         rows = self.checked(X)
-        return np.asarray(self.columns_.transform(rows) @ self.coef_.T + self.intercept_)
+        return np.asarray(self.columns_.encode(rows) @ self.coef_.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
