@@ -23,7 +23,7 @@ from quorate.linear.calibration import calibration
 from quorate.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.linear.families import Bernoulli, Gaussian, Poisson
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
-from quorate.linear.sample import made_rows, shift
+from quorate.linear.sample import Shares, shift
 from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.mechanisms import NoisyVectors
 from quorate.models import schema_of
@@ -500,18 +500,29 @@ def test_a_measurement_without_noise_finds_the_weights():
 
 
 def test_made_rows_have_the_means_that_were_released():
-    atoms = [np.eye(3), np.array([[0.0], [0.5], [1.0]])]
+    shares = Shares([np.eye(3), np.array([[0.0], [0.5], [1.0]])])
     means = np.array([0.7, 0.2, 0.1, 0.3])
-    rows = made_rows(atoms, means, 1e-4)
+    measured = shares.of(means[None])[0]
+    assert np.allclose(shares.means(measured, 1e-4)[0], means)
+    rows = shares.rows(measured, 1e-4)
     assert np.allclose(rows.mean(axis=0), means, atol=0.03)
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
+
+
+def test_a_value_that_the_noise_would_hide_is_hardly_made():
+    shares = Shares([np.eye(20)])
+    seen = np.concatenate([[0.93], np.full(7, 0.01), np.zeros(12)]) - 1 / 20
+    made = shares.rows(seen + 0.01 * np.tile([1, -1], 10), 0.01).mean(axis=0)
+    assert made[0] > 0.9
+    assert made[8:].sum() < 0.05  # of which 0.06 were seen
 
 
 def test_shift_is_none_within_noise_and_seen_beyond_it():
     public = (np.random.default_rng(0).random((2000, 4)) < 0.3).astype(float)
     means = public.mean(axis=0)
-    assert shift(public, means + 0.01, 0.005) == 0.0
-    assert shift(public, means + np.array([0, 0, 0, 0.5]), 0.005) > 0.8
+    noise = np.full(4, 0.005)
+    assert shift(public, means + 0.01, noise) == 0.0
+    assert shift(public, means + np.array([0, 0, 0, 0.5]), noise) > 0.8
 
 
 @pytest.mark.usefixtures("taped")

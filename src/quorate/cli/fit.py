@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 from rich.console import Console
 
 from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers, Trusting
@@ -19,6 +20,7 @@ from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import texts, whole_array
 
 if TYPE_CHECKING:
     from quorate.models import PublishedFolder
@@ -29,43 +31,57 @@ __all__ = [
     "check_columns",
     "check_named",
     "chosen_schema",
+    "classes_of_records",
     "published_model",
     "read_features",
     "read_tables",
     "run_fit",
     "run_fit_student_first",
     "target_column",
+    "told_labels",
 ]
 
 _FOLDS = 3  # of public rows, each judged by a model of the others
 
 
-def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
-    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
-    records, known, columns = read_features(tables, step, label=tables.label, classes=tables.classes)
+def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any] | None]:
+    """Read the private and the public table: two steps.
+
+    Return both, how their columns become numbers, and the classes; None in their place where they were read from the
+    records, so that whoever is fitted reads them too and says so.
+    """
+    records, known, columns = read_features(tables, step)
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
-    return records, known, columns, list(columns.label.classes)
+    return records, known, columns, None if tables.read_classes else list(columns.label.classes)
 
 
-def read_features(
-    tables: Tables,
-    step: Callable[[], None],
-    *,
-    label: str | None = None,
-    classes: str | None = None,
-    targets: Sequence[str] = (),
-) -> tuple[Any, Any, Schema]:
+def classes_of_records(records: Any, label: str) -> list[str]:
+    """Return the labels that private records show. They are public from then on."""
+    return sorted(pc.unique(pc.drop_null(texts(whole_array(records[label]), missing=MISSING_TEXTS))).to_pylist())
+
+
+def _classes(tables: Tables, records: Any) -> list[str] | None:
+    """Return the classes as they are named, or as the records show them if that is asked for."""
+    if not tables.read_classes:
+        return None if tables.classes is None else listed(tables.classes)
+    if tables.classes is not None or tables.label is None:
+        raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
+    return classes_of_records(records, tables.label)
+
+
+def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
     """Read the private and the public table, and say how their columns become numbers: two steps.
 
     `targets` are columns to predict that are not classes of one label. The schema has them among those left out.
     """
+    label = None if targets else tables.label
     step()
     records = read_table(tables.table, role="private")
-    left_out, texts, gaps = (
+    left_out, sentences, gaps = (
         listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
     )
-    check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=texts)
+    check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
     with _told_at_once():
@@ -74,10 +90,10 @@ def read_features(
             known,
             tables.schema,
             label=label,
-            classes=None if classes is None else listed(classes),
+            classes=None if targets else _classes(tables, records),
             groups=tables.groups,
             leave_out=list(dict.fromkeys([*left_out, *targets])),
-            texts=texts,
+            texts=sentences,
             missing_texts=gaps,
         )
     return records, known, columns
@@ -308,12 +324,18 @@ def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[
     }
 
 
+def told_labels(model: Any) -> str:
+    """Return for a report where the set of labels is from."""
+    declared = getattr(model, "multilabel_", False) or getattr(model, "classes", ()) is not None
+    return "declared" if declared else "read from y, and public"
+
+
 def _write_report(classifier: "PrivateClassifier", bill: dict[str, Any], path: Path) -> None:
     from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 
     data = ReportData(
         title="A private model",
-        claim=Claim(epsilon=classifier.epsilon_, delta=classifier.delta_, unit=classifier.unit_),  # classes: declared
+        claim=Claim(classifier.epsilon_, classifier.delta_, classifier.unit_, labels=told_labels(classifier)),
         plan=bill["plan"],
         results={name: bill[name] for name in ("label", "features", "queries_planned", "epsilon_spent")},
         proofs=proofs_for(bill["aggregator"]),

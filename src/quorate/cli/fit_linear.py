@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Target, Trials
-from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column
+from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column, told_labels
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
@@ -101,6 +101,8 @@ def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any
         return records, known, schema, classes, schema.labels(records)
     if number and (len(names) != 1 or tables.classes is not None):
         raise InvalidInput("--bounds and --largest take one --label, a column of numbers, and no --classes")
+    if tables.read_classes:
+        raise InvalidInput("--read-classes is for one label that is a class")
     records, known, schema = read_features(tables, step, targets=names)
     if number:
         return records, known, schema, None, target_column(records, names[0])
@@ -131,7 +133,7 @@ def _fitted(
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    return model, schema, {} if declared is None else beside_public_rows(model, points, schema, known)
+    return model, schema, {} if schema.label is None else beside_public_rows(model, points, schema, known)
 
 
 def _crosses(text: str | None, schema: Schema) -> list[tuple[int, int]] | None:
@@ -179,7 +181,7 @@ def _write_report(model: Any, schema: Schema, bill: dict[str, Any], path: Path) 
 
     data = ReportData(
         title="A linear model",
-        claim=Claim(epsilon=model.epsilon, delta=model.delta, unit=model.unit_),  # classes: declared
+        claim=Claim(model.epsilon, model.delta, model.unit_, labels=told_labels(model)),
         curves=_named_curves(model.curves_, schema),
         proofs=proofs_for("linear"),
         software=software_versions(),

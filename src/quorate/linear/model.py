@@ -95,7 +95,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         X = self._private_rows(X, known, wide)
         check_consistent_length(X, targets)
         units, number = unit_numbers(X.shape[0], groups)
-        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon)
+        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon, outputs=problem["outputs"])
         self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)

@@ -40,13 +40,17 @@ class Scoring:
     name: str
     largest_error: float | None = None
 
+    def noisy(self, squared_sensitivity: int, *, epsilon: float, delta: float) -> NoisyVector:
+        """Return what puts noise on a score, never less than a rounded Gaussian's: proof: step 2."""
+        squares = (squared_sensitivity,)
+        return NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=squares, rounded=True)
+
     def score(self, model: Any, X: Any, y: Any, *, epsilon: float, delta: float) -> float:
         """Return the score of a published model on private rows, each of another unit: (epsilon, delta)-DP."""
         rows = private_rows(BaseEstimator(), model, X)  # proof: step 3: no value is refused
 
-        def release(counts: Integers, squared_sensitivity: int) -> Integers:  # proof: step 2
-            squares = (squared_sensitivity,)
-            noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=squares, rounded=True)
+        def release(counts: Integers, squared_sensitivity: int) -> Integers:
+            noisy = self.noisy(squared_sensitivity, epsilon=epsilon, delta=delta)
             [told] = release_counts(Ballots(counts.ravel()), lambda whole: noisy.release([whole]))
             return np.asarray(told.reshape(counts.shape))
 

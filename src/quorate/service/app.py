@@ -45,6 +45,7 @@ from quorate.service.repository import Repository, Source, refusal_of
 from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
 from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
+from quorate.service.tracing import Traces
 
 __all__ = ["RequestMiddleware", "Service", "make_app"]
 
@@ -60,13 +61,18 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(
-    models: Sequence[Model], settings: Settings, *, log: Log | None = None, source: Source | None = None
+    models: Sequence[Model],
+    settings: Settings,
+    *,
+    log: Log | None = None,
+    source: Source | None = None,
+    traces: Traces | None = None,
 ) -> Starlette:
     """Return the application that serves these models. Its `state.service` holds them.
 
-    Its owner may load models from a `source` while it runs.
+    The owner of a model may load it from a `source` while this runs. Requests leave `traces`, where there are some.
     """
-    service = Service(models, settings, log=Log() if log is None else log, source=source)
+    service = Service(models, settings, log=Log() if log is None else log, source=source, traces=traces)
     routes = [Route(route.path, _Endpoint(service, route), methods=[route.method]) for route in ROUTES]
     app = _Application(routes=routes, lifespan=service.lifespan)
     app.router.redirect_slashes = False
@@ -110,7 +116,7 @@ class RequestMiddleware:
             if context.status:  # the response has started: the server ends the connection
                 raise
             await self._refusal(scope, context, error)(scope, receive, start)
-        self._service.note(_path_of(scope), context)
+        self._service.note(scope["method"], _path_of(scope), context)
 
     def _refusal(self, scope: Scope, context: Context, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # of Starlette: no route, or none by this method
@@ -149,8 +155,16 @@ class _Endpoint:
 class Service:
     """What the endpoints share. It owns its models: when it stops, what is queued is answered and leases go back."""
 
-    def __init__(self, models: Sequence[Model], settings: Settings, *, log: Log, source: Source | None = None) -> None:
-        self.settings, self.log, self.metrics = settings, log, Metrics()
+    def __init__(
+        self,
+        models: Sequence[Model],
+        settings: Settings,
+        *,
+        log: Log,
+        source: Source | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        self.settings, self.log, self.metrics, self.traces = settings, log, Metrics(), traces
         self.repository = Repository(models, settings, log, source)
         self.models, self.access = self.repository.models, self.repository.access
         self.asking = Infer(settings, self.metrics)
@@ -191,13 +205,15 @@ class Service:
     async def _known(self, token: str | None) -> dict[str, Caller]:
         return await self.access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
 
-    def note(self, route: str, context: Context) -> None:
+    def note(self, method: str, route: str, context: Context) -> None:
         """Log and count a request that was answered; a refusal of somebody with a key goes to the ledger too."""
         pace, code = self.asking.pace, context.code
         paces = context.departure.ticks if context.departure is not None else 0
         seconds = pace.told(paces * pace.seconds or time.perf_counter() - context.started)
         model = context.model.name if context.model is not None else ""
         self.metrics.request(route=route, model=model, status=context.status, code=code, seconds=seconds)
+        if self.traces is not None:
+            self.traces.request(method, route, context, seconds=seconds)
         known = context.caller is not OWNER
         self.log.event(
             "request",
@@ -288,7 +304,9 @@ class Service:
         for name, view in zip(known, views, strict=True):
             if not isinstance(view, BaseException):  # no figures for a ledger that cannot be read
                 budgets[name] = budget_figures(self.models[name], view)
-        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known)
+        callers = context_of(request).known
+        owner = set(callers) == set(self.models) and all(caller.may("admin") for caller in callers.values())
+        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known, processes=owner)
         return Response(text, media_type=CONTENT_TYPE)
 
     async def _docs(self, request: Request) -> Response:
@@ -341,6 +359,8 @@ class Service:
                     end = threading.Timer(_END_SECONDS, os._exit, (1,))
                     end.daemon = True
                     end.start()
+        if self.traces is not None:
+            self.traces.flush()
         self.log.event("stopped", clean=not failed)
         self.log.flush()
         return failed

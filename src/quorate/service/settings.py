@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Bytes of the headers of a request, at most, and how long they may take to arrive.
     idle_seconds
         How long a connection may rest between two requests.
+    traces
+        Where traces are sent: the address of an OpenTelemetry collector, such as http://localhost:4318/v1/traces.
     stop_seconds
         How long requests under way, and then each model, may take to end after the signal to stop.
 
@@ -85,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     header_seconds: float = 10.0
     idle_seconds: float = 60.0
     stop_seconds: float = 8.0
+    traces: str = ""
 
     def __post_init__(self) -> None:
         if not self.models:

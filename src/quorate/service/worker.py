@@ -19,6 +19,7 @@ from quorate.service.app import make_app
 from quorate.service.model import Model
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log
+from quorate.service.tracing import traces_to
 
 __all__ = ["STARTUP_FAILURE", "Folders", "application", "open_models"]
 
@@ -34,7 +35,9 @@ def application() -> Starlette:
         if settings.workers > 1:
             threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
         log = Log()
-        return make_app(open_models(settings, log), settings, log=log, source=Folders(settings))
+        return make_app(
+            open_models(settings, log), settings, log=log, source=Folders(settings), traces=traces_to(settings.traces)
+        )
     except QuorateError as error:
         sys.stderr.write(f"quorate: {error}\n")
         sys.stderr.flush()

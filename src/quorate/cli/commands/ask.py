@@ -36,6 +36,8 @@ class ServerLimits:
     "How long a connection may rest between two requests."
     stop_seconds: Annotated[float, Parameter(env_var="QUORATE_STOP_SECONDS")] = 8.0
     "How long requests under way, and then each model, may take to end after SIGTERM."
+    traces: Annotated[str, Parameter(env_var="QUORATE_TRACES")] = ""
+    "Where traces of requests are sent, without values: the address of an OpenTelemetry collector."
 
 
 def predict(

@@ -45,6 +45,9 @@ class Tables:
         and 1, or of two --classes.
     classes
         All labels there are, separated by commas. Taken from the public table or the schema if they show them.
+    read_classes
+        Read the labels that occur from the private records, in place of --classes. Which of them occur is then public,
+        and the claim says so.
     public
         A table of public records of the same columns, by which they are encoded.
     schema
@@ -63,6 +66,7 @@ class Tables:
     _: KW_ONLY
     label: str | None = None
     classes: str | None = None
+    read_classes: bool = False
     public: Path | None = None
     schema: Path | None = None
     groups: str | None = None
