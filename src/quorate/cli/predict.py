@@ -19,12 +19,12 @@ from quorate.mechanisms.base import ThresholdMechanism
 from quorate.models import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.rows import FrameForm, take_rows
-from quorate.tables import Number, Schema, frame_of, read_table
+from quorate.tables import frame_of, matrix_of, read_table
 
 if TYPE_CHECKING:
     from quorate.predictors import PrivateClassifier
 
-__all__ = ["Reading", "run_dry", "run_predict"]
+__all__ = ["Reading", "rows_of_model", "run_dry", "run_predict"]
 
 _BATCHES = 20  # at most, in which queries are asked
 _BILLED = ("queries", "answered", "no_quorum", "refused", "epsilon_allowed", "epsilon_spent", "budget_left_percent")
@@ -164,8 +164,8 @@ def _told(model: Any, encoded: Any) -> dict[str, list[Any]]:
 
 
 def _scored(model: Any) -> NDArray[Any]:
-    """Return what a published model has scores of: its classes, or the numbers of its labels."""
-    return np.arange(len(model.coef_)) if getattr(model, "multilabel_", False) else np.asarray(model.classes_)
+    """Return what a published model has scores of: its classes, or its labels."""
+    return np.asarray(model.labels_ if getattr(model, "multilabel_", False) else model.classes_)
 
 
 def _score_columns(classes: NDArray[Any], scores: Sequence[Sequence[float]]) -> dict[str, list[Any]]:
@@ -254,7 +254,7 @@ def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, Keys
         table = table if key in known else table.drop_columns([key])
     table = table.drop_columns([name for name in reading.leave_out if name != key])
     if schema is None:
-        return _taken(folder, table), keys, {}
+        return rows_of_model(folder, table), keys, {}
     encoded = (schema.refusing_unknown() if reading.unknown == "refuse" else schema).encode(table, role="query")
     unknown = schema.count_unknown(table)
     for name, count in unknown.items():
@@ -267,17 +267,13 @@ def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, Keys
     return encoded, keys, {"unknown_categories": unknown} if unknown else {}
 
 
-def _taken(folder: Folder, table: Any) -> Any:
-    """Return the queries of a model without a schema: a frame like that of the fit, or numbers."""
+def rows_of_model(folder: Folder, table: Any, *, role: Literal["private", "query"] = "query") -> Any:
+    """Return rows as a model without a schema takes them: a frame like that of the fit, or numbers."""
     manifest = folder.manifest
     if manifest.get("form") is not None:
-        return frame_of(table, FrameForm.from_described(manifest["form"]))
-    names, features = manifest.get("feature_names") or table.column_names, manifest.get("features")
-    if len(names) != features:
-        raise InvalidInput(f"the queries must have {features} columns, as the records had, not {len(names)}")
-    kind = Number(missing="indicator") if manifest.get("missing") else Number()
-    encoded = Schema(dict.fromkeys(names, kind)).encode(table, role="query")
-    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
+        return frame_of(table, FrameForm.from_described(manifest["form"]), role=role)
+    names, missing = manifest.get("feature_names") or [], bool(manifest.get("missing"))
+    return matrix_of(table, names, manifest["features"], missing=missing, role=role)
 
 
 @dataclass

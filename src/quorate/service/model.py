@@ -115,7 +115,7 @@ class Model:
             inputs, outputs = inputs_of(model, schema), ValueOutputs()
             session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict)
         elif getattr(model, "multilabel_", False):
-            inputs, outputs = inputs_of(model, schema), LabelsOutputs(len(model.coef_))
+            inputs, outputs = inputs_of(model, schema), LabelsOutputs(model.labels_)
             session = PublishedAnswers(lambda X: np.zeros(len(X), dtype=np.int64), model.predict_proba)
         else:
             inputs, (outputs, told) = inputs_of(model, schema), _published_outputs(model)
@@ -149,6 +149,7 @@ class Model:
 
     def metadata(self) -> dict[str, Any]:
         """Return the model's metadata as the protocol has it."""
+        several = {} if self.outputs.labels is None else {"labels": self.outputs.labels.tolist()}
         return {
             "name": self.name,
             "versions": [VERSION],
@@ -160,6 +161,7 @@ class Model:
                 "claim": self.claim,
                 "classes": self.outputs.classes.tolist(),
                 "label_if_not_answered": self.outputs.unanswered,
+                **several,
             },
         }
 

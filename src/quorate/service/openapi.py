@@ -22,7 +22,17 @@ request safe to repeat: the same bytes under the same id get the same bytes back
 {pace}."""
 
 _ASKED = (  # codes that only asking can meet
-    *("bad_json", "bad_request", "bad_tensor", "not_finite", "bad_id", "invalid_input", "cross_site", "budget_spent"),
+    *(
+        "bad_http",
+        "bad_json",
+        "bad_request",
+        "bad_tensor",
+        "not_finite",
+        "bad_id",
+        "invalid_input",
+        "cross_site",
+        "budget_spent",
+    ),
     *(
         "share_spent",
         "share_in_use",
