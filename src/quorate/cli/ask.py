@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from quorate.cli.answers import Keys, verdict, write_answers, written
-from quorate.cli.output import check_new_file, show_bill
+from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_answers, written
 from quorate.client import Client
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, read_table

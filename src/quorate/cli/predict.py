@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.cli.answers import Answer, Keys, verdict, write_answers, written
-from quorate.cli.output import check_new_file, check_report, show_bill, steps
+from quorate.cli.output import (
+    Answer,
+    Keys,
+    check_new_file,
+    check_report,
+    show_bill,
+    steps,
+    verdict,
+    write_answers,
+    written,
+)
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.exchange import Quote
 from quorate.mechanisms.base import ThresholdMechanism
