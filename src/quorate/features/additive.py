@@ -30,7 +30,7 @@ from quorate.features.blocks import (
 from quorate.features.crosses import Cross, crosses_of
 from quorate.features.waves import Waves, waves_of
 from quorate.features.words import Words, number_for, words_from_public
-from quorate.rows import as_frame, is_frame, is_number
+from quorate.rows import as_frame, is_frame, is_named_id, is_number, warn_of_id
 
 __all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
 
@@ -95,6 +95,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         X = None if X is None else self._table(X, reset=True)
         names = list(declared) if X is None else column_names(X)
         numbers = sum(_is_cut(declared[name] if name in declared else column_of(X, name)) for name in names)
+        for name in names:
+            if name not in declared and is_named_id(name) and _is_cut(column_of(X, name)):
+                warn_of_id(name)
         cuts = check_count("cuts", cuts_for(numbers, units * outputs) if self.cuts is None else self.cuts)
         number = number_for(units, epsilon, 0 if X is None else len(X))
 

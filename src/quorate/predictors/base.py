@@ -27,7 +27,7 @@ from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
-from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
+from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_named_id, is_number, warn_of_id
 from quorate.session import Session
 
 __all__ = [
@@ -131,6 +131,8 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
             raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {REMEDY}")
+        for name in filter(is_named_id, X.columns if reset else ()):
+            warn_of_id(name)
     try:
         checked = validate_data(
             classifier,

@@ -97,8 +97,16 @@ def target_numbers(y: Any) -> NDArray[np.float64]:
     return values
 
 
+_IMPUTE = (
+    "fill them inside the estimator, so that each teacher does it for itself: "
+    "make_pipeline(SimpleImputer(), LogisticRegression())"
+)
+
+
 def without_values(text: str) -> str:
     """Return an error of scikit-learn without the values that some of them repeat."""
     if "could not convert" in text:
         return f"X must be numbers, and some values are text; {REMEDY}"
+    if "contains NaN" in text:
+        return f"Input X contains NaN: values are missing, and this estimator does not take gaps; {_IMPUTE}"
     return text.partition("\n")[0]  # what follows shows rows
