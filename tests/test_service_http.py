@@ -397,7 +397,7 @@ def test_metrics_are_summed_over_workers_and_the_pages_stand(server):
     after, text = answered()
     assert after == before + 40
     assert answered()[0] == after
-    assert re.search(r'^quorate_budget_left\{model="array"\} 0\.\d+$', text, re.MULTILINE)
+    assert re.search(r'^quorate_budget_left_ratio\{model="array"\} 0\.\d+$', text, re.MULTILINE)
     page = server.request("GET", "/")
     assert page.status == 200
     assert page.headers["content-security-policy"].startswith("default-src 'none'")

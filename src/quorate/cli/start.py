@@ -19,13 +19,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from quorate.checks import check_count, check_delta, check_positive
+from quorate.cli.fit import classes_of_records
 from quorate.cli.output import check_new_folder
 from quorate.cli.start_files import Commands, write_start
 from quorate.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
 from quorate.tables import MISSING_TEXTS, Schema, read_table
-from quorate.tables.read import NotANumber, numbers, texts, whole_array
+from quorate.tables.read import NotANumber, numbers, whole_array
 
 __all__ = ["run_start"]
 
@@ -208,12 +209,12 @@ def _existing(text: str) -> Path:
 
 
 def _classes(records: pa.Table, label: str) -> tuple[str, ...]:
-    found = pc.unique(pc.drop_null(texts(whole_array(records[label]), missing=MISSING_TEXTS)))
+    found = classes_of_records(records, label)
     if not 2 <= len(found) <= _MOST_CLASSES:
         raise InvalidInput(
             f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see PrivateLinearRegression"
         )
-    return tuple(sorted(found.to_pylist()))
+    return tuple(found)
 
 
 def _texts(records: pa.Table, *, without: set[str | None]) -> tuple[str, ...]:
@@ -252,6 +253,8 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
     if situation.public is None:
         return open_roads["votes"]
     if situation.queries is None:
+        if "linear" not in open_roads:
+            raise InvalidInput("any number of queries needs a linear model, and that a delta above 0: --delta")
         return open_roads["linear"]
     return min(open_roads.values(), key=lambda road: road.loss)
 

@@ -34,7 +34,7 @@ class Commands:
     def words(self) -> list[list[str]]:
         """Return the arguments of `quorate`, one list a command."""
         fit = ["fit", "linear" if self.linear else "subsample", str(self.table), "--label", self.label]
-        fit += ["--classes", ",".join(self.classes)]
+        fit += ["--classes", ",".join(self.classes)] if self.declared else ["--read-classes"]
         fit += [] if self.groups is None else ["--groups", self.groups]
         fit += [] if self.public is None else ["--public", str(self.public)]
         fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
@@ -69,8 +69,8 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
     pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
 
 
-_READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, whose claim
-# takes them as declared. Name all that may occur, whether or not they do, to keep that private."""
+_READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim
+# says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private."""
 
 
 def _shell(commands: Commands) -> str:
@@ -109,6 +109,7 @@ def _script(commands: Commands) -> str:
         "delta": f"{commands.delta:g}",
         "queries": commands.queries,
         "aggregator": literal(commands.aggregator),
+        "classes": "schema.label.classes" if commands.declared else "None",  # read from y: the claim says so
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
     read = "" if commands.declared else f"{_READ_CLASSES}\n"
@@ -140,7 +141,7 @@ schema = Schema.from_public(
 {declared})
 """
 _LINEAR = """# A linear model from a few noisy sums: (epsilon, delta)-differentially private for each {unit}.
-model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes=schema.label.classes)
+model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={classes})
 model.fit(
     schema.encode(records),
     schema.labels(records),
@@ -161,7 +162,7 @@ clf = qr.PrivateClassifier(
     delta={delta},
     queries={queries},
     aggregator={aggregator},
-    classes=schema.label.classes,
+    classes={classes},
 )
 clf.fit(
     schema.encode(records),

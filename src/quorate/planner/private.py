@@ -8,7 +8,6 @@ from typing import Any, Literal
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
-from quorate.notebook import html_card
 from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
 from quorate.planner.literature import PublishedBound, published_bounds
 from quorate.planner.mechanisms.choose import AGGREGATORS, LEAST_ROWS, drafts, exact
@@ -16,7 +15,7 @@ from quorate.planner.mechanisms.forecast import DEFAULT_DISAGREEMENT, VoteForeca
 from quorate.planner.mechanisms.nearest import nearest_changes
 from quorate.planner.mechanisms.task import Calibrated, Draft, Expected, Task, least_agreement
 from quorate.planner.mechanisms.teachers import Purpose, best_teachers, smallest_teachers
-from quorate.planner.result import Change
+from quorate.planner.result import Change, plan_card
 from quorate.planner.roads import Road, weigh_roads
 from quorate.privacy import Budget
 
@@ -193,17 +192,8 @@ class PrivatePlan:
         return " ".join(parts)
 
     def _repr_html_(self) -> str:
-        facts = {
-            "aggregator": self.aggregator,
-            "teachers": self.teachers,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "queries": self.queries,
-        }
         expected = ("queries expected to be answered with the teachers' plurality label", self.right)
-        assumed = [f"Assumed: {sentence}." for sentence in self.assumptions]
-        title = "Plan" if self.feasible else "Plan, not feasible"
-        return html_card(title, facts, bar=expected, lines=[self.summary(), *assumed])
+        return plan_card(self, "aggregator", "teachers", "epsilon", "delta", "queries", bar=expected)
 
 
 def plan(
@@ -351,9 +341,9 @@ def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows
 
 
 def _roads(task: Task, *, records: int | None, features: int | None, public: int | None) -> tuple[Road, ...]:
-    """Return the roads beside votes, where enough is known: the reference table has two classes."""
+    """Return the roads beside votes, where enough is known."""
     public = None if public is None else check_count("public", public, least=0)
-    if public is None or features is None or records is None or task.classes != 2:
+    if public is None or features is None or records is None:
         return ()
     return weigh_roads(task, records=check_count("records", records), features=features, public=public)
 

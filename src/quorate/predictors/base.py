@@ -85,12 +85,14 @@ def _estimators_in(estimator: Any) -> list[Any]:
     return [one for one in (*settings, *named) if hasattr(one, "fit") and not isinstance(one, type)]
 
 
-def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None) -> Any:
+def check_records(
+    classifier: Any, X: Any, *, estimator: Any, reset: bool, frames: bool | None = None, missing: bool | None = None
+) -> Any:
     """Return records or queries in canonical form, and check (or, with `reset`, learn) names, columns and types.
 
     The form is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
     joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers
-    (`quorate.rows`).
+    (`quorate.rows`). Values may be missing where the estimator takes gaps, or where `missing` says so.
     """
     X = as_frame(X)
     frame = is_frame(X)
@@ -98,7 +100,9 @@ def check_records(classifier: Any, X: Any, *, estimator: Any, reset: bool, frame
         keeps = takes_frames(estimator) if frames is None else frames
         classifier.form_ = FrameForm.of(X) if frame and keeps else None
     if classifier.form_ is None:
-        return check_matrix(classifier, X, missing=allows_missing(estimator), reset=reset)
+        return check_matrix(
+            classifier, X, missing=allows_missing(estimator) if missing is None else missing, reset=reset
+        )
     if not frame:
         names = ", ".join(repr(name) for name in classifier.form_.columns[:5])
         raise InvalidInput(
@@ -156,8 +160,8 @@ class Predictions(np.ndarray):
 
     `labels` is the same as a plain array, `answered` the mask of the answers; `no_quorum` marks the queries on which
     the teachers did not agree and `refused` counts those that could no longer be paid for. `spent` is what the batch
-    cost, at the order of the budget. `scores` are the noisy shares of the classes, one row a query, where labels were
-    made of them. Slicing and comparing give plain arrays.
+    cost, at the order of the budget; None where a server answered, which does not tell. `scores` are the noisy shares
+    of the classes, one row a query, where labels were made of them. Slicing and comparing give plain arrays.
 
     >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
     >>> made.labels, made.answered, made.refused
@@ -169,7 +173,7 @@ class Predictions(np.ndarray):
     answered: NDArray[np.bool_]
     no_quorum: NDArray[np.bool_]
     refused: int
-    spent: Cost
+    spent: Cost | None
     scores: NDArray[np.float64] | None = None
 
     @classmethod

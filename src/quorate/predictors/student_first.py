@@ -29,6 +29,7 @@ from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
 from quorate.predictors.base import Predictions, check_choice, class_codes, named_columns
 from quorate.predictors.guided import PublicRows
+from quorate.predictors.manners import KeepsPublished
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import charged_together
@@ -46,7 +47,7 @@ class StudentFirstPredictions(Predictions):
     corrected: NDArray[np.bool_]
 
 
-class StudentFirstClassifier(PrivateClassifier):
+class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     """A published student answers any amount of traffic; the ensemble is paid only for where the student is wrong.
 
     Parameters
@@ -80,6 +81,7 @@ class StudentFirstClassifier(PrivateClassifier):
     ([0, 1, 1], array([False,  True, False]))
     """
 
+    _published = "student"
     aggregator, disagreement, holdout = "quorum", None, 0.0  # what PrivateClassifier would be asked
 
     def __init__(

@@ -183,9 +183,10 @@ class FrameInputs:
 
 
 class Outputs:
-    """The answers of a classifier with these classes, as tensors."""
+    """The answers of a classifier with these classes, as tensors; of a model of several labels, these are `labels`."""
 
     names: Sequence[str] = OUTPUTS
+    labels: NDArray[Any] | None = None
 
     def __init__(self, classes: NDArray[Any]) -> None:
         self.classes = classes
@@ -287,13 +288,13 @@ class LabelsOutputs(Outputs):
 
     names = ("labels", "scores")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, labels: NDArray[Any]) -> None:
         super().__init__(np.array([0, 1]))
-        self._number = number
+        self.labels, self._shape = labels, [-1, len(labels)]
 
     def described(self) -> list[TensorInfo]:
         """Return the two tensors."""
-        return [TensorInfo("labels", "INT64", [-1, self._number]), TensorInfo("scores", "FP64", [-1, self._number])]
+        return [TensorInfo("labels", "INT64", self._shape), TensorInfo("scores", "FP64", self._shape)]
 
     def tensor(self, name: str, index: Numbers, told: Any) -> tuple[str, Values]:
         """Return the datatype and the values of one tensor."""
