@@ -14,6 +14,7 @@ from quorate.cli.commands import audit, bench, datasets, demo, doctor, plan, pre
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
+from quorate.progress import hidden_progress
 
 __all__ = ["app", "main"]
 
@@ -53,13 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         given = new_spelling(given)
     try:
-        result = app(
-            given,
-            exit_on_error=False,
-            print_error=True,
-            error_formatter=_said,
-            result_action="return_value",
-        )
+        with hidden_progress():  # a command has a display of its own
+            result = app(
+                given,
+                exit_on_error=False,
+                print_error=True,
+                error_formatter=_said,
+                result_action="return_value",
+            )
     except CycloptsError:
         return 2
     except QuorateError as error:

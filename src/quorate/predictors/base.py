@@ -27,6 +27,7 @@ from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.progress import progress
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
 from quorate.session import Session
 
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 _SHOWN = 10  # labels in a notebook
+_CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
 
 
 _MOST_BYTES = 2**32  # of a sparse matrix that is filled
@@ -355,7 +357,8 @@ class SessionClassifier(QuorateClassifier):
         check_is_fitted(self)
         self.check_settings()
         queries = self.checked(X)
-        replies = self.session_.ask(queries, caller=caller)
+        with progress("answering", len(queries), left=_CHARGED):
+            replies = self.session_.ask(queries, caller=caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:
