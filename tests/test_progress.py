@@ -72,7 +72,7 @@ def test_nothing_is_shown_where_nobody_watches(terminal, monkeypatch):
     def shown():
         with progress("answering"):
             time.sleep(0.02)
-            return module._line.get() is not None
+            return module.LINE.get() is not None
 
     assert shown()
     set_progress(False)

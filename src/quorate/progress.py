@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-__all__ = ["NOTHING_SPENT", "Progress", "advance", "hidden_progress", "progress", "set_progress"]
+__all__ = ["HIDDEN", "LINE", "NOTHING_SPENT", "Progress", "advance", "hidden_progress", "progress", "set_progress"]
 
 NOTHING_SPENT = "Interrupted: nothing was fitted, released or answered, and so nothing is spent."
 
@@ -77,8 +77,8 @@ class Progress:
             self._write("")  # the first has written blanks over it
 
 
-_line: ContextVar[Progress | None] = ContextVar("quorate_progress", default=None)
-_hidden: ContextVar[bool] = ContextVar("quorate_progress_hidden", default=False)
+LINE: ContextVar[Progress | None] = ContextVar("quorate_progress", default=None)  # that of the call under way
+HIDDEN: ContextVar[bool] = ContextVar("quorate_progress_hidden", default=False)
 
 
 def set_progress(on: bool) -> None:
@@ -93,9 +93,9 @@ def set_progress(on: bool) -> None:
 @contextmanager
 def progress(what: str, total: int | None = None, *, left: str = NOTHING_SPENT) -> Iterator[None]:
     """Show that this is under way; `advance` counts it. Whoever interrupts it is told what is `left` of it."""
-    outer = _line.get()
+    outer = LINE.get()
     line = outer if outer is not None else Progress(sys.stderr) if _is_watched() else None
-    token = _line.set(line)
+    token = LINE.set(line)
     try:
         if line is not None:
             line.begin(what, total)
@@ -105,14 +105,14 @@ def progress(what: str, total: int | None = None, *, left: str = NOTHING_SPENT) 
             error.add_note(left)
         raise
     finally:
-        _line.reset(token)
+        LINE.reset(token)
         if line is not None and outer is None:
             line.end()
 
 
 def advance(number: int = 1) -> None:
     """Count what is done of what is under way, if anybody watches."""
-    line = _line.get()
+    line = LINE.get()
     if line is not None:
         line.advance(number)
 
@@ -120,17 +120,17 @@ def advance(number: int = 1) -> None:
 @contextmanager
 def hidden_progress() -> Iterator[None]:
     """Show nothing of what is done here: it has a display of its own, or how often it is done is a secret."""
-    tokens = _line.set(None), _hidden.set(True)
+    tokens = LINE.set(None), HIDDEN.set(True)
     try:
         yield
     finally:
-        _line.reset(tokens[0])
-        _hidden.reset(tokens[1])
+        LINE.reset(tokens[0])
+        HIDDEN.reset(tokens[1])
 
 
 def _is_watched() -> bool:
     """Return whether somebody sees a line: at a terminal, or in a notebook; never in a thread of a server."""
-    if not _Setting.on or _hidden.get() or threading.current_thread() is not threading.main_thread():
+    if not _Setting.on or HIDDEN.get() or threading.current_thread() is not threading.main_thread():
         return False
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     notebook = type(shell).__name__ == "ZMQInteractiveShell"

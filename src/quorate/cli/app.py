@@ -14,7 +14,7 @@ from quorate.cli.commands import audit, bench, datasets, demo, doctor, plan, pre
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
-from quorate.progress import hidden_progress
+from quorate.progress import HIDDEN
 
 __all__ = ["app", "main"]
 
@@ -53,15 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from quorate.cli.commands.fit import new_spelling
 
         given = new_spelling(given)
+    hidden = HIDDEN.set(True)  # a command has a display of its own
     try:
-        with hidden_progress():  # a command has a display of its own
-            result = app(
-                given,
-                exit_on_error=False,
-                print_error=True,
-                error_formatter=_said,
-                result_action="return_value",
-            )
+        result = app(
+            given,
+            exit_on_error=False,
+            print_error=True,
+            error_formatter=_said,
+            result_action="return_value",
+        )
     except CycloptsError:
         return 2
     except QuorateError as error:
@@ -73,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"quorate: interrupted; {_left_by(given)}", file=sys.stderr)
         return 130
+    finally:
+        HIDDEN.reset(hidden)
     return result if isinstance(result, int) else 0
 
 

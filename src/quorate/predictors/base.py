@@ -6,6 +6,7 @@ repeat no value of theirs. Queries belong to the one who asks.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
-from quorate.progress import progress
+from quorate.progress import HIDDEN, progress
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
 from quorate.session import Session
 
@@ -357,7 +358,7 @@ class SessionClassifier(QuorateClassifier):
         check_is_fitted(self)
         self.check_settings()
         queries = self.checked(X)
-        with progress("answering", len(queries), left=_CHARGED):
+        with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
             replies = self.session_.ask(queries, caller=caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
