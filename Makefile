@@ -59,6 +59,7 @@ crash: $(READY)  ## servers killed a thousand times, system calls, many clients 
 bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench mechanisms
 	$(BIN)/quorate bench classifier
+	$(BIN)/quorate bench models
 	$(BIN)/quorate bench concepts
 	$(BIN)/quorate bench service
 	$(BIN)/quorate bench everlasting

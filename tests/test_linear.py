@@ -23,9 +23,10 @@ from quorate.linear.calibration import calibration
 from quorate.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.linear.families import Bernoulli, Gaussian, Poisson
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
-from quorate.linear.sample import made_rows, shift
+from quorate.linear.sample import Shares, shift
 from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.mechanisms import NoisyVectors
+from quorate.models import schema_of
 from quorate.privacy import Budget
 from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
@@ -499,18 +500,56 @@ def test_a_measurement_without_noise_finds_the_weights():
 
 
 def test_made_rows_have_the_means_that_were_released():
-    atoms = [np.eye(3), np.array([[0.0], [0.5], [1.0]])]
+    shares = Shares([np.eye(3), np.array([[0.0], [0.5], [1.0]])])
     means = np.array([0.7, 0.2, 0.1, 0.3])
-    rows = made_rows(atoms, means, 1e-4)
+    measured = shares.of(means[None])[0]
+    assert np.allclose(shares.means(measured, 1e-4)[0], means)
+    rows = shares.rows(measured, 1e-4)
     assert np.allclose(rows.mean(axis=0), means, atol=0.03)
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
+
+
+def test_shares_are_within_their_radius_whatever_a_row_holds_and_say_what_the_columns_are():
+    declared = {"age": (0, 100), "gain": (-5, 1000), "flag": [0, 1], "sex": ["f", "m"], "notes": "text"}
+    columns = AdditiveColumns(declared=declared, crosses=[("age", "sex")], waves=3).fit(None)
+    generator = np.random.default_rng(0)
+    rows = pandas.DataFrame(
+        {
+            "age": generator.normal(50, 60, 500),
+            "gain": generator.standard_cauchy(500) * 20,
+            "flag": generator.integers(0, 2, 500),
+            "sex": generator.choice(["f", "m", "?"], 500),
+            "notes": generator.choice(["well", "ill today", ""], 500),
+        }
+    )
+    rows.loc[:9, ["age", "gain"]] = np.nan
+    features = exact_features(columns.transform(rows))
+    shares = Shares(columns.atoms())
+    measured = shares.of(features)
+    assert measured.shape == (500, shares.entries)
+    assert shares.entries <= 2 * features.shape[1]  # proof: step 3
+    words = [place for place, name in enumerate(columns.get_feature_names_out()) if name.startswith("notes")]
+    plain = Shares([values for values in columns.atoms() if values.min() == 0 and values.max() == 1])
+    known = np.delete(features, words, axis=1)
+    assert np.linalg.norm(plain.of(known), axis=1).max() <= plain.radius
+    assert plain.radius < 0.75 * np.linalg.norm(known - 0.5, axis=1).max()  # less than the columns themselves need
+    assert np.allclose(np.array([shares.means(row, 0.01)[0] for row in measured[:20]]), features[:20], atol=1e-6)
+
+
+def test_a_value_that_the_noise_would_hide_is_hardly_made():
+    shares = Shares([np.eye(20)])
+    seen = np.concatenate([[0.93], np.full(7, 0.01), np.zeros(12)]) - 1 / 20
+    made = shares.rows(seen + 0.01 * np.tile([1, -1], 10), 0.01).mean(axis=0)
+    assert made[0] > 0.9
+    assert made[8:].sum() < 0.05  # of which 0.06 were seen
 
 
 def test_shift_is_none_within_noise_and_seen_beyond_it():
     public = (np.random.default_rng(0).random((2000, 4)) < 0.3).astype(float)
     means = public.mean(axis=0)
-    assert shift(public, means + 0.01, 0.005) == 0.0
-    assert shift(public, means + np.array([0, 0, 0, 0.5]), 0.005) > 0.8
+    noise = np.full(4, 0.005)
+    assert shift(public, means + 0.01, noise) == 0.0
+    assert shift(public, means + np.array([0, 0, 0, 0.5]), noise) > 0.8
 
 
 @pytest.mark.usefixtures("taped")
@@ -796,6 +835,68 @@ def test_several_labels_are_served_and_asked_from_the_command_line(tmp_path, cap
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first == "row,answer,outcome,score_0,score_1,score_2"
     assert second.startswith(f'1,"{model.predict(points[:1])[0].tolist()}",answered,')
+
+
+@pytest.mark.parametrize("classes", [None, "no,yes"])
+def test_several_labels_are_fitted_from_the_command_line(classes, tables, capsys):
+    frame = pandas.read_csv(tables / "private.csv")
+    words = np.array(["0", "1"] if classes is None else classes.split(","))
+    for name, flags in (("old", frame.age > 40), ("man", frame.sex == "m"), ("frail", frame.age > 60)):
+        frame[name] = words[flags.astype(int)]
+    frame.drop(columns="ill").to_csv(tables / "private.csv", index=False)
+    given = ["fit", "linear", f"{tables}/private.csv", "--label", "old,man,frail", "--public", f"{tables}/public.csv"]
+    given += ["--epsilon", "4", "--out", f"{tables}/model", "--report", f"{tables}/page.html", "--json"]
+    assert main([*given, *([] if classes is None else ["--classes", classes])]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["label"], bill["classes"]) == ("old,man,frail", [0, 1])
+    assert "those of the first of its outputs" in (tables / "page.html").read_text()
+    (tables / "queries.csv").write_text("age,sex,old\n20,m,0\n75,f,\n")  # a label that is there is not read
+    assert main(["predict", f"{tables}/model", f"{tables}/queries.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "row,answer,outcome,score_old,score_man,score_frail"
+    assert [line.split(",answered")[0] for line in lines[1:]] == ['1,"[0, 1, 0]"', '2,"[1, 0, 1]"']
+    served = Model.of_published("model", load(tables / "model"), schema=schema_of(tables / "model"))
+    assert served.metadata()["parameters"]["labels"] == ["old", "man", "frail"]
+    [reply] = served.session.ask_all([Request(np.array([[-2.0, 0, 1]]))])
+    labels, _ = served.outputs.written(reply.labels, reply.refused, [("labels", False), ("scores", False)], reply.told)
+    assert labels.values.tolist() == [[0, 1, 0]]
+
+
+def test_counts_and_wrong_labels_on_the_command_line(tables, capsys):
+    frame = pandas.read_csv(tables / "private.csv")
+    frame["falls"] = np.random.default_rng(1).poisson(np.where(frame.sex == "m", 3.0, 1.0))
+    frame.drop(columns="ill").to_csv(tables / "private.csv", index=False)
+    given = ["fit", "linear", f"{tables}/private.csv", "--public", f"{tables}/public.csv", "--out", f"{tables}/model"]
+    assert main([*given, "--label", "falls", "--largest", "20", "--epsilon", "4"]) == 0
+    model = load(tables / "model")
+    woman, man = model.predict([[0.0, 1, 0], [0.0, 0, 1]])
+    assert 0.7 < woman < 1.3
+    assert 2.6 < man < 3.4
+    wrong = (
+        (["--label", "falls,sex", "--largest", "20"], "take one --label"),
+        (["--label", "falls", "--largest", "20", "--classes", "0,1"], "no --classes"),
+        (["--label", "falls", "--largest", "20", "--bounds", "0,9"], "not both"),
+        (["--label", "falls", "--bounds", "nine"], "--bounds takes two numbers"),
+        (["--label", "falls,sex", "--classes", "a,b,c"], "two classes each"),
+        (["--label", "falls,sex"], "a label is not among the declared classes"),
+        (["--label", "falls,nobody"], "--label names 'nobody'"),
+    )
+    for options, why in wrong:
+        capsys.readouterr()
+        assert main([*given[:-1], f"{tables}/other", *options]) == 1
+        assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_labels_have_the_names_of_their_columns():
+    X, public = np.random.default_rng(6).normal(size=(2, 900, 2))
+    flags = (X > 0).astype(int)
+    model = PrivateLogisticRegression(epsilon=2.0)
+    assert model.fit(X, flags, public=public).labels_.tolist() == [0, 1]
+    assert model.fit(X, pandas.DataFrame(flags, columns=["up", "right"]), public=public).labels_.tolist() == [
+        "up",
+        "right",
+    ]
+    assert model.fit(X, flags[:, 0], public=public).labels_ is None
 
 
 def test_the_description_of_the_service_names_every_output():

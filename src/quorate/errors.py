@@ -13,6 +13,8 @@
     |-- KeyClosed       the key of this caller was revoked, or has expired
     |-- QuotaSpent      this caller has had all the answers that its key allows
     |-- RateLimited     this caller has had the answers that its key allows in a minute; ask again later
+    |-- ServerRefused   a server refused a request of `quorate.client`; `code` and `status` are the server's
+    |-- Unanswered      a server did not answer in time; asked again with the same `id`, nothing is charged twice
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
     `-- Infeasible      no mechanism can meet this target (also a ValueError); the text says what would work
 
@@ -34,8 +36,10 @@ __all__ = [
     "QuotaSpent",
     "RateLimited",
     "RunEnded",
+    "ServerRefused",
     "ShareInUse",
     "ShareSpent",
+    "Unanswered",
     "WrongProcess",
 ]
 
@@ -196,3 +200,23 @@ class RateLimited(QuorateError):
     def __init__(self, text: str, *, retry_after: float | None = None) -> None:
         super().__init__(text)
         self.retry_after = retry_after
+
+
+class ServerRefused(QuorateError):
+    """A server refused a request, with a `code` and a `status` of its own. Nothing was drawn."""
+
+    code = "server_refused"
+
+    def __init__(self, text: str, *, code: str = "", status: int = 0) -> None:
+        super().__init__(text)
+        self.code, self.status = code or self.code, status
+
+
+class Unanswered(QuorateError):
+    """A server did not answer in time. Asked again with the same `id`, what was answered is not charged again."""
+
+    code = "unanswered"
+
+    def __init__(self, text: str, *, id: str = "") -> None:
+        super().__init__(text)
+        self.id = id
