@@ -9,6 +9,7 @@ from documents import DOCS, LANGUAGES, ROOT, blocks_of, links_of, pages, run_pag
 NOT_RUN = {  # programs of other people, what needs a database or a second host, and what installs
     "pip": "installs",
     "make": "sets up an environment of its own",
+    "git": "another commit",
     "curl": "asks a server that is not started here; tests/test_service.py asks one",
     "createdb": "PostgreSQL",
     "scp": "a second host",

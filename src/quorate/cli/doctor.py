@@ -38,6 +38,8 @@ _PURPOSES = {  # of the extras
     "dask": "teachers fitted on a Dask cluster",
     "ray": "teachers fitted on a Ray cluster",
     "torch": "batched learners on PyTorch",
+    "onnx": "published models as ONNX files",
+    "mlflow": "published models in an MLflow registry",
     "docs": "this documentation, built from source",
     "test": "the tests",
 }

@@ -325,7 +325,8 @@ class Service:
             for name, caller in context_of(request).known.items()
             if self.models[name].ledger is not None
         ]
-        return page_response(dashboard_page(shown, at=at), CONTENT_SECURITY_POLICY)
+        live = "live" in request.query_params
+        return page_response(dashboard_page(shown, at=at, live=live), CONTENT_SECURITY_POLICY)
 
     # Starting and stopping.
 
