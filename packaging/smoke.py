@@ -70,6 +70,26 @@ def service() -> None:
     assert uvicorn.__version__
 
 
+def client() -> None:
+    """The client is there, and says in plain words that nobody answers."""
+    from quorate.client import Client
+    from quorate.errors import Unanswered
+
+    with Client("http://127.0.0.1:9", seconds=0.2) as nobody:
+        try:
+            said = str(nobody.models())
+        except Unanswered as error:
+            said = str(error)
+    assert "could not be reached" in said
+
+
+def tracing() -> None:
+    """Traces can be made, without a collector."""
+    from opentelemetry.sdk.trace import TracerProvider
+
+    assert TracerProvider().get_tracer("quorate")
+
+
 def postgres() -> None:
     """The driver of PostgreSQL loads its library."""
     import psycopg
@@ -109,6 +129,7 @@ def docs() -> None:
 
 
 PROMISES = {
+    "client": client,
     "dask": dask,
     "docs": docs,
     "postgres": postgres,
@@ -116,6 +137,7 @@ PROMISES = {
     "report": report,
     "service": service,
     "torch": torch,
+    "tracing": tracing,
 }
 
 
