@@ -39,9 +39,7 @@ class HashedColumns(TransformerMixin, BaseEstimator):
     def __init__(self, *, number: int | None = None) -> None:
         self.number = number
 
-    def fit(
-        self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1
-    ) -> "HashedColumns":
+    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1) -> "HashedColumns":
         """Choose directions from public rows, or draw them where there are none (X is None)."""
         public_rows = 0 if X is None else X.shape[0]
         number = number_for(units, epsilon, public_rows) if self.number is None else check_count("number", self.number)
