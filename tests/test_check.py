@@ -5,12 +5,21 @@ import json
 import math
 
 import numpy as np
+import pandas
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from quorate import InvalidInput, PrivateClassifier, SemiPrivateClassifier, StudentClassifier, check_model, save
+from quorate import (
+    InvalidInput,
+    PrivateClassifier,
+    PrivateLogisticRegression,
+    SemiPrivateClassifier,
+    StudentClassifier,
+    check_model,
+    save,
+)
 from quorate.auditing import entropy_tape
 from quorate.cli import main
 from quorate.held_out.intervals import NoisyCount, area_interval, noise_bound, share_interval
@@ -144,6 +153,44 @@ def test_a_replaced_unit_moves_two_cells_of_each_table_by_one():
             tables.append(told.counts)
         for first, second in zip(*tables, strict=True):
             assert np.abs(first - second).sum() in (0, 2)
+
+
+ODD = [(np.inf, 0.0), (-np.inf, np.inf), (np.nan, np.nan), (1e308, -1e308), (None, "three"), ([1], 10**400)]
+
+
+def contained(container, rows, place, odd):
+    """Return rows of which one holds odd values, in a container whose type would be the same without them."""
+    if container == "sparse":
+        rows[place] = odd
+        return sparse.csr_array(rows)
+    if container == "matrix":
+        rows[place] = odd
+        return rows
+    objects = np.array(rows, dtype=object)
+    objects[place] = odd
+    return objects.tolist() if container == "list" else pandas.DataFrame(objects, columns=["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
+@pytest.mark.parametrize("container", ["matrix", "sparse", "list", "frame"])
+def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_cells_alone(kind, container):
+    public, fitted = X[:1000], X[:1000]
+    if container == "frame":
+        public = fitted = pandas.DataFrame(public, columns=["a", "b"])
+    if kind == "linear":
+        model = PrivateLogisticRegression(epsilon=20.0, classes=[0, 1]).fit(fitted, Y[:1000], public=public)
+    else:
+        model = LogisticRegression().fit(fitted, Y[:1000])
+    odd = [one for one in ODD if container in ("list", "frame") or all(isinstance(value, float) for value in one)]
+    if kind == "scikit-learn" and container == "frame":
+        odd = [one for one in odd if not isinstance(one[0], list)]  # no value of a frame: its form refuses it
+    told = []
+    for values in [(0.5, -0.5), *odd]:
+        with entropy_tape(3):
+            told.append(check_model(model, contained(container, X[1000:1200].copy(), 7, values), Y[1000:1200]).counts)
+    for tables in told[1:]:
+        for plain, strange in zip(told[0], tables, strict=True):
+            assert np.abs(plain - strange).sum() in (0, 2)
 
 
 def test_the_noise_is_what_the_claim_takes():

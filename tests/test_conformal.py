@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
@@ -20,13 +21,17 @@ from quorate import (
     Infeasible,
     InvalidInput,
     PrivateClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
     SemiPrivateClassifier,
+    StudentClassifier,
     load,
     save,
 )
 from quorate.auditing.quantiles import data_sets, least_coverage, quantile_law, worst_quantile_loss
 from quorate.cli import main
 from quorate.mechanisms import PrivateQuantile
+from quorate.models import schema_of
 from quorate.service.model import Model
 
 SMALL = [(1.0, 10, 4, 9), (3.0, 12, 5, 12), (0.5, 14, 3, 10), (6.0, 9, 6, 8), (2.0, 20, 3, 18)]
@@ -246,6 +251,31 @@ def test_values_that_are_no_numbers_have_the_worst_score(wrong):
     assert endless.predict_interval([[0.0]]).tolist() == [[-np.inf, np.inf]]
 
 
+@pytest.mark.parametrize("odd", [(np.nan, 0.0), (np.inf, -np.inf), (None, "three"), ([1], 10**400)])
+@pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
+def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_score_alone(kind, odd, monkeypatch):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(600, 2))
+    y = X[:, 0] + random.normal(size=600) / 9
+    labels = (y > 0).astype(int)
+    if kind == "linear":
+        models = (
+            PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(X[:300], labels[:300], public=X[:300]),
+            PrivateLinearRegression(epsilon=9.0, bounds=(-4, 4)).fit(X[:300], y[:300], public=X[:300]),
+        )
+    else:
+        models = LogisticRegression().fit(X[:300], labels[:300]), LinearRegression().fit(X[:300], y[:300])
+    scored = []
+    monkeypatch.setattr(PrivateQuantile, "release", lambda self, counts: scored.append(counts.copy()) or 0)
+    for values in ((0.0, 0.0), odd):
+        rows, targets = np.array(X[300:], dtype=object), np.array(y[300:], dtype=object)
+        rows[7], targets[7] = values, values[0]
+        ConformalClassifier(models[0], 4.0, 0.2).fit(rows.tolist(), labels[300:])
+        ConformalRegressor(models[1], 4.0, 0.2, largest_error=9.0).fit(rows.tolist(), targets.tolist())
+    for plain, strange in zip(scored[:2], scored[2:], strict=True):
+        assert np.abs(plain - strange).sum() in (0, 2)
+
+
 def test_the_grid_is_made_of_public_numbers():
     random = np.random.default_rng(5)
     grids = [
@@ -267,7 +297,6 @@ def test_a_model_that_says_labels_alone_has_sets_of_one_label_or_all():
 
 
 def test_a_model_of_named_columns_is_asked_by_name():
-    pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(7)
     X = random.normal(size=(1500, 2))
     y = (X[:, 0] > 0).astype(int)
@@ -307,7 +336,7 @@ def test_other_refusals():
     with pytest.raises(InvalidInput, match="takes 1 features and the rows have 2"):
         ConformalRegressor(IDENTITY, largest_error=1.0).fit(np.zeros((500, 2)), y)
     with pytest.raises(InvalidInput, match="y must be numbers"):
-        ConformalRegressor(IDENTITY, largest_error=1.0).fit(X, ["a"] * 500)
+        ConformalRegressor(IDENTITY, largest_error=1.0).fit(X, np.array(["a"] * 500))
     private = PrivateClassifier(epsilon=2.0, teachers=20, queries=10, aggregator="noisy_max", classes=[0, 1])
     private.fit(np.arange(200.0)[:, np.newaxis], np.arange(200) % 2)
     with pytest.raises(InvalidInput, match="it is not published"):
@@ -447,6 +476,133 @@ def test_intervals_are_asked_by_the_command_line(tmp_path, capsys):
     lines = list(csv.reader(capsys.readouterr().out.splitlines()))
     assert lines[0] == ["row", "answer", "outcome", "low", "high"]
     assert 1 < float(lines[1][4]) == -float(lines[1][3]) < 3
+
+
+def write_costs(path, rows, seed):
+    """Write a table of ages, wards and costs; a few costs are no numbers."""
+    random = np.random.default_rng(seed)
+    age, ward = random.uniform(20, 80, rows), random.choice(["east", "west"], rows)
+    cost = (2 * age + 30 * (ward == "west") + random.normal(0, 5, rows)).round(2).astype(object)
+    cost[:3] = ["", "none", "inf"]
+    pandas.DataFrame({"age": age.round(1), "ward": ward, "cost": cost}).to_csv(path, index=False)
+    return path
+
+
+def test_from_a_table_to_served_intervals_on_the_command_line(tmp_path, capsys):
+    private, held = write_costs(tmp_path / "a.csv", 6000, 1), write_costs(tmp_path / "b.csv", 2000, 2)
+    public = pandas.read_csv(write_costs(tmp_path / "p.csv", 500, 3)).drop(columns="cost")
+    public.to_csv(tmp_path / "p.csv", index=False)
+    fit = ["fit", "linear", private, "--label", "cost", "--bounds", "0,250", "--public", tmp_path / "p.csv"]
+    assert main([*map(str, fit), "--epsilon", "2", "--out", str(tmp_path / "line"), "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert bill["label"] == "cost"
+    assert "classes" not in bill
+    told = ["fit", "conformal", held, "--model", tmp_path / "line", "--label", "cost", "--out", tmp_path / "bands"]
+    assert main([*map(str, told), "--json"]) == 1
+    assert "largest_error must be a public number" in capsys.readouterr().err
+    assert main([*map(str, told), "--largest-error", "1000", "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["label"], bill["units"], bill["delta"]) == ("cost", 2000, 0.0)
+    assert 7 < bill["width"] < 16  # 1.645 * 5 is what the noise of the costs alone asks for
+    queries = tmp_path / "q.csv"
+    queries.write_text("age,ward,cost\n50,west,9\n30,east,\n")
+    assert main(["predict", str(tmp_path / "bands"), str(queries)]) == 0
+    lines = list(csv.reader(capsys.readouterr().out.splitlines()))
+    assert lines[0] == ["row", "answer", "outcome", "low", "high"]
+    assert [float(line[3]) < truth < float(line[4]) for line, truth in zip(lines[1:], (130, 60), strict=True)] == [
+        True
+    ] * 2
+    bands = load(tmp_path / "bands")
+    served = Model.of_published("bands", bands, schema=schema_of(tmp_path / "bands"))
+    assert [tensor.name for tensor in served.inputs.described()] == ["age", "ward"]
+    assert [tensor.name for tensor in served.outputs.described()] == ["value", "low", "high"]
+
+
+@pytest.mark.parametrize("frames", [False, True])
+def test_a_regression_saved_from_python_has_intervals_by_the_command_line(frames, tmp_path, capsys):
+    table = pandas.read_csv(write_costs(tmp_path / "a.csv", 4000, 1))
+    rows = table[["age", "ward"]] if frames else table[["age"]].to_numpy()
+    model = PrivateLinearRegression(epsilon=4.0, bounds=(0, 250)).fit(rows, table["cost"], public=rows[:400])
+    save(model, tmp_path / "line")
+    held = pandas.read_csv(write_costs(tmp_path / "b.csv", 2000, 2))[["cost", "ward", "age"]]
+    held.insert(0, "patient", np.arange(2000) // 2)
+    held.to_csv(tmp_path / "b.csv", index=False)
+    told = ["fit", "conformal", tmp_path / "b.csv", "--model", tmp_path / "line", "--label", "cost"]
+    told += ["--groups", "patient", "--largest-error", "1e3", "--out", tmp_path / "bands", "--json"]
+    if not frames:
+        told += ["--leave-out", "ward"]
+    assert main([str(part) for part in told]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["units"], bill["privacy_unit"]) == (1000, "person")
+    assert 8 < bill["width"] < (25 if frames else 60)
+    (tmp_path / "q.csv").write_text("age,ward\n50,west\n" if frames else "age\n50\n")
+    assert main(["predict", str(tmp_path / "bands"), str(tmp_path / "q.csv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["lows"][0] < 130 < told["highs"][0]
+
+
+def test_a_classifier_saved_from_python_has_sets_and_is_tested_by_the_command_line(tmp_path, capsys):
+    random = np.random.default_rng(4)
+    X = random.normal(size=(3000, 2))
+    y = (X[:, 0] + random.logistic(size=3000) / 4 > 0).astype(float)
+    model = PrivateLogisticRegression(epsilon=4.0, classes=[0.0, 1.0]).fit(X, y, public=X[:300])
+    save(model, tmp_path / "rule")
+    table = pandas.DataFrame(random.normal(size=(2000, 2)), columns=["a", "b"])
+    table["yes"] = (table.a > 0).astype(int)
+    table.to_csv(tmp_path / "held.csv", index=False)
+    told = [str(tmp_path / "held.csv"), "--label", "yes", "--json"]
+    assert main(["fit", "conformal", *told, "--model", str(tmp_path / "rule"), "--out", str(tmp_path / "sets")]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"] == [0.0, 1.0]
+    assert main(["check", str(tmp_path / "rule"), *told, "--max-error", "0.2"]) == 0
+    assert main(["fit", "conformal", *told, "--model", str(tmp_path / "rule"), "--out", str(tmp_path / "x"),
+                 "--largest-error", "1"]) == 1  # fmt: skip
+    assert "--largest-error is for a regression" in " ".join(capsys.readouterr().err.split())
+
+
+def test_sets_of_several_labels_are_refused():
+    X = np.random.default_rng(5).normal(size=(900, 2))
+    model = PrivateLogisticRegression(epsilon=4.0).fit(X, (X > 0).astype(int), public=X[:300])
+    with pytest.raises(InvalidInput, match="a fitted classifier of one label"):
+        ConformalClassifier(model).fit(X, X[:, 0] > 0)
+
+
+class Rule(ClassifierMixin, BaseEstimator):
+    """A published rule of a type that nobody knows."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return self.classes_[(np.asarray(X)[:, 0] > 0).astype(int)]
+
+    def call_rows(self):
+        return 256
+
+
+def test_types_that_are_named_are_trusted_by_every_command_that_asks_a_published_model(tmp_path, capsys):
+    random = np.random.default_rng(6)
+    X = random.normal(size=(2000, 2))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    student = StudentClassifier(student=Rule(), epsilon=20.0, teachers=100, queries=20, aggregator="noisy_max")
+    name = f"{Rule.__module__}.Rule"
+    save(student.set_params(classes=["no", "yes"]).fit(X, y, public=X[:30]), tmp_path / "rule", trusted=[name])
+    table = pandas.DataFrame(X, columns=["a", "b"]).assign(y=y)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    held = [str(tmp_path / "t.csv"), "--label", "y", "--classes", "no,yes", "--json"]
+    first = ["--teachers", "400", "--dissents", "3", "--epsilon", "4"]
+    commands = (
+        ["fit", "conformal", *held, "--model", str(tmp_path / "rule"), "--out"],
+        ["fit", "student-first", *held, "--student", str(tmp_path / "rule"), *first, "--out"],
+        ["check", str(tmp_path / "rule"), *held],
+    )
+    for place, command in enumerate(commands):
+        out = [str(tmp_path / f"out{place}")] if command[-1] == "--out" else []
+        assert main([*command, *out]) == 1
+        assert "Rule" in capsys.readouterr().err
+        assert main([*command, *out, "--trusted", name]) == 0
+        if out:
+            load(*out, trusted=[name])
 
 
 def test_the_command_line_refuses_what_is_not_published(tmp_path, capsys):

@@ -26,6 +26,7 @@ from quorate.linear.geometry import Belief, Measurement, choose_measurement, dir
 from quorate.linear.sample import Shares, shift
 from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.mechanisms import NoisyVectors
+from quorate.models import schema_of
 from quorate.privacy import Budget
 from quorate.service.model import Model
 from quorate.service.openapi import openapi_document
@@ -834,6 +835,68 @@ def test_several_labels_are_served_and_asked_from_the_command_line(tmp_path, cap
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first == "row,answer,outcome,score_0,score_1,score_2"
     assert second.startswith(f'1,"{model.predict(points[:1])[0].tolist()}",answered,')
+
+
+@pytest.mark.parametrize("classes", [None, "no,yes"])
+def test_several_labels_are_fitted_from_the_command_line(classes, tables, capsys):
+    frame = pandas.read_csv(tables / "private.csv")
+    words = np.array(["0", "1"] if classes is None else classes.split(","))
+    for name, flags in (("old", frame.age > 40), ("man", frame.sex == "m"), ("frail", frame.age > 60)):
+        frame[name] = words[flags.astype(int)]
+    frame.drop(columns="ill").to_csv(tables / "private.csv", index=False)
+    given = ["fit", "linear", f"{tables}/private.csv", "--label", "old,man,frail", "--public", f"{tables}/public.csv"]
+    given += ["--epsilon", "4", "--out", f"{tables}/model", "--report", f"{tables}/page.html", "--json"]
+    assert main([*given, *([] if classes is None else ["--classes", classes])]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["label"], bill["classes"]) == ("old,man,frail", [0, 1])
+    assert "those of the first of its outputs" in (tables / "page.html").read_text()
+    (tables / "queries.csv").write_text("age,sex,old\n20,m,0\n75,f,\n")  # a label that is there is not read
+    assert main(["predict", f"{tables}/model", f"{tables}/queries.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "row,answer,outcome,score_old,score_man,score_frail"
+    assert [line.split(",answered")[0] for line in lines[1:]] == ['1,"[0, 1, 0]"', '2,"[1, 0, 1]"']
+    served = Model.of_published("model", load(tables / "model"), schema=schema_of(tables / "model"))
+    assert served.metadata()["parameters"]["labels"] == ["old", "man", "frail"]
+    [reply] = served.session.ask_all([Request(np.array([[-2.0, 0, 1]]))])
+    labels, _ = served.outputs.written(reply.labels, reply.refused, [("labels", False), ("scores", False)], reply.told)
+    assert labels.values.tolist() == [[0, 1, 0]]
+
+
+def test_counts_and_wrong_labels_on_the_command_line(tables, capsys):
+    frame = pandas.read_csv(tables / "private.csv")
+    frame["falls"] = np.random.default_rng(1).poisson(np.where(frame.sex == "m", 3.0, 1.0))
+    frame.drop(columns="ill").to_csv(tables / "private.csv", index=False)
+    given = ["fit", "linear", f"{tables}/private.csv", "--public", f"{tables}/public.csv", "--out", f"{tables}/model"]
+    assert main([*given, "--label", "falls", "--largest", "20", "--epsilon", "4"]) == 0
+    model = load(tables / "model")
+    woman, man = model.predict([[0.0, 1, 0], [0.0, 0, 1]])
+    assert 0.7 < woman < 1.3
+    assert 2.6 < man < 3.4
+    wrong = (
+        (["--label", "falls,sex", "--largest", "20"], "take one --label"),
+        (["--label", "falls", "--largest", "20", "--classes", "0,1"], "no --classes"),
+        (["--label", "falls", "--largest", "20", "--bounds", "0,9"], "not both"),
+        (["--label", "falls", "--bounds", "nine"], "--bounds takes two numbers"),
+        (["--label", "falls,sex", "--classes", "a,b,c"], "two classes each"),
+        (["--label", "falls,sex"], "a label is not among the declared classes"),
+        (["--label", "falls,nobody"], "--label names 'nobody'"),
+    )
+    for options, why in wrong:
+        capsys.readouterr()
+        assert main([*given[:-1], f"{tables}/other", *options]) == 1
+        assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_labels_have_the_names_of_their_columns():
+    X, public = np.random.default_rng(6).normal(size=(2, 900, 2))
+    flags = (X > 0).astype(int)
+    model = PrivateLogisticRegression(epsilon=2.0)
+    assert model.fit(X, flags, public=public).labels_.tolist() == [0, 1]
+    assert model.fit(X, pandas.DataFrame(flags, columns=["up", "right"]), public=public).labels_.tolist() == [
+        "up",
+        "right",
+    ]
+    assert model.fit(X, flags[:, 0], public=public).labels_ is None
 
 
 def test_the_description_of_the_service_names_every_output():

@@ -24,7 +24,8 @@ from quorate.service.errors import PROBLEMS, Refused, code_of, error_body
 from quorate.service.http import Departure, Pace
 from quorate.service.routes import ROUTES
 from quorate.service.telemetry import LineFormatter, Log, log_config
-from quorate.service.tensors import MatrixInput, Outputs
+from quorate.service.tensors import MatrixInput, Outputs, SchemaInputs
+from quorate.tables import Category, Schema
 from service_client import LOCAL, call, features, running
 
 INFER = "/v2/models/m/infer"
@@ -84,7 +85,6 @@ def test_every_route_answers_and_head_too():
                 assert (got.status, got.code) == (405, "method_not_allowed"), path
         for path in (
             "/nothing",
-            "/v2/",
             "/v2/models",
             "/v2/models//infer",
             "/v2/models/m/infer/",
@@ -331,6 +331,23 @@ def test_a_key_of_one_model_is_none_of_another():
     assert 'model="m"' not in theirs
 
 
+@pytest.mark.parametrize(("unknown", "status"), [("other", 200), ("refuse", 400)])
+def test_categories_that_a_model_does_not_know_are_counted_answered_or_refused(unknown, status):
+    wards = json.dumps({"inputs": [{"name": "ward", "shape": [3], "datatype": "BYTES", "data": ["a", "z", "y"]}]})
+
+    async def main(hidden):
+        model = fake_model()
+        model.inputs = SchemaInputs(Schema({"ward": Category(["a", "b"], unknown=unknown)}))
+        model.hides_outcomes = hidden
+        async with running(app_of(model)) as app:
+            assert (await call(app, "POST", INFER, wards.encode())).status == status
+            return (await call(app, "GET", "/metrics")).body.decode()
+
+    line = 'quorate_unknown_categories_total{column="ward",model="m"} 2.0'
+    assert line in asyncio.run(main(False))
+    assert "column=" not in asyncio.run(main(True))  # the queries of an everlasting model are secret
+
+
 def test_the_session_learns_who_asks():
     model = keyed("ask")
 
@@ -545,7 +562,7 @@ def test_a_ledger_that_cannot_be_read_is_told_by_its_code():
 
     got, page, metrics = asyncio.run(main())
     assert metrics.status == 200
-    assert b"quorate_budget_left{" not in metrics.body
+    assert b"quorate_budget_left_ratio{" not in metrics.body
     assert (got.status, got.code) == (503, "ledger_refused")
     assert b"secret" not in got.body
     assert page.status == 200  # and says why, to its owner

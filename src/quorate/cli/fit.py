@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers
+from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers, Trusting
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
+from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import texts, whole_array
 
 if TYPE_CHECKING:
     from quorate.models import PublishedFolder
@@ -26,24 +29,59 @@ if TYPE_CHECKING:
 __all__ = [
     "beside_public_rows",
     "check_columns",
+    "check_named",
     "chosen_schema",
+    "classes_of_records",
     "published_model",
+    "read_features",
     "read_tables",
     "run_fit",
     "run_fit_student_first",
+    "target_column",
+    "told_labels",
 ]
 
 _FOLDS = 3  # of public rows, each judged by a model of the others
 
 
-def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any]]:
-    """Read the private and the public table, and say how their columns become numbers, and all labels: two steps."""
+def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any] | None]:
+    """Read the private and the public table: two steps.
+
+    Return both, how their columns become numbers, and the classes; None in their place where they were read from the
+    records, so that whoever is fitted reads them too and says so.
+    """
+    records, known, columns = read_features(tables, step)
+    if columns.label is None:
+        raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
+    return records, known, columns, None if tables.read_classes else list(columns.label.classes)
+
+
+def classes_of_records(records: Any, label: str) -> list[str]:
+    """Return the labels that private records show. They are public from then on."""
+    return sorted(pc.unique(pc.drop_null(texts(whole_array(records[label]), missing=MISSING_TEXTS))).to_pylist())
+
+
+def _classes(tables: Tables, records: Any) -> list[str] | None:
+    """Return the classes as they are named, or as the records show them if that is asked for."""
+    if not tables.read_classes:
+        return None if tables.classes is None else listed(tables.classes)
+    if tables.classes is not None or tables.label is None:
+        raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
+    return classes_of_records(records, tables.label)
+
+
+def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
+    """Read the private and the public table, and say how their columns become numbers: two steps.
+
+    `targets` are columns to predict that are not classes of one label. The schema has them among those left out.
+    """
+    label = None if targets else tables.label
     step()
     records = read_table(tables.table, role="private")
-    left_out, texts, gaps = (
+    left_out, sentences, absent = (
         listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
     )
-    _check_named(records, label=tables.label, groups=tables.groups, leave_out=left_out, texts=texts)
+    check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
     known = None if tables.public is None else read_table(tables.public, role="public")
     step()
     with _told_at_once():
@@ -51,16 +89,19 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
             records,
             known,
             tables.schema,
-            label=tables.label,
-            classes=None if tables.classes is None else listed(tables.classes),
+            label=label,
+            classes=None if targets else _classes(tables, records),
             groups=tables.groups,
-            leave_out=left_out,
-            texts=texts,
-            missing_texts=gaps,
+            leave_out=list(dict.fromkeys([*left_out, *targets])),
+            texts=sentences,
+            missing_texts=absent,
         )
-    if columns.label is None:
-        raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
-    return records, known, columns, list(columns.label.classes)
+    return records, known, columns.with_gaps() if tables.gaps else columns
+
+
+def target_column(records: Any, name: str) -> Any:
+    """Return a column of private numbers to predict, each read by itself: what is no number is nan."""
+    return read_numbers(read_columns(records, [name], whose="the private records")[name])
 
 
 def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: ReportedOutput) -> int:
@@ -174,7 +215,9 @@ def _told_at_once() -> Iterator[None]:
         yield
 
 
-def run_fit_student_first(tables: Tables, budget: Budget, teachers: StudentFirst, output: Output) -> int:
+def run_fit_student_first(
+    tables: Tables, budget: Budget, teachers: StudentFirst, trusting: Trusting, output: Output
+) -> int:
     """Fit the teachers who correct a published student, write the model, and print what it promises."""
     check_new_folder(output.out)
     from quorate.models import load, save
@@ -186,25 +229,27 @@ def run_fit_student_first(tables: Tables, budget: Budget, teachers: StudentFirst
         check_columns(folder, columns)
         encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
         step()
-        settings = vars(budget) | vars(teachers) | {"student": load(folder)}
+        settings = vars(budget) | vars(teachers) | {"student": load(folder, trusted=trusting.types)}
         learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
         classifier = StudentFirstClassifier(estimator=learner, classes=declared, n_jobs=jobs, **settings)
         classifier.fit(encoded, labels, groups=units, one_scale=columns.one_scale)
         step()
-        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
+        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()}, trusted=trusting.types)
     shown = _shown(classifier, columns, output.out)
     bill = shown | {"student": str(folder.path), "dissents": teachers.dissents, "no_quorums": teachers.no_quorums}
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     return 0
 
 
-def published_model(path: Path, tables: Tables, *, option: str) -> tuple["PublishedFolder", Tables]:
+def published_model(
+    path: Path, tables: Tables, *, option: str, what: str = "classifier"
+) -> tuple["PublishedFolder", Tables]:
     """Open the folder of a published model, by whose schema the tables are read unless another is named."""
     from quorate.models import PublishedFolder, open_folder
 
     folder = open_folder(path)
     if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
-        raise InvalidInput(f"{option} takes the folder of a published classifier; {folder.path} holds a {folder.kind}")
+        raise InvalidInput(f"{option} takes the folder of a published {what}; {folder.path} holds a {folder.kind}")
     if folder.schema() is not None and tables.schema is None and tables.public is None:
         tables = replace(tables, schema=folder.path / SCHEMA_FILE)
     return folder, tables
@@ -246,14 +291,14 @@ def chosen_schema(
     return written
 
 
-def _check_named(records: Any, *, label: str | None, groups: str | None, **listed: Sequence[str]) -> None:
+def check_named(records: Any, **named: Sequence[str | None]) -> None:
     """Refuse options that name a column which is not there: names are public."""
-    more = [(f"--{option.replace('_', '-')}", names) for option, names in listed.items()]
-    for option, names in (("--label", [label]), ("--groups", [groups]), *more):
+    for option, names in named.items():
         for name in names:
             if name and name not in records.column_names:
                 columns = ", ".join(repr(column) for column in records.column_names)
-                raise InvalidInput(f"{option} names {name!r}, and there is no such column; the columns are {columns}")
+                shown = f"--{option.replace('_', '-')}"
+                raise InvalidInput(f"{shown} names {name!r}, and there is no such column; the columns are {columns}")
 
 
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
@@ -279,12 +324,18 @@ def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[
     }
 
 
+def told_labels(model: Any) -> str:
+    """Return for a report where the set of labels is from."""
+    declared = getattr(model, "multilabel_", False) or getattr(model, "classes", ()) is not None
+    return "declared" if declared else "read from y, and public"
+
+
 def _write_report(classifier: "PrivateClassifier", bill: dict[str, Any], path: Path) -> None:
     from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 
     data = ReportData(
         title="A private model",
-        claim=Claim(epsilon=classifier.epsilon_, delta=classifier.delta_, unit=classifier.unit_),  # classes: declared
+        claim=Claim(classifier.epsilon_, classifier.delta_, classifier.unit_, labels=told_labels(classifier)),
         plan=bill["plan"],
         results={name: bill[name] for name in ("label", "features", "queries_planned", "epsilon_spent")},
         proofs=proofs_for(bill["aggregator"]),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from quorate.cli.commands.fit_options import Hypotheses, Output, PlannedHypotheses, ReportedOutput, Tables
-from quorate.cli.fit import beside_public_rows, read_tables
+from quorate.cli.fit import beside_public_rows, read_tables, told_labels
 from quorate.cli.named import make_concept
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.concepts.words import rule_text
@@ -149,7 +149,7 @@ def _write_report(classifier: Any, bill: dict[str, Any], answers: Any, path: Pat
     shown = ("method", "concept", "label", "features", "queries", "answered", "no_quorum", "refused", "epsilon_spent")
     data = ReportData(
         title="A private hypothesis" if bill["method"] == "semi-private" else "Private answers",
-        claim=Claim(epsilon=bill["epsilon"], delta=bill["delta"], unit=classifier.unit_),  # classes: declared
+        claim=Claim(bill["epsilon"], bill["delta"], classifier.unit_, labels=told_labels(classifier)),
         results={name: bill[name] for name in (*shown, "rule", "hypothesis", "candidates", "excess") if name in bill},
         label_counts={str(name): labels[str(name)] for name in bill["classes"]} if answers else None,
         proofs={f"quorate/{name}": line for name, line in _PROOFS.items()},

@@ -1,13 +1,21 @@
-"""From a table of private records to a linear model that may be published: `quorate fit linear` and `fit search`."""
+"""From a table of private records to a linear model that may be published: `quorate fit linear` and `fit search`.
+
+A label is one of several classes, or a number (`--bounds`, `--largest`), or there are several of two classes each.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Trials
-from quorate.cli.fit import beside_public_rows, read_tables
+import numpy as np
+import pyarrow as pa
+
+from quorate.cli.commands.fit_options import Budget, Columns, Output, ReportedOutput, Tables, Target, Trials
+from quorate.cli.fit import beside_public_rows, read_features, read_tables, target_column, told_labels
+from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import SCHEMA_FILE, Category, Number, Schema
@@ -19,18 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["run_fit_linear", "run_fit_search"]
 
 
-def run_fit_linear(tables: Tables, budget: Budget, columns: Columns, output: ReportedOutput) -> int:
-    """Read the records, fit a logistic regression, write it, and print what it promises."""
+def run_fit_linear(tables: Tables, budget: Budget, target: Target, columns: Columns, output: ReportedOutput) -> int:
+    """Read the records, fit a model of the label's family, write it, and print what it promises."""
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
+    family = _family(target)
 
     def make(made: Any, schema: Schema, classes: Any) -> Any:
-        from quorate.linear import PrivateLogisticRegression
-
         made.set_params(cuts=columns.cuts, crosses=_crosses(columns.cross, schema), waves=columns.waves)
-        return PrivateLogisticRegression(columns=made, classes=classes, **vars(budget))
+        known = {} if classes is None else {"classes": classes}
+        return family(columns=made, **known, **vars(budget))
 
-    model, schema, beside = _fitted(make, tables, output)
-    bill = _bill(model, schema, output) | {"public_rows_differ_by": model.shift_} | beside
+    model, schema, beside = _fitted(make, tables, output, target)
+    bill = _bill(model, tables, schema, output) | {"public_rows_differ_by": model.shift_} | beside
     if output.report is not None:
         _write_report(model, schema, bill, output.report)
     show_bill(f"The linear model in {output.out}", bill, as_json=output.json)
@@ -51,7 +59,7 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
 
     search, schema, beside = _fitted(make, tables, output)
     plan = search.plan_
-    bill = _bill(search.best_estimator_, schema, output) | {
+    bill = _bill(search.best_estimator_, tables, schema, output) | {
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "cuts": search.best_params_["columns__cuts"],
@@ -67,8 +75,46 @@ def run_fit_search(tables: Tables, budget: Budget, trials: Trials, output: Outpu
     return 0
 
 
+def _family(target: Target) -> Callable[..., Any]:
+    """Return what makes an unfitted model for such a label."""
+    from quorate.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
+
+    if target.bounds is not None and target.largest is not None:
+        raise InvalidInput("the label is a number (--bounds) or a count (--largest), not both")
+    if target.bounds is not None:
+        try:
+            low, high = (float(part) for part in target.bounds.split(","))
+        except ValueError:
+            raise InvalidInput(f"--bounds takes two numbers, as in 0,250, not {target.bounds!r}") from None
+        return partial(PrivateLinearRegression, bounds=(low, high))
+    if target.largest is not None:
+        return partial(PrivatePoissonRegression, largest=target.largest)
+    return PrivateLogisticRegression
+
+
+def _read(tables: Tables, target: Target, step: Callable[[], None]) -> tuple[Any, Any, Schema, list[Any] | None, Any]:
+    """Read the tables; return records, public rows, the schema, the classes of one label, and the labels."""
+    names = [] if tables.label is None else listed(tables.label)
+    number = target != Target()
+    if len(names) < 2 and not number:
+        records, known, schema, classes = read_tables(tables, step)
+        return records, known, schema, classes, schema.labels(records)
+    if number and (len(names) != 1 or tables.classes is not None):
+        raise InvalidInput("--bounds and --largest take one --label, a column of numbers, and no --classes")
+    if tables.read_classes:
+        raise InvalidInput("--read-classes is for one label that is a class")
+    records, known, schema = read_features(tables, step, targets=names)
+    if number:
+        return records, known, schema, None, target_column(records, names[0])
+    values = ["0", "1"] if tables.classes is None else listed(tables.classes)
+    if len(values) != 2:
+        raise InvalidInput(f"several labels have two classes each, the second of which is meant, not {len(values)}")
+    flags = {name: schema.with_label(name, values).labels(records) == values[1] for name in names}
+    return records, known, schema, None, pa.table({name: column.astype(np.int64) for name, column in flags.items()})
+
+
 def _fitted(
-    make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output
+    make: Callable[[Any, Schema, Any], Any], tables: Tables, output: Output, target: Target | None = None
 ) -> tuple[Any, Schema, dict[str, Any]]:
     """Read the tables, fit and save what `make` makes of columns and classes.
 
@@ -76,8 +122,8 @@ def _fitted(
     """
     check_new_folder(output.out)
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
-        records, known, schema, declared = read_tables(tables, step)
-        encoded, labels, units = schema.encode(records), schema.labels(records), schema.units(records)
+        records, known, schema, declared, labels = _read(tables, target or Target(), step)
+        encoded, units = schema.encode(records), schema.units(records)
         points = None if known is None else schema.encode(known, role="public")
         step()
         from quorate.features import AdditiveColumns
@@ -87,7 +133,7 @@ def _fitted(
         model.fit(encoded, labels, groups=units, public=points)
         step()
         save(model, output.out, extra={SCHEMA_FILE: schema.to_json().encode()})
-    return model, schema, beside_public_rows(model, points, schema, known)
+    return model, schema, {} if schema.label is None else beside_public_rows(model, points, schema, known)
 
 
 def _crosses(text: str | None, schema: Schema) -> list[tuple[int, int]] | None:
@@ -135,13 +181,18 @@ def _write_report(model: Any, schema: Schema, bill: dict[str, Any], path: Path) 
 
     data = ReportData(
         title="A linear model",
-        claim=Claim(epsilon=model.epsilon, delta=model.delta, unit=model.unit_),  # classes: declared
+        claim=Claim(model.epsilon, model.delta, model.unit_, labels=told_labels(model)),
         curves=_named_curves(model.curves_, schema),
         proofs=proofs_for("linear"),
         software=software_versions(),
         notes=(
             f"The claim in full: {model.claim_}.",
             f"The model predicts {bill['label']!r}, with {bill['coefficients']} coefficients.",
+            *(
+                ("The curves are those of the first of its outputs.",)
+                if model.coef_.ndim == 2 and len(model.coef_) > 1
+                else ()
+            ),
         ),
     )
     write_report(data, path)
@@ -177,15 +228,14 @@ def _as_in_table(kind: Number, values: Sequence[Any]) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _bill(model: Any, schema: Schema, output: Output) -> dict[str, Any]:
-    assert schema.label is not None
+def _bill(model: Any, tables: Tables, schema: Schema, output: Output) -> dict[str, Any]:
     return {
         "claim": model.claim_,
         "epsilon": float(model.epsilon),
         "delta": float(model.delta),
         "privacy_unit": model.unit_,
-        "label": schema.label.column,
-        "classes": model.classes_.tolist(),
+        "label": tables.label if schema.label is None else schema.label.column,
+        **({"classes": model.classes_.tolist()} if hasattr(model, "classes_") else {}),
         "features": model.n_features_in_,
         "coefficients": int(model.coef_.size),
         "folder": str(output.out),

@@ -2,41 +2,71 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quorate.cli.commands.check import Tested
-from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Sets, Tables
-from quorate.cli.fit import check_columns, published_model, read_tables
+from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Sets, Tables, Trusting
+from quorate.cli.fit import check_columns, check_named, published_model, read_features, read_tables, target_column
+from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
-from quorate.tables import SCHEMA_FILE, Category, Schema
+from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Category, Label, Number, Schema, read_table
+from quorate.tables.lenient import read_columns
 
 if TYPE_CHECKING:
     from quorate.held_out import ModelCheck
+    from quorate.models import PublishedFolder
 
 __all__ = ["run_check", "run_fit_conformal"]
 
 
-def run_fit_conformal(tables: Tables, budget: Epsilon, sets: Sets, output: Output) -> int:
-    """Release the threshold of prediction sets, write them with their model, and print what they promise."""
+class _HeldOut(NamedTuple):
+    """Held-out records as a published model takes them; `schema` is how, unless the model was saved without one."""
+
+    records: Any
+    rows: Any
+    labels: Any
+    units: Any
+    label: str
+    schema: Schema | None
+
+
+def run_fit_conformal(tables: Tables, budget: Epsilon, sets: Sets, trusting: Trusting, output: Output) -> int:
+    """Release the threshold of sets or the width of intervals, write them with their model, and print the promise."""
     check_new_folder(output.out)
-    from quorate.held_out import ConformalClassifier
+    from quorate.held_out import ConformalClassifier, ConformalRegressor
     from quorate.models import load, save
 
-    folder, tables = published_model(sets.model, tables, option="--model")
+    folder, tables = published_model(sets.model, tables, option="--model", what="classifier or regression")
+    model = load(folder, trusted=trusting.types)
+    settings = vars(sets) | vars(budget) | {"model": model}
+    kind: Any = ConformalRegressor
+    if hasattr(model, "classes_"):
+        kind, largest = ConformalClassifier, settings.pop("largest_error")
+        if largest is not None:
+            raise InvalidInput(
+                "--largest-error is for a regression, whose intervals have a width; this is a classifier"
+            )
     with steps(["reading", "encoding", "asking", "saving"], quiet=output.json) as step:
-        records, _, columns, _ = read_tables(tables, step)
-        check_columns(folder, columns)
-        encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
+        held = _held_out(folder, model, tables, step)
         step()
-        settings = vars(sets) | vars(budget) | {"model": load(folder)}
-        fitted = ConformalClassifier(**settings).fit(encoded, labels, groups=units)
+        fitted = kind(**settings).fit(held.rows, held.labels, groups=held.units)
         step()
-        save(fitted, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
-    assert columns.label is not None
-    bill = {
+        extra = {} if held.schema is None else {SCHEMA_FILE: held.schema.to_json().encode()}
+        save(fitted, output.out, extra=extra, trusted=trusting.types)
+    show_bill(
+        f"{'Intervals' if kind is ConformalRegressor else 'Sets'} in {output.out}",
+        _bill(fitted, folder, held, output),
+        as_json=output.json,
+    )
+    return 0
+
+
+def _bill(fitted: Any, folder: "PublishedFolder", held: _HeldOut, output: Output) -> dict[str, Any]:
+    sets = hasattr(fitted, "classes_")
+    return {
         "folder": str(output.out),
         "model": str(folder.path),
         "claim": fitted.claim_,
@@ -45,42 +75,45 @@ def run_fit_conformal(tables: Tables, budget: Epsilon, sets: Sets, output: Outpu
         "delta": 0.0,
         "alpha": float(fitted.alpha),
         "privacy_unit": fitted.unit_,
-        "label": columns.label.column,
-        "classes": fitted.classes_.tolist(),
+        "label": held.label,
+        **({"classes": fitted.classes_.tolist()} if sets else {}),
         "units": fitted.quantile_.units,
         "rank": fitted.quantile_.rank,
-        "threshold": fitted.threshold_,
+        **({"threshold": fitted.threshold_} if sets else {"width": _finite(fitted.width_)}),
         "epsilon_spent": fitted.spent_epsilon_,
     }
-    show_bill(f"Sets in {output.out}", bill, as_json=output.json)
-    return 0
 
 
-def run_check(test: Tested, tables: Tables, budget: Budget) -> int:
+def _finite(width: float) -> float:
+    """Return the largest number there is for a width without an end: JSON has no infinity."""
+    return min(width, sys.float_info.max)
+
+
+def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) -> int:
     """Test the model, print what was found, and say whether the limits hold. Exit code 1 if one is not shown to."""
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
     from quorate.held_out import check_model
     from quorate.models import load
 
     folder, tables = published_model(test.model, tables, option="quorate check")
-    model, by = load(folder), test.by
+    model, by = load(folder, trusted=trusting.types), test.by
     if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
         raise InvalidInput("--min-auc takes a model of two classes that says probabilities; this one does not")
     known = folder.schema()
-    if by is not None and known is not None and by not in (*known.columns, *known.leave_out):
+    features = folder.manifest.get("feature_names", ()) if known is None else (*known.columns, *known.leave_out)
+    if by is not None and by not in features and by not in listed(tables.leave_out or ""):
         left = f"{tables.leave_out},{by}" if tables.leave_out else by  # a column that the model does not read
         tables = replace(tables, leave_out=left)
     with steps(["reading", "encoding", "asking"], quiet=test.json) as step:
-        records, _, columns, _ = read_tables(tables, step)
-        check_columns(folder, columns)
-        values = None if by is None else _declared(by, test.by_values, columns, records.column_names)
+        held = _held_out(folder, model, tables, step)
+        values = None if by is None else _declared(by, test.by_values, held.schema, held.records.column_names)
         step()
         found = check_model(
             model,
-            columns.encode(records),
-            columns.labels(records),
-            groups=columns.units(records),
-            by=None if by is None else _texts(records, by),
+            held.rows,
+            held.labels,
+            groups=held.units,
+            by=None if by is None else _texts(held.records, by),
             by_values=values,
             confidence=test.confidence,
             **vars(budget),
@@ -96,13 +129,55 @@ def run_check(test: Tested, tables: Tables, budget: Budget) -> int:
     return 1 if failed else 0
 
 
-def _declared(by: str, given: str | None, columns: Schema, names: Sequence[str]) -> list[str]:
+def _held_out(folder: "PublishedFolder", model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:
+    """Read held-out records by the schema of the model, or by another; without one, as the model was fitted."""
+    described = (tables.schema, tables.public, tables.classes, tables.texts, tables.missing_texts)
+    if folder.schema() is None and described == (None,) * len(described) and not tables.gaps:
+        return _held_out_as_fitted(folder, model, tables, step)
+    if hasattr(model, "classes_"):
+        records, _, schema, _ = read_tables(tables, step)
+        assert schema.label is not None
+        label, labels = schema.label.column, schema.labels(records)
+    else:
+        label = _label(tables)
+        records, _, schema = read_features(tables, step, targets=[label])
+        labels = target_column(records, label)
+    check_columns(folder, schema)
+    return _HeldOut(records, schema.encode(records), labels, schema.units(records), label, schema)
+
+
+def _held_out_as_fitted(folder: "PublishedFolder", model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:
+    """Read held-out records by the columns that the model knows; its classes are those of the label."""
+    from quorate.cli.predict import rows_of_model
+
+    step()
+    records, label = read_table(tables.table, role="private"), _label(tables)
+    left_out = listed(tables.leave_out) if tables.leave_out else []
+    check_named(records, label=[label], groups=[tables.groups], leave_out=left_out)
+    step()
+    others = [name for name in (label, tables.groups, *left_out) if name is not None]
+    rows = rows_of_model(folder, records.drop_columns(others), role="private")
+    units = None if tables.groups is None else Schema({label: Number()}, groups=tables.groups).units(records)
+    if not hasattr(model, "classes_"):
+        return _HeldOut(records, rows, target_column(records, label), units, label, None)
+    values = read_columns(records, [label], whose="the private records")[label]
+    codes = Label(label, model.classes_.tolist()).codes(values, role="private", missing=MISSING_TEXTS)
+    return _HeldOut(records, rows, model.classes_[codes], units, label, None)
+
+
+def _label(tables: Tables) -> str:
+    if tables.label is None:
+        raise InvalidInput("which column holds what the model predicts must be said: --label COLUMN")
+    return tables.label
+
+
+def _declared(by: str, given: str | None, columns: Schema | None, names: Sequence[str]) -> list[str]:
     """Return the groups that there are: as written, or as the schema declares them. None is read from the records."""
     if by not in names:
         raise InvalidInput(f"--by names {by!r}, and there is no such column")
     if given is not None:
         return [part.strip() for part in given.split(",")]
-    kind = columns.columns.get(by)
+    kind = None if columns is None else columns.columns.get(by)
     if not isinstance(kind, Category):
         raise InvalidInput(f"the values of {by!r} are not declared, and are not read from private records: --by-values")
     return list(kind.categories)

@@ -24,6 +24,7 @@ class Commands:
     declared: bool
     groups: str | None
     leave_out: tuple[str, ...]
+    gaps: bool
     epsilon: float
     delta: float
     queries: int
@@ -34,10 +35,11 @@ class Commands:
     def words(self) -> list[list[str]]:
         """Return the arguments of `quorate`, one list a command."""
         fit = ["fit", "linear" if self.linear else "subsample", str(self.table), "--label", self.label]
-        fit += ["--classes", ",".join(self.classes)]
+        fit += ["--classes", ",".join(self.classes)] if self.declared else ["--read-classes"]
         fit += [] if self.groups is None else ["--groups", self.groups]
         fit += [] if self.public is None else ["--public", str(self.public)]
         fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
+        fit += ["--gaps"] if self.gaps else []
         fit += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
         fit += [] if self.linear else ["--queries", str(self.queries), "--aggregator", self.aggregator]
         fit += ["--out", str(self.out / "model")]
@@ -69,8 +71,8 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
     pyarrow.csv.write_csv(questions.select(left).slice(0, _QUESTIONS), path)
 
 
-_READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, whose claim
-# takes them as declared. Name all that may occur, whether or not they do, to keep that private."""
+_READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim
+# says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private."""
 
 
 def _shell(commands: Commands) -> str:
@@ -109,6 +111,8 @@ def _script(commands: Commands) -> str:
         "delta": f"{commands.delta:g}",
         "queries": commands.queries,
         "aggregator": literal(commands.aggregator),
+        "classes": "schema.label.classes" if commands.declared else "None",  # read from y: the claim says so
+        "gaps": ".with_gaps()  # values may be missing in any column: another says where" if commands.gaps else "",
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
     read = "" if commands.declared else f"{_READ_CLASSES}\n"
@@ -131,16 +135,16 @@ records = read_table({table})
 _BY_HEADER = """# All columns in use are numbers, so that nothing has to be learned about them.
 schema = Schema.numbers(
     records,
-{declared})
+{declared}){gaps}
 """
 _BY_PUBLIC = """# How columns become numbers is learned from public rows, never from private ones.
 public = read_table({public})
 schema = Schema.from_public(
     public,
-{declared})
+{declared}){gaps}
 """
 _LINEAR = """# A linear model from a few noisy sums: (epsilon, delta)-differentially private for each {unit}.
-model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes=schema.label.classes)
+model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={classes})
 model.fit(
     schema.encode(records),
     schema.labels(records),
@@ -161,7 +165,7 @@ clf = qr.PrivateClassifier(
     delta={delta},
     queries={queries},
     aggregator={aggregator},
-    classes=schema.label.classes,
+    classes={classes},
 )
 clf.fit(
     schema.encode(records),

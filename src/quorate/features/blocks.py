@@ -24,7 +24,9 @@ __all__ = [
     "as_texts",
     "block_from_document",
     "categories_from_public",
+    "check_input_names",
     "declared_block",
+    "ramp_ends",
     "ramps_from_public",
     "spread_ramps",
 ]
@@ -81,7 +83,7 @@ class Ramps:
 
 def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
     """Return what the blocks make of their columns of `values`, side by side: all columns in a few passes."""
-    low, high, source, missing = _ends(blocks)
+    low, high, source, missing = ramp_ends(blocks)
     ramps = values[:, source]
     with np.errstate(all="ignore"):  # a warning would tell of a value
         ramps -= low
@@ -94,7 +96,7 @@ def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+def ramp_ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Return where each ramp begins and ends, of which column it is, and which of them say that a value is missing."""
     ends = [
         (low, high, place, missing)
@@ -296,6 +298,18 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     if numbers.size == 2:
         numbers = _cuts_between(float(numbers[0]), float(numbers[1]), cuts)
     return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
+
+
+def check_input_names(columns: Any, given: Any) -> None:
+    """Refuse names of input columns that are not those of fitted columns, as scikit-learn's transformers do."""
+    if given is None:
+        return
+    names, known = list(given), getattr(columns, "feature_names_in_", None)
+    if known is not None and names != list(known):
+        raise InvalidInput("input_features is not equal to feature_names_in_")
+    number = getattr(columns, "n_features_in_", len(names))
+    if number != len(names):
+        raise InvalidInput(f"input_features should have length equal to the number of columns, {number}")
 
 
 def _cuts_between(low: float, high: float, cuts: int) -> Floats:

@@ -19,9 +19,9 @@ from sklearn.utils.extmath import randomized_svd
 
 from quorate.arrays import Floats
 from quorate.errors import InvalidInput
-from quorate.features.blocks import as_texts
+from quorate.features.blocks import as_numbers, as_texts
 
-__all__ = ["BUCKETS", "Words", "as_counts", "number_for", "whole_texts", "words_from_public"]
+__all__ = ["BUCKETS", "Words", "as_counts", "finite_numbers", "number_for", "whole_texts", "words_from_public"]
 
 BUCKETS = 2**16  # columns beyond so many share one, and so do words
 _STEPS = 2.0**10  # of a count: with at most 2**17 squares of 2**36 steps a sum has 53 bits
@@ -30,6 +30,7 @@ _ROWS, _DIRECTIONS = 2.0**16, 2.0**20  # steps of a row's entry and of a directi
 _FEWEST, _MOST = 16, 200
 _SPREAD = 6.0  # standard deviations of public rows between 0 and 1
 _RARE = 2  # public rows that show a word, at least
+_FARTHEST = 1e300  # of a private value that is asked about: beyond the end of every ramp too
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +173,18 @@ def as_counts(values: Any) -> sparse.csr_array:
         return _added_up(values)
     hashed = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, dtype=np.float64)
     return sparse.csr_array(hashed.transform(whole_texts(values)))
+
+
+def finite_numbers(values: Any) -> Any:
+    """Return private values as numbers, each by itself: what is none is missing, none is infinite, and none refused.
+
+    Rows of a sparse matrix stay sparse.
+    """
+    if not sparse.issparse(values):
+        return np.clip(as_numbers(values), -_FARTHEST, _FARTHEST)
+    counts = as_counts(values)
+    counts.data = np.clip(counts.data, -_FARTHEST, _FARTHEST)
+    return counts
 
 
 def whole_texts(values: Any) -> list[str]:

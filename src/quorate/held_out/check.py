@@ -23,9 +23,16 @@ from quorate.checks import check_count, check_rate
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.held_out.measures import ModelCheck, ReleasedCounts
-from quorate.held_out.rows import check_published, classes_of, first_rows, labels_by_row, probabilities_by_row
+from quorate.held_out.rows import (
+    check_published,
+    classes_of,
+    first_rows,
+    labels_by_row,
+    private_rows,
+    probabilities_by_row,
+)
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.base import check_records, class_codes
+from quorate.predictors.base import class_codes
 from quorate.privacy.claims import Claim, replaced
 from quorate.rows import take_rows
 from quorate.session import release_counts
@@ -85,8 +92,7 @@ def check_model(
     bins = _check_settings(model, bins, confidence)
     classes = classes_of(model)
     names, place = _named_groups(by, by_values)
-    rows = check_records(_Columns(), X, estimator=model, reset=True, frames=True)
-    check_published(model, rows.shape[1])
+    rows = private_rows(BaseEstimator(), model, X)
     _, first, units = first_rows(len(rows), groups, y)
     labels = class_codes(classes, column_or_1d(y, warn=True))[first]
     if by is not None:
@@ -135,10 +141,6 @@ def _grids(
         bin_of = np.searchsorted(edges, given[:, 1] if two else given.max(axis=1), side="right")
         parts.append(_counted((where, labels if two else right, bin_of), (groups, 2, len(edges) + 1)))
     return parts
-
-
-class _Columns(BaseEstimator):
-    """What learns the names and types of columns, for one call."""
 
 
 def _check_settings(model: Any, bins: int, confidence: float) -> int:

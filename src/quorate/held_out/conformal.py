@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from quorate.arrays import Integers
 from quorate.checks import check_count, check_positive, check_rate
@@ -23,6 +24,7 @@ from quorate.errors import InvalidInput
 from quorate.held_out.rows import check_published
 from quorate.mechanisms import PrivateQuantile
 from quorate.predictors.base import check_choice, check_records
+from quorate.predictors.manners import KeepsPublished
 from quorate.privacy.claims import Claim, replaced
 from quorate.session import release_counts
 
@@ -32,9 +34,10 @@ ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of 
 _FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen
 
 
-class ConformalModel:
+class ConformalModel(KeepsPublished):
     """A published model, and a public grid of scores of which one cell is released."""
 
+    _published = "model"
     model: Any
     epsilon: float
     alpha: float
@@ -58,11 +61,10 @@ class ConformalModel:
         for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "coverage_", "spent_epsilon_"):
             self.__dict__.pop(name, None)
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
-        """Return rows in canonical form; what is wrong with their columns is said."""
-        rows = check_records(self, X, estimator=self.model, reset=reset, frames=True)
-        check_published(self.model, self.n_features_in_)  # type: ignore[attr-defined]
-        return rows
+    def checked(self, X: Any) -> Any:
+        """Return queries as the model takes them, or say what is wrong with them."""
+        check_is_fitted(self, "cell_")
+        return check_records(self, X, estimator=self.model, reset=False, frames=True)
 
     def _grid_cells(self, units: int) -> int:
         """Return how many cells the grid has, from public numbers: as many as the noise lets be told apart."""

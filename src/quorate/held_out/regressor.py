@@ -6,12 +6,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.held_out.conformal import ROUNDING, ConformalModel
-from quorate.held_out.rows import first_rows, model_rows, values_by_row
+from quorate.held_out.rows import first_rows, model_rows, private_rows, values_by_row
+from quorate.predictors.labels import target_numbers
 
 __all__ = ["ConformalRegressor"]
 
@@ -70,11 +71,11 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
             raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
         largest = check_positive("largest_error", self.largest_error)
         self._forget()
-        rows = self._rows(X, reset=True)
+        rows = private_rows(self, self.model, X)
         units, first, count = first_rows(len(rows), groups, y)
         grid = np.append(np.geomspace(_SMALLEST * largest, largest, self._grid_cells(count) - 1), np.inf)
         self._open(grid, count, groups)
-        errors = np.abs(_numbers(y) - values_by_row(self.model, rows))
+        errors = np.abs(target_numbers(y) - values_by_row(self.model, rows))
         cells = np.searchsorted(grid, np.nan_to_num(errors, nan=np.inf))  # rounded up: proof: step 1
         self._release(cells, units, first)
         return self
@@ -84,11 +85,6 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         """By how much an interval goes beyond the model's value on either side."""
         check_is_fitted(self, "cell_")
         return float(self.grid_[self.cell_])
-
-    def checked(self, X: Any) -> Any:
-        """Return queries as the model takes them, or say what is wrong with them."""
-        check_is_fitted(self, "cell_")
-        return self._rows(X, reset=False)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the model's own values. Nothing is spent."""
@@ -106,11 +102,3 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         tags.input_tags.sparse = True  # filled, as every container becomes a matrix
         tags.non_deterministic = True
         return tags
-
-
-def _numbers(y: Any) -> NDArray[np.float64]:
-    """Return the values as a vector of floats; the text of a refusal does not repeat them."""
-    given = column_or_1d(y, warn=True)
-    if given.dtype.kind not in "iufb":
-        raise InvalidInput(f"y must be numbers, not {given.dtype}")
-    return np.asarray(given, dtype=np.float64)

@@ -1,7 +1,8 @@
 """Held-out private rows: what a published model says of each, and one value for each unit.
 
 What is said of a row is a function of the model and of that row alone (`quorate.calls`), and no error or warning of
-the model leaves: where it fails on a row, it says nothing of that row.
+the model leaves: where it fails on a row, it says nothing of that row. So no value of a private row is refused either,
+be it missing, infinite or no number: the model takes it, or fails on that row.
 """
 
 import copy
@@ -16,9 +17,10 @@ from quorate.arrays import Integers
 from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
-from quorate.predictors.base import class_codes, named_columns
+from quorate.features.words import finite_numbers
+from quorate.predictors.base import check_records, class_codes, named_columns
 from quorate.quiet import global_randomness, silence
-from quorate.rows import query_digests, take_rows
+from quorate.rows import as_frame, is_frame, query_digests, take_rows
 
 __all__ = [
     "check_published",
@@ -26,6 +28,7 @@ __all__ = [
     "first_rows",
     "labels_by_row",
     "model_rows",
+    "private_rows",
     "probabilities_by_row",
     "values_by_row",
 ]
@@ -47,7 +50,7 @@ def check_published(model: Any, features: int | None = None) -> None:
 def classes_of(model: Any) -> NDArray[Any]:
     """Return the labels that a classifier knows, sorted."""
     classes = np.asarray(getattr(model, "classes_", np.empty(0)))
-    if classes.ndim != 1 or classes.size < 2:
+    if classes.ndim != 1 or classes.size < 2 or getattr(model, "multilabel_", False):
         raise InvalidInput("model must be a fitted classifier of one label: its classes_ name two or more")
     if not np.array_equal(classes, np.unique(classes)):
         raise InvalidInput("classes_ of the model must be sorted, each once")
@@ -58,6 +61,22 @@ def model_rows(model: Any, X: Any) -> Any:
     """Return checked rows as the model takes them: by name where it knows names."""
     names = getattr(model, "feature_names_in_", None)
     return X if names is None else named_columns(X, names)
+
+
+def private_rows(columns: Any, model: Any, X: Any) -> Any:
+    """Return private rows as a model is asked about them, and let `columns` learn their names and types.
+
+    What is refused depends on their shape, names and types: proof: step 1. Where a model says how it reads private
+    rows, as the linear ones do, its rule is taken.
+    """
+    X = as_frame(X)
+    if hasattr(model, "private_queries"):
+        X = model.private_queries(X)
+    elif not is_frame(X):
+        X = finite_numbers(X)
+    rows = check_records(columns, X, estimator=model, reset=True, frames=True, missing=True)
+    check_published(model, rows.shape[1])
+    return rows
 
 
 def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:

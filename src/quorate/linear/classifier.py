@@ -34,7 +34,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         `HashedColumns`; the defaults of one of them unless given.
     classes
         All the labels that may occur. Unless given they are read from `y`, and count as public. For several labels at
-        once `y` is a matrix of zeros and ones, and there is nothing to declare.
+        once `y` is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
 
     How many sums, along which directions, and where they are clipped is chosen from public numbers alone; there is
     nothing to tune. Where the public rows do not look like the private ones, the model says so (`shift_`), leaves their
@@ -42,7 +42,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
 
     `coef_` and `intercept_` belong to the columns of `columns_`; `coef_deviations_` says how much of each coefficient
     may be noise; `curves_` says what each column of the table adds, with standard deviations; `claim_` is the
-    guarantee.
+    guarantee. `labels_` names several labels: by the columns of `y`, or by numbers where those have no names.
 
     >>> rng = np.random.default_rng(0)
     >>> X, public = rng.normal(size=(20_000, 2)), rng.normal(size=(1000, 2))
@@ -51,6 +51,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     >>> model.predict([[2.0, 2.0], [-2.0, 0.0]]).tolist(), model.score(X, y) > 0.9
     (['yes', 'no'], True)
     """
+
+    labels_: NDArray[Any] | None
 
     def __init__(
         self,
@@ -87,9 +89,11 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
             if self.classes is not None or given.dtype.kind not in "fiub" or not np.isin(given, (0, 1)).all():
                 raise InvalidInput("several labels at once are a matrix of zeros and ones, without classes=")
             self.classes_, self.multilabel_ = np.array([0, 1]), True
+            names = getattr(y, "column_names", getattr(y, "columns", range(given.shape[1])))
+            self.labels_ = np.array(list(names))
             return given.astype(np.float64), ()
         self.classes_, labels = declared_classes(self.classes, y)
-        self.multilabel_ = False
+        self.multilabel_, self.labels_ = False, None
         codes = class_codes(self.classes_, labels)
         conditions = () if self.classes is not None else (LABELS_READ,)
         if len(self.classes_) == 2:

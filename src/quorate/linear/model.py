@@ -15,7 +15,7 @@ from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
 from quorate.features.blocks import Ramps, as_numbers
-from quorate.features.words import as_counts, whole_texts
+from quorate.features.words import as_counts, finite_numbers, whole_texts
 from quorate.linear.curves import curves_of
 from quorate.linear.engine import Fitted, Problem, entries_of, fit
 from quorate.linear.sums import PrivateSums
@@ -36,7 +36,6 @@ _NO_COLUMNS = (
     "columns must be an AdditiveColumns or a HashedColumns, not a {}: what another transformer learns from private "
     "rows (means, categories, a vocabulary) would leave them without noise"
 )
-_LARGEST = 1e300  # of a private value that is asked about
 _WIDE = 300  # columns of a sparse matrix, up to which it is filled
 
 
@@ -104,9 +103,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.entries_ = entries_of(described)
         noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
-        fitted = fit(
-            described, private, None if known is None else self.columns_.transform(known), noisy
-        )  # proof: step 4
+        fitted = fit(described, private, None if known is None else self.columns_.encode(known), noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
 
@@ -118,7 +115,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""
         columns = self.columns_
         if isinstance(X, np.ndarray):
-            return lambda rows: columns.transform(X[rows])
+            return lambda rows: columns.encode(X[rows])
         read = columns.read(X)
         if isinstance(columns, HashedColumns):
             return lambda rows: columns.spread(read[rows])
@@ -184,19 +181,19 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "coef_")
         if isinstance(self.columns_, HashedColumns):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        return check_records(self, X, estimator=_MissingAllowed(), reset=False)
+        return check_records(self, X, estimator=self, reset=False, missing=True)
 
     def private_queries(self, X: Any) -> Any:
         """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
+        check_is_fitted(self, "coef_")
         X = as_frame(X)
+        validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
         if self.form_ is None:
-            if not sparse.issparse(X):
-                return _bounded(as_numbers(X))
-            counts = as_counts(X)
-            counts.data = _bounded(counts.data)
-            return counts
+            return finite_numbers(X)
+        if not is_frame(X):
+            raise InvalidInput("the model was fitted on a data frame, and takes private rows as one too")
         columns = {
-            name: _bounded(as_numbers(X[name])) if kind == "number" else whole_texts(X[name])
+            name: finite_numbers(X[name]) if kind == "number" else whole_texts(X[name])
             for name, kind in zip(self.form_.columns, self.form_.kinds, strict=True)
         }
         return import_module(self.form_.library).DataFrame(columns)
@@ -204,25 +201,11 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
         rows = self.checked(X)
-        return np.asarray(self.columns_.transform(rows) @ self.coef_.T + self.intercept_)
+        return np.asarray(self.columns_.encode(rows) @ self.coef_.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True  # hashed where it is wide, filled where not
         tags.non_deterministic = True
-        return tags
-
-
-def _bounded(values: Floats) -> Floats:
-    """Return numbers of which none is infinite: the largest are beyond the end of every ramp too."""
-    return np.clip(values, -_LARGEST, _LARGEST)
-
-
-class _MissingAllowed(BaseEstimator):
-    """Says that missing values may come: the columns have a place for them."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         return tags

@@ -9,26 +9,15 @@ from quorate.arrays import Floats
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.features import AdditiveColumns, HashedColumns
-from quorate.features.blocks import as_numbers
 from quorate.linear.families import Gaussian, Poisson
 from quorate.linear.model import LinearModel, refuse_weights
+from quorate.predictors.labels import target_numbers
 
 __all__ = ["PrivateLinearRegression", "PrivatePoissonRegression"]
 
 
 class _Regressor(RegressorMixin, LinearModel):
     """What the two regressions share: a target that is clipped to declared bounds and scaled."""
-
-    def _numbers(self, y: Any) -> Floats:
-        """Return targets, each read by itself: what is no number counts as 0, and nothing is said of it."""
-        if y is None:
-            raise InvalidInput("this regression requires y to be passed, but the target y is None")
-        if getattr(getattr(y, "dtype", None), "kind", "O") in "mMSU":
-            raise InvalidInput("y must be numbers")
-        values = as_numbers(y)
-        if values.ndim != 1 and values.shape[1:] != (1,):
-            raise InvalidInput(f"y must be a vector with a number for each row, not an array of shape {values.shape}")
-        return np.nan_to_num(values.ravel())
 
     def _keep(self, weights: Floats, deviations: Floats) -> None:
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
@@ -71,7 +60,7 @@ class PrivateLinearRegression(_Regressor):
         low, high = (float(bound) for bound in self.bounds)
         if not (np.isfinite(high - low) and low < high):
             raise InvalidInput(f"bounds must be finite numbers, the lower one first, not {self.bounds!r}")
-        targets = (np.clip(self._numbers(y), low, high) - low) / (high - low)
+        targets = (np.clip(np.nan_to_num(target_numbers(y)), low, high) - low) / (high - low)
         problem = {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
         fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
         weights = fitted.weights[0] * (high - low)
@@ -119,7 +108,7 @@ class PrivatePoissonRegression(_Regressor):
         """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
         refuse_weights(sample_weight)
         largest = check_positive("largest", self.largest)
-        targets = np.clip(self._numbers(y), 0.0, largest) / largest
+        targets = np.clip(np.nan_to_num(target_numbers(y)), 0.0, largest) / largest
         problem = {"family": Poisson(largest), "outputs": 1, "start": 0.5}
         fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
         self._draw(fitted)
@@ -129,3 +118,8 @@ class PrivatePoissonRegression(_Regressor):
     def predict(self, X: Any) -> Floats:
         """Return the expected counts. Nothing is spent."""
         return np.asarray(Poisson(self.largest).mean(self._predictor(X)) * self.largest)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True  # a count below 0 is read as 0
+        return tags

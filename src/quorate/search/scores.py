@@ -18,10 +18,9 @@ from quorate.ensemble import Ballots
 from quorate.errors import InvalidInput
 from quorate.features.blocks import as_numbers
 from quorate.held_out.intervals import area_interval
-from quorate.held_out.rows import check_published, classes_of, labels_by_row, probabilities_by_row, values_by_row
-from quorate.linear.model import LinearModel
+from quorate.held_out.rows import classes_of, labels_by_row, private_rows, probabilities_by_row, values_by_row
 from quorate.mechanisms import NoisyVector
-from quorate.predictors.base import check_choice, check_records, class_codes
+from quorate.predictors.base import check_choice, class_codes
 from quorate.session import release_counts
 
 __all__ = ["Scoring", "scoring_of"]
@@ -41,15 +40,17 @@ class Scoring:
     name: str
     largest_error: float | None = None
 
+    def noisy(self, squared_sensitivity: int, *, epsilon: float, delta: float) -> NoisyVector:
+        """Return what puts noise on a score, never less than a rounded Gaussian's: proof: step 2."""
+        squares = (squared_sensitivity,)
+        return NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=squares, rounded=True)
+
     def score(self, model: Any, X: Any, y: Any, *, epsilon: float, delta: float) -> float:
         """Return the score of a published model on private rows, each of another unit: (epsilon, delta)-DP."""
-        queries = model.private_queries(X) if isinstance(model, LinearModel) else X  # proof: step 3: none is refused
-        rows = check_records(BaseEstimator(), queries, estimator=model, reset=True, frames=True)
-        check_published(model, rows.shape[1])
+        rows = private_rows(BaseEstimator(), model, X)  # proof: step 3: no value is refused
 
-        def release(counts: Integers, squared_sensitivity: int) -> Integers:  # proof: step 2
-            squares = (squared_sensitivity,)
-            noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=squares, rounded=True)
+        def release(counts: Integers, squared_sensitivity: int) -> Integers:
+            noisy = self.noisy(squared_sensitivity, epsilon=epsilon, delta=delta)
             [told] = release_counts(Ballots(counts.ravel()), lambda whole: noisy.release([whole]))
             return np.asarray(told.reshape(counts.shape))
 

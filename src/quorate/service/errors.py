@@ -6,6 +6,7 @@ from the vote is told by the table's own sentence: the text of such an error may
 """
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ class Problem(NamedTuple):
 
 
 PROBLEMS: dict[str, Problem] = {
+    "bad_http": Problem(400, "this is no HTTP request; the connection is closed"),
     "bad_json": Problem(400, "the request is no JSON; NaN and Infinity are none either"),
     "bad_request": Problem(400, "the request is not an inference request; see /docs for its fields"),
     "bad_tensor": Problem(400, "a tensor's datatype, shape and data do not belong together; see /docs"),
@@ -55,7 +57,8 @@ PROBLEMS: dict[str, Problem] = {
     "method_not_allowed": Problem(405, "this address does not take this method; /docs says which it takes"),
     "too_slow": Problem(408, "the request did not arrive in time; send it again"),
     "id_reused": Problem(
-        409, "this id was used before, for another request or in an earlier phase; nothing was drawn. Use a new id"
+        409,
+        "this id was used for another request, in an earlier phase or long ago; nothing was drawn. Use a new id",
     ),
     "in_progress": Problem(409, "a request with this id is being answered just now; ask again in a moment", 1),
     "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),
@@ -76,15 +79,22 @@ PROBLEMS: dict[str, Problem] = {
 class Refused(Exception):
     """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
 
-    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone.
+    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone, and
+    `unknown` how many queries have a category that the model does not know, by column, for the metrics alone.
     """
 
     def __init__(
-        self, code: str, sentence: str | None = None, *, retry_after: float | None = None, cause: str = ""
+        self,
+        code: str,
+        sentence: str | None = None,
+        *,
+        retry_after: float | None = None,
+        cause: str = "",
+        unknown: Mapping[str, int] | None = None,
     ) -> None:
         problem = PROBLEMS[code]
         super().__init__(code)
-        self.code, self.status, self.cause = code, problem.status, cause
+        self.code, self.status, self.cause, self.unknown = code, problem.status, cause, unknown or {}
         self.retry_after = problem.retry_after if retry_after is None else max(1, math.ceil(retry_after))
         self.sentence = problem.sentence if sentence is None else sentence
 

@@ -1,7 +1,7 @@
 """Tables and what is known about them in public: from files and frames to numbers, and to cells.
 
     read_table, as_table    a table from a CSV, Parquet or Arrow file, or from a pandas or polars frame
-    frame_of                queries of a table as the data frame that a model was fitted on
+    frame_of, matrix_of     a table as what a model was fitted on that was saved without a schema
     Number, Date,           how a column is declared; `columns` encodes it for learners, `cells` for releases
     Category, Text
     Label                   the column with the label, and its classes
@@ -13,7 +13,7 @@ here, and an error about them names a column, never a row, a value or a count.
 """
 
 from quorate.tables.columns import Category, Date, Label, Number, Text
-from quorate.tables.frames import frame_of
+from quorate.tables.frames import frame_of, matrix_of
 from quorate.tables.lookup import QueryEncoder
 from quorate.tables.read import MISSING_TEXTS, SUFFIXES, as_table, read_table
 from quorate.tables.schema import SCHEMA_FILE, Schema
@@ -31,5 +31,6 @@ __all__ = [
     "Text",
     "as_table",
     "frame_of",
+    "matrix_of",
     "read_table",
 ]

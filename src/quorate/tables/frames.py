@@ -1,27 +1,58 @@
-"""Queries of a table as the data frame that a model was fitted on, for models that were saved from Python."""
+"""Rows of a table as a model takes them that was saved from Python, without a schema: a data frame, or numbers."""
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 from quorate.rows import FrameForm
-from quorate.tables.read import MISSING_TEXTS, NotANumber, is_text, numbers, refusal, shown_names, texts, whole_array
+from quorate.tables.columns import Number
+from quorate.tables.read import (
+    MISSING_TEXTS,
+    NotANumber,
+    Role,
+    is_text,
+    numbers,
+    refusal,
+    shown_names,
+    subject,
+    texts,
+    whole_array,
+)
+from quorate.tables.schema import Schema
 
-__all__ = ["frame_of"]
+__all__ = ["frame_of", "matrix_of"]
 
 
-def frame_of(table: pa.Table, form: FrameForm) -> Any:
-    """Return a table of queries as a data frame like the one that a model was fitted on; the model checks the rest.
+def matrix_of(
+    table: pa.Table, names: Sequence[str], features: int, *, missing: bool, role: Role = "query"
+) -> NDArray[np.float64]:
+    """Return a table as the matrix that a model was fitted on: these columns, or all of them where they have no names.
+
+    What is missing is nan, in private rows and where the model takes gaps; elsewhere it is refused.
+    """
+    given = list(names) or table.column_names
+    if len(given) != features:
+        raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, not {len(given)}")
+    kind = Number(missing="indicator" if missing or role == "private" else "refuse")
+    encoded = Schema(dict.fromkeys(given, kind)).encode(table, role=role)
+    return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
+
+
+def frame_of(table: pa.Table, form: FrameForm, *, role: Role = "query") -> Any:
+    """Return a table as a data frame like the one that a model was fitted on; the model checks the rest.
 
     A CSV file holds texts alone: a column that held numbers is read as numbers, and a missing value is one there.
     """
     lacking = [name for name in form.columns if name not in table.column_names]
     if lacking:
         raise InvalidInput(
-            f"the queries must have the columns {shown_names(lacking)}; their columns are "
+            f"{subject(role)} must have the columns {shown_names(lacking)}; their columns are "
             f"{shown_names(table.column_names)}"
         )
     columns = {}
@@ -31,7 +62,7 @@ def frame_of(table: pa.Table, form: FrameForm) -> Any:
             try:
                 columns[name] = numbers(_truths_as_numbers(values), missing=MISSING_TEXTS)
             except NotANumber as error:
-                raise refusal("query", name, "a number is expected, not a text", row=error.row) from None
+                raise refusal(role, name, "a number is expected, not a text", row=error.row) from None
         else:
             columns[name] = (texts(values, missing=MISSING_TEXTS) if is_text(values.type) else values).to_pylist()
     return importlib.import_module(form.library).DataFrame(columns)

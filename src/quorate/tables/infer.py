@@ -1,8 +1,6 @@
 """Kinds of columns from a public table, or from a header alone. Private rows are never looked at to choose one."""
 
 import math
-import re
-import warnings
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -13,17 +11,17 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
+from quorate.rows import is_named_id, warn_of_id
 from quorate.tables.columns import Category, Date, Kind, Number, Text
-from quorate.tables.dates import is_temporal, read_dates
+from quorate.tables.dates import DateUnit, is_temporal, read_dates
 from quorate.tables.document import EXAMPLE
-from quorate.tables.lenient import read_numbers
+from quorate.tables.lenient import read_moments, read_numbers
 from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
-__all__ = ["classes_from_public", "cuts_from_public", "is_named_id", "kinds_from_header", "kinds_from_public"]
+__all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
 _MANY = 100  # public values that all differ by chance less often
-_ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
 
@@ -38,7 +36,7 @@ def kinds_from_public(
     kinds = {name: Text() if name in sentences else _kind(name, table.column(name), missing) for name in names}
     for name, kind in kinds.items():
         if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), missing)):
-            _warn_of_id(name)
+            warn_of_id(name)
     return kinds
 
 
@@ -67,29 +65,15 @@ def kinds_from_header(
                 f"sentences (--texts {name}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
             )
         if is_named_id(name):
-            _warn_of_id(name)
+            warn_of_id(name)
     kinds: dict[str, Kind] = {name: Number() for name in table.column_names if name not in without}
     return kinds | {name: Text() for name in kinds if name in sentences}
-
-
-def is_named_id(name: str) -> bool:
-    """Return whether a column is named as numbers of rows or persons are."""
-    return _ID.fullmatch(name.strip()) is not None
 
 
 def _counts_rows(column: pa.ChunkedArray, missing: Sequence[str]) -> bool:
     """Return whether the public values of a column are whole numbers of which no two are equal."""
     given = numbers(whole_array(column), missing=missing)
     return bool(given.size >= _MANY and np.all(np.floor(given) == given) and np.unique(given).size == given.size)
-
-
-def _warn_of_id(name: str) -> None:
-    warnings.warn(
-        f"column {name!r} looks like a number that names a row or a person, and is used as a feature; if it is one, "
-        f"leave it out (leave_out=[{name!r}], --leave-out {name}), or if it says whose row it is, name it as groups",
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) -> tuple[str, ...]:
@@ -153,19 +137,41 @@ def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None
     )
 
 
-def cuts_from_public(name: str, column: pa.Array, *, bins: int | None) -> Kind:
-    """Return a column as a release takes it: numbers cut between public values, or the categories that they show.
+def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bool = True) -> Kind:
+    """Return a column as a release takes it: numbers or dates cut between public values, or the categories they show.
 
     Without `bins` every gap between neighbouring values is cut; with `bins`, into cells that hold about as many values.
     """
     if pa.types.is_boolean(column.type):
         return Category(("false", "true"))
+    if is_temporal(column.type):
+        return _dates_cut(name, column, bins)
     values = read_numbers(column)
     known = values[np.isfinite(values)]
     written = texts(column, missing=MISSING_TEXTS)
-    if known.size and known.size >= len(written) - written.null_count:
-        return Number(cuts=(cut_points(np.unique(known)) if bins is None else _binned(known, bins)).tolist())
+    given = len(written) - written.null_count
+    if known.size and known.size >= given:
+        return Number(cuts=_cuts(known, bins).tolist())
+    if dates and given and np.isfinite(read_moments(column, "days")).sum() >= given:
+        return _dates_cut(name, column, bins)
     return Category(_different(name, column, MISSING_TEXTS, sentences=False))
+
+
+def _cuts(values: NDArray[np.float64], bins: int | None) -> NDArray[np.float64]:
+    return np.asarray(cut_points(np.unique(values)) if bins is None else _binned(values, bins))
+
+
+def _dates_cut(name: str, column: pa.Array, bins: int | None) -> Date:
+    """Return dates cut between public ones: at the beginning of a day where these have no times, else of a second."""
+    unit: DateUnit = "days"
+    known = read_moments(column, unit)
+    if (known % 1 > 0).any():
+        unit, known = "seconds", read_moments(column, "seconds")
+    known = known[np.isfinite(known)]
+    if not known.size:
+        raise _no_value(name)
+    cuts = _cuts(known, bins)
+    return Date(cuts=(cuts if (known % 1 > 0).any() else np.ceil(cuts)).tolist(), unit=unit)
 
 
 def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

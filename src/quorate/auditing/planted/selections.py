@@ -1,17 +1,19 @@
-"""Searches with one mistake each: three in how trials are counted, caught by enumeration, and one in a score."""
+"""Searches with one mistake each: three in how trials are counted, caught by enumeration, and two in their scores."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from sklearn.linear_model import LogisticRegression
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
 from quorate.auditing.selections import epsilon_trials, released_best, worst_log_ratio
-from quorate.mechanisms import RandomStopping
-from quorate.mechanisms.selection import ApproximateTrial
+from quorate.mechanisms import NoisyVector, RandomStopping
+from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial
 from quorate.search.scores import Scoring
 
 __all__ = ["SELECTIONS", "FixedNumber", "NumberTold", "OneTrialCharged", "small_stopping"]
@@ -58,6 +60,14 @@ class _ExactScore(Scoring):
         return float(np.mean(model.predict(X) == y))
 
 
+class _ScoreOfLessNoise(Scoring):
+    """Takes the least noise that is (epsilon, delta)-DP by itself."""
+
+    def noisy(self, squared_sensitivity: int, *, epsilon: float, delta: float) -> NoisyVector:
+        """Leave `rounded` out: the mistake, for the best of many such trials tells more than Gaussian ones would."""
+        return NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(squared_sensitivity,))
+
+
 def small_stopping(kind: type[RandomStopping] = RandomStopping) -> RandomStopping:
     """Return a mechanism that is small enough to be enumerated: mostly four trials, sometimes one."""
     return kind(candidates=1, weights=(1, 0, 0, 7), trial=ApproximateTrial(1.0, 0.0))
@@ -83,6 +93,17 @@ def _same_scores(scoring: Scoring, _plays: int, seed: int) -> Caught:
     return Caught("replay on tapes", evidence, found=len(scores) == 1)
 
 
+def _told_apart(scoring: Scoring, _plays: int, _seed: int) -> Caught:
+    """Compare how well each event {score >= k} tells two neighbours apart with what a Gaussian trial is charged for."""
+    trial = GaussianTrial(8.0, 1e-6)
+    [scale] = scoring.noisy(1, epsilon=trial.epsilon, delta=trial.delta).scales
+    tails = np.cumsum(gaussian_pmf(scale, math.ceil(12 * scale))[::-1])[::-1]
+    inside = (tails[:-1] > 1e-12) & (tails[:-1] < 1 - 1e-12)
+    excess = float((ndtr(ndtri(tails[:-1]) - trial.length) / tails[1:])[inside].max())
+    evidence = f"an event is {excess:.4f} times as rare on a neighbour as the cost of a Gaussian trial allows"
+    return Caught("exact enumeration", evidence, found=excess > 1 + 1e-6)
+
+
 def _counted(name: str, what: str, broken: type[RandomStopping]) -> PlantedBug:
     return PlantedBug(name, what, "enumeration", lambda: small_stopping(broken), small_stopping, _enumerate)
 
@@ -98,5 +119,13 @@ SELECTIONS = (
         lambda: _ExactScore("accuracy"),
         lambda: Scoring("accuracy"),
         _same_scores,
+    ),
+    PlantedBug(
+        "score_of_less_noise",
+        "scores with the least noise for their epsilon, charged as Gaussian trials",
+        "enumeration",
+        lambda: _ScoreOfLessNoise("accuracy"),
+        lambda: Scoring("accuracy"),
+        _told_apart,
     ),
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cyclopts import Group, Parameter
 
-from quorate.cli.commands.fit_options import Budget, Tables
+from quorate.cli.commands.fit_options import Budget, Tables, Trusting
 
 __all__ = ["Tested", "check"]
 
@@ -46,8 +46,8 @@ class Tested:
     json: bool = False
 
 
-def check(test: Tested, tables: Tables, *, budget: Budget = Budget()) -> int:
+def check(test: Tested, tables: Tables, *, budget: Budget = Budget(), trusting: Trusting = Trusting()) -> int:
     """Test a published classifier on held-out private records."""
     from quorate.cli.held_out import run_check
 
-    return run_check(test, tables, budget)
+    return run_check(test, tables, budget, trusting)

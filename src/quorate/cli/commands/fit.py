@@ -21,8 +21,10 @@ from quorate.cli.commands.fit_options import (
     Stability,
     StudentFirst,
     Tables,
+    Target,
     Teachers,
     Trials,
+    Trusting,
 )
 
 __all__ = ["fit", "new_spelling"]
@@ -66,8 +68,15 @@ def _subsample(
 
 
 @fit.command(name="linear")
-def _linear(tables: Tables, *, budget: Budget = Budget(), columns: Columns = Columns(), output: ReportedOutput) -> int:
-    """Fit a logistic regression with probabilities. It may be published.
+def _linear(
+    tables: Tables,
+    *,
+    budget: Budget = Budget(),
+    target: Target = Target(),
+    columns: Columns = Columns(),
+    output: ReportedOutput,
+) -> int:
+    """Fit a logistic regression with probabilities, or a regression of numbers. It may be published.
 
     The public table (--public) gives columns and geometry and needs no labels; without one, --schema must say how large
     every number may be. The report draws what each column adds, with error bars.
@@ -76,7 +85,7 @@ def _linear(tables: Tables, *, budget: Budget = Budget(), columns: Columns = Col
     """
     from quorate.cli.fit_linear import run_fit_linear
 
-    return run_fit_linear(tables, budget, columns, output)
+    return run_fit_linear(tables, budget, target, columns, output)
 
 
 @fit.command(name="search")
@@ -122,7 +131,14 @@ def _semi_private(
 
 
 @fit.command(name="student-first")
-def _student_first(tables: Tables, *, budget: Budget = Budget(), teachers: StudentFirst, output: Output) -> int:
+def _student_first(
+    tables: Tables,
+    *,
+    budget: Budget = Budget(),
+    teachers: StudentFirst,
+    trusting: Trusting = Trusting(),
+    output: Output,
+) -> int:
     """Fit teachers who correct a published student; they are paid only where they disagree with it.
 
     The folder holds the model and its budget.
@@ -131,20 +147,23 @@ def _student_first(tables: Tables, *, budget: Budget = Budget(), teachers: Stude
     """
     from quorate.cli.fit import run_fit_student_first
 
-    return run_fit_student_first(tables, budget, teachers, output)
+    return run_fit_student_first(tables, budget, teachers, trusting, output)
 
 
 @fit.command(name="conformal")
-def _conformal(tables: Tables, *, budget: Epsilon = Epsilon(), sets: Sets, output: Output) -> int:
-    """Turn the answers of a published classifier into sets that hold the label as often as is asked for.
+def _conformal(
+    tables: Tables, *, budget: Epsilon = Epsilon(), sets: Sets, trusting: Trusting = Trusting(), output: Output
+) -> int:
+    """Turn the answers of a published model into sets, or intervals, that hold the label as often as is asked for.
 
-    The table holds records that the model has not seen. The folder may be published.
+    The table holds records that the model has not seen. The folder may be published. A regression takes
+    --largest-error.
 
     Example: `quorate fit conformal visits.csv --model rule --label outcome --alpha 0.1 --epsilon 0.5 --out sets`
     """
     from quorate.cli.held_out import run_fit_conformal
 
-    return run_fit_conformal(tables, budget, sets, output)
+    return run_fit_conformal(tables, budget, sets, trusting, output)
 
 
 @fit.command(name="agnostic")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import ConceptName, LearnerName
+from quorate.cli.options import ConceptName, LearnerName, listed
 
 __all__ = [
     "AskedHypotheses",
@@ -24,8 +24,10 @@ __all__ = [
     "Stability",
     "StudentFirst",
     "Tables",
+    "Target",
     "Teachers",
     "Trials",
+    "Trusting",
 ]
 
 
@@ -39,9 +41,13 @@ class Tables:
     table
         The private records: .csv, .csv.gz, .parquet, .arrow or .feather.
     label
-        The column to predict. May stand in the schema.
+        The column to predict. May stand in the schema. `fit linear` takes several, separated by commas: columns of 0
+        and 1, or of two --classes.
     classes
         All labels there are, separated by commas. Taken from the public table or the schema if they show them.
+    read_classes
+        Read the labels that occur from the private records, in place of --classes. Which of them occur is then public,
+        and the claim says so.
     public
         A table of public records of the same columns, by which they are encoded.
     schema
@@ -54,18 +60,23 @@ class Tables:
         Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
+    gaps
+        Values may be missing in any column: each gets another that marks where. Otherwise a missing value is refused,
+        unless the public table has some in that column or the schema says so.
     """
 
     table: Path
     _: KW_ONLY
     label: str | None = None
     classes: str | None = None
+    read_classes: Annotated[bool, Parameter(negative=())] = False
     public: Path | None = None
     schema: Path | None = None
     groups: str | None = None
     leave_out: str | None = None
     texts: str | None = None
     missing_texts: str | None = None
+    gaps: Annotated[bool, Parameter(negative=())] = False
 
 
 @Parameter(name="*", group=Group("Budget", sort_key=2))
@@ -173,6 +184,26 @@ class Teachers:
     prior: str | None = None
     class_weight: str = "auto"
     jobs: int | None = None
+
+
+@Parameter(name="*", group=Group("Trust", sort_key=4))
+@dataclass(frozen=True, kw_only=True)
+class Trusting:
+    """What is trusted in the folder of a published model.
+
+    Parameters
+    ----------
+    trusted
+        Types of estimators in that folder that are not known to be safe, separated by commas, as they were named to
+        quorate.save. They are imported, and their code runs: name only what you would run.
+    """
+
+    trusted: str | None = None
+
+    @property
+    def types(self) -> list[str] | None:
+        """The types that are named."""
+        return listed(self.trusted) if self.trusted else None
 
 
 @Parameter(name="*", group=Group("Student and teachers", sort_key=3))
@@ -308,14 +339,16 @@ class Candidates(Hypotheses):
 @Parameter(name="*", group=Group("Sets", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Sets:
-    """The published classifier whose answers become sets, and how often a set may miss.
+    """The published model whose answers become sets or intervals, and how often they may miss.
 
     Parameters
     ----------
     model
-        The folder of a published classifier. Its schema encodes the table, unless another is given.
+        The folder of a published classifier or regression. Its schema encodes the table, unless another is given.
     alpha
-        The share of new units whose set may miss their label.
+        The share of new units whose set or interval may miss their label.
+    largest_error
+        For a regression: a public number that errors hardly exceed. It may be a hundred times too large at no cost.
     cells
         The size of the public grid of thresholds; chosen from the number of units and epsilon unless given.
     per_person
@@ -324,6 +357,7 @@ class Sets:
 
     model: Path
     alpha: float = 0.1
+    largest_error: float | None = None
     cells: int | Literal["auto"] = "auto"
     per_person: Literal["all", "first"] = "all"
 
@@ -347,6 +381,24 @@ class Columns:
     cuts: int | None = None
     cross: str | None = None
     waves: int | Literal["auto"] = 0
+
+
+@Parameter(name="*", group=Group("Label", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What the label is where it is no class.
+
+    Parameters
+    ----------
+    bounds
+        The label is a number between these two, as in 0,250: a least-squares regression is fitted. Declare them; they
+        must not be read from the records.
+    largest
+        The label is a count of at most so many: a Poisson regression is fitted.
+    """
+
+    bounds: str | None = None
+    largest: float | None = None
 
 
 @Parameter(name="*", group=Group("Trials", sort_key=3))

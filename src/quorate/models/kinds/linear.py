@@ -42,11 +42,14 @@ def save(model: LinearModel, folder: str | Path, *, extra: Extra = None) -> Path
         "shift": model.shift_,
         "curves": [asdict(curve) for curve in model.curves_],
         "multilabel": getattr(model, "multilabel_", False),
+        "labels": model.labels_.tolist() if getattr(model, "multilabel_", False) else None,
     }
     columns = {f"columns_{part}": values for part, values in model.columns_.arrays().items()}
     weights = arrays_of(coef=model.coef_, intercept=model.intercept_, deviations=model.coef_deviations_, **columns)
     facts = [f"{name}: {model.coef_.size} coefficients of {model.n_features_in_} columns."]
-    if hasattr(model, "classes_"):
+    if getattr(model, "multilabel_", False):
+        facts.append(f"Labels, each 0 or 1: {', '.join(map(str, model.labels_.tolist()))}.")
+    elif hasattr(model, "classes_"):
         facts.append(f"Classes: {', '.join(map(str, model.classes_.tolist()))}.")
     return publish_folder(folder, KIND, manifest, {"weights.npz": weights}, extra=extra, facts=facts)
 
@@ -67,6 +70,8 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     model.curves_ = curves_from(manifest.get("curves", []))  # folders of earlier versions have none
     if manifest["classes"] is not None:
         model.multilabel_ = manifest["multilabel"]
+        names = manifest.get("labels") or range(len(model.coef_))  # folders of earlier versions have none
+        model.labels_ = np.array(names) if model.multilabel_ else None
     if model.coef_.shape[-1] != len(model.columns_.get_feature_names_out()) or not np.isfinite(model.coef_).all():
         raise InvalidInput("the weights of the model do not fit its columns; it is not loaded")
     fitted: LinearModel = model
