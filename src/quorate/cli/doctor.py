@@ -32,6 +32,8 @@ Verdict = Literal["ok", "missing", "warning", "unsound"]
 _PURPOSES = {  # of the extras
     "report": "report pages",
     "service": "quorate serve",
+    "client": "quorate ask, and a client for programs",
+    "tracing": "traces of a server's requests",
     "postgres": "a ledger that several hosts share",
     "dask": "teachers fitted on a Dask cluster",
     "ray": "teachers fitted on a Ray cluster",
