@@ -17,7 +17,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.ensemble import Ensemble
@@ -27,20 +26,6 @@ from quorate.mechanisms import NO_QUORUM, NoisyMax, Quorum
 from quorate.models import load, save
 from quorate.predictors import PrivateClassifier
 from quorate.rows import canonical_matrix, query_digests
-
-# One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.
-PLAIN = PrivateClassifier(epsilon=1e5, delta=1e-6, teachers=1, aggregator="soft_majority", queries=1000)
-PICKLED = "a fitted classifier holds a budget and is not copied or pickled: the copy would spend it a second time"
-NOT_APPLICABLE = {
-    "check_estimators_pickle": PICKLED,
-}
-SCORED = PrivateClassifier(epsilon=1e6, teachers=1, queries=2000, scores=True)  # noise moves a count once in 10**100
-
-
-@parametrize_with_checks([PLAIN, SCORED], expected_failed_checks=lambda estimator: NOT_APPLICABLE)
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import BudgetSpent, Infeasible, InvalidInput
 from quorate.answerers import OneByOne
@@ -22,17 +21,6 @@ from quorate.privacy import Budget, Cost
 from quorate.session import Session
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else
-
-
-# One teacher and next to no noise: what is left is the machinery that scikit-learn's checks are about.
-PLAIN = PureClassifier(epsilon=1e6, method="realizable", queries=1000, teachers=1)
-PICKLED = {"check_estimators_pickle": "a copy of a fitted classifier would spend its budget a second time"}
-
-
-@parametrize_with_checks([PLAIN], expected_failed_checks=lambda estimator: PICKLED)
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def noisy(units, *, noise, features=1, seed=0):

@@ -97,7 +97,7 @@ def _timeless(headers):
 def _untimed(text):
     """Return what was said without the time of day and how long it took."""
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\+00:00)?", "now", text)
-    timed = ("quorate_seconds", "quorate_requests_created", "quorate_queries_created")
+    timed = ("quorate_request_duration_seconds", "quorate_requests_created", "quorate_queries_created")
     return "\n".join(line for line in text.splitlines() if not line.startswith(timed))
 
 
@@ -171,7 +171,7 @@ def test_without_keys_nobody_is_the_owner(tmp_path):
     assert "for you alone" not in page.body.decode()
     assert b'outcome="asked"} 2.0' in metrics.body
     assert not re.search(rb'outcome="(no_quorum|answered|refused)"', metrics.body)
-    assert b"quorate_budget_left{" not in metrics.body
+    assert b"quorate_budget_left_ratio{" not in metrics.body
     assert b'quorate_seats_taken{model="m"} 2.0' in metrics.body
     assert (feed.status, feed.code) == (403, "forbidden")
 

@@ -81,6 +81,18 @@ def test_declared_columns_need_no_rows():
         AdditiveColumns(declared={"age": 5}).fit(None)
 
 
+@pytest.mark.parametrize("ends", [(0, 100_000), (-1, 900), (-10_000, 100_000), (17, 90), (5, 8), (-8, -5), (-3, 3)])
+def test_declared_ends_are_cut_finer_towards_0(ends):
+    [block] = AdditiveColumns(declared=[ends]).fit(None).blocks_
+    assert (block.cuts[0], block.cuts[-1]) == block.line == ends
+    assert 7 <= len(block.cuts) - 1 <= 18
+    near, far = min(map(abs, ends)), max(map(abs, ends))
+    if ends[0] <= 0 <= ends[1]:  # there are cuts at every scale down to 1/256
+        assert 0.0 in block.cuts
+        assert min(abs(cut) for cut in block.cuts if cut) <= far / 256 or near == 1
+    assert max(np.diff(block.cuts)) <= (ends[1] - ends[0]) * 0.27  # and none far from the next
+
+
 def test_a_document_brings_the_columns_back():
     columns = AdditiveColumns().fit(FRAME)
     again = AdditiveColumns.from_document(columns.document())

@@ -23,7 +23,7 @@ from quorate.linear.calibration import calibration
 from quorate.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.linear.families import Bernoulli, Gaussian, Poisson
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, directions_for, update
-from quorate.linear.sample import made_rows, shift
+from quorate.linear.sample import Shares, shift
 from quorate.linear.sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.mechanisms import NoisyVectors
 from quorate.models import schema_of
@@ -500,18 +500,56 @@ def test_a_measurement_without_noise_finds_the_weights():
 
 
 def test_made_rows_have_the_means_that_were_released():
-    atoms = [np.eye(3), np.array([[0.0], [0.5], [1.0]])]
+    shares = Shares([np.eye(3), np.array([[0.0], [0.5], [1.0]])])
     means = np.array([0.7, 0.2, 0.1, 0.3])
-    rows = made_rows(atoms, means, 1e-4)
+    measured = shares.of(means[None])[0]
+    assert np.allclose(shares.means(measured, 1e-4)[0], means)
+    rows = shares.rows(measured, 1e-4)
     assert np.allclose(rows.mean(axis=0), means, atol=0.03)
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
+
+
+def test_shares_are_within_their_radius_whatever_a_row_holds_and_say_what_the_columns_are():
+    declared = {"age": (0, 100), "gain": (-5, 1000), "flag": [0, 1], "sex": ["f", "m"], "notes": "text"}
+    columns = AdditiveColumns(declared=declared, crosses=[("age", "sex")], waves=3).fit(None)
+    generator = np.random.default_rng(0)
+    rows = pandas.DataFrame(
+        {
+            "age": generator.normal(50, 60, 500),
+            "gain": generator.standard_cauchy(500) * 20,
+            "flag": generator.integers(0, 2, 500),
+            "sex": generator.choice(["f", "m", "?"], 500),
+            "notes": generator.choice(["well", "ill today", ""], 500),
+        }
+    )
+    rows.loc[:9, ["age", "gain"]] = np.nan
+    features = exact_features(columns.transform(rows))
+    shares = Shares(columns.atoms())
+    measured = shares.of(features)
+    assert measured.shape == (500, shares.entries)
+    assert shares.entries <= 2 * features.shape[1]  # proof: step 3
+    words = [place for place, name in enumerate(columns.get_feature_names_out()) if name.startswith("notes")]
+    plain = Shares([values for values in columns.atoms() if values.min() == 0 and values.max() == 1])
+    known = np.delete(features, words, axis=1)
+    assert np.linalg.norm(plain.of(known), axis=1).max() <= plain.radius
+    assert plain.radius < 0.75 * np.linalg.norm(known - 0.5, axis=1).max()  # less than the columns themselves need
+    assert np.allclose(np.array([shares.means(row, 0.01)[0] for row in measured[:20]]), features[:20], atol=1e-6)
+
+
+def test_a_value_that_the_noise_would_hide_is_hardly_made():
+    shares = Shares([np.eye(20)])
+    seen = np.concatenate([[0.93], np.full(7, 0.01), np.zeros(12)]) - 1 / 20
+    made = shares.rows(seen + 0.01 * np.tile([1, -1], 10), 0.01).mean(axis=0)
+    assert made[0] > 0.9
+    assert made[8:].sum() < 0.05  # of which 0.06 were seen
 
 
 def test_shift_is_none_within_noise_and_seen_beyond_it():
     public = (np.random.default_rng(0).random((2000, 4)) < 0.3).astype(float)
     means = public.mean(axis=0)
-    assert shift(public, means + 0.01, 0.005) == 0.0
-    assert shift(public, means + np.array([0, 0, 0, 0.5]), 0.005) > 0.8
+    noise = np.full(4, 0.005)
+    assert shift(public, means + 0.01, noise) == 0.0
+    assert shift(public, means + np.array([0, 0, 0, 0.5]), noise) > 0.8
 
 
 @pytest.mark.usefixtures("taped")

@@ -9,6 +9,8 @@ import quorate as qr
 from quorate.concepts import Thresholds
 from quorate.notebook import html_card
 from quorate.predictors import Predictions
+from quorate.search import plan_search
+from test_plans import ENOUGH, SHORT
 
 X = np.random.default_rng(0).normal(size=(3000, 1))
 Y = (X[:, 0] > 0).astype(int)
@@ -64,6 +66,21 @@ def test_plans_and_answers_show_what_they_say():
     assert "array(['yes', None]" in text(
         Predictions._repr_html_(np.array(["yes", None], dtype=object).view(Predictions))
     )
+
+
+@pytest.mark.parametrize("family", ["concept", "student", "release", "search"])
+def test_other_plans_have_cards_too(family):
+    makers = [lambda: plan_search(candidates=20)] if family == "search" else [SHORT[family], ENOUGH[family]]
+    for plan in (make() for make in makers):
+        shown = text(plan._repr_html_())
+        assert plan.summary()[1:] in shown
+        assert f"{plan.epsilon:g}" in shown
+        assert ("not feasible" in shown) is not getattr(plan, "feasible", True)
+
+
+def test_the_card_of_an_everlasting_plan_shows_how_many_find_a_quorum():
+    plan = qr.plan_everlasting(Thresholds(), epsilon=8.0, delta=1e-4, records=20_000, chunks=(3, 5), phases=0)
+    assert f"queries expected to find a quorum: {1 - plan.no_quorum_rate:.1%}" in text(plan._repr_html_())
 
 
 @pytest.mark.parametrize(

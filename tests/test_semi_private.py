@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import Infeasible, InvalidInput
 from quorate.auditing import choice_law
@@ -282,18 +281,3 @@ def test_errors_about_private_rows_repeat_no_value():
         assert "Smith" not in str(raised.value)
     with pytest.raises(InvalidInput, match="at least 2 classes"):
         SemiPrivateClassifier().fit([[1.0], [2.0]], [1, 1], public=[[1.0]])
-
-
-class OwnPoints(SemiPrivateClassifier):
-    """The records serve as public points too, since scikit-learn's checks know of no others."""
-
-    def fit(self, X, y, groups=None):
-        return super().fit(X, y, groups=groups, public=X)
-
-
-@parametrize_with_checks([OwnPoints()])
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_checks(estimator, check, monkeypatch):
-    """Ties are broken at random, which the checks know nothing of: here the first of the best is taken."""
-    monkeypatch.setattr(ExponentialChoice, "choose", lambda self, tally: tally.pick(np.flatnonzero(tally.counts)[0], 0))
-    check(estimator)  # raises where the estimator does not keep the contract

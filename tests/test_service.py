@@ -85,7 +85,6 @@ def test_every_route_answers_and_head_too():
                 assert (got.status, got.code) == (405, "method_not_allowed"), path
         for path in (
             "/nothing",
-            "/v2/",
             "/v2/models",
             "/v2/models//infer",
             "/v2/models/m/infer/",
@@ -563,7 +562,7 @@ def test_a_ledger_that_cannot_be_read_is_told_by_its_code():
 
     got, page, metrics = asyncio.run(main())
     assert metrics.status == 200
-    assert b"quorate_budget_left{" not in metrics.body
+    assert b"quorate_budget_left_ratio{" not in metrics.body
     assert (got.status, got.code) == (503, "ledger_refused")
     assert b"secret" not in got.body
     assert page.status == 200  # and says why, to its owner

@@ -14,11 +14,12 @@ from quorate.cli.commands.ask import ServerLimits
 from quorate.service.app import make_app
 from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, Settings
+from service_client import features
 
 WRITERS = []  # of connections that a test has opened
 
 
-def at_the_edge(work, monkeypatch, **limits):
+def at_the_edge(work, monkeypatch, *, models=None, **limits):
     """Run `work(port)` against a server with these limits."""
     settings = Settings(models={"m": "m"}, keys=False, pace_ms=0, **limits)
     monkeypatch.setenv(ENVIRONMENT, settings.to_json())
@@ -26,7 +27,7 @@ def at_the_edge(work, monkeypatch, **limits):
 
     async def main():
         listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-        app = make_app([fake_model()], settings)
+        app = make_app(models or [fake_model()], settings)
         server = uvicorn.Server(uvicorn.Config(app, http=EdgeProtocol, ws="none", lifespan="on", log_level="critical"))
         task = asyncio.create_task(server.serve(sockets=[listening]))
         try:
@@ -100,6 +101,46 @@ def test_headers_without_end_are_refused(monkeypatch, flood):
     assert told.startswith(b"HTTP/1.1 431 ")
     assert json.loads(told.partition(b"\r\n\r\n")[2])["code"] == "headers_too_large"
     assert after == b"200"
+
+
+@pytest.mark.parametrize(
+    ("second", "status"),
+    [
+        (b"POST /v2/models/m/infer HTTP/1.1\r\ncontent-length: 9\r\nx-a: %s\r\n\r\n{smuggled" % (b"a" * 3000), b"431"),
+        (b"GET / HTTP/1.1\r\nhost: ", b"408"),
+        (b"\x00\x01 no HTTP\r\n\r\n", b"400"),
+    ],
+)
+def test_a_refusal_waits_for_the_answers_before_it(monkeypatch, second, status):
+    """Answers on one connection come in the order of its requests, and no part of a refused one joins another."""
+    model = fake_model()
+
+    async def work(port):
+        model.session.held.clear()
+        body = features([1.0, 2.0, 3.0])
+        head = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+        reader, _ = await connect(port, head + body + second)
+        await asyncio.sleep(0.6)  # the second is refused meanwhile
+        model.session.held.set()
+        return await asyncio.wait_for(reader.read(), 20)
+
+    told = at_the_edge(work, monkeypatch, models=[model], header_limit=2048, header_seconds=0.3)
+    first, refused = told.split(b"HTTP/1.1 ")[1:]
+    assert first.startswith(b"200 ")
+    assert json.loads(first.partition(b"\r\n\r\n")[2])["outputs"][0]["data"] == ["yes"]
+    assert refused.startswith(status + b" ")
+    assert b"connection: close" in refused
+
+
+def test_a_body_that_is_no_http_is_refused_at_once(monkeypatch):
+    async def work(port):
+        head = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+        reader, writer = await connect(port, head)
+        await asyncio.sleep(0.1)
+        writer.write(b"no number\r\n")
+        return await asyncio.wait_for(reader.read(), 5)
+
+    assert at_the_edge(work, monkeypatch).startswith(b"HTTP/1.1 400 ")
 
 
 def test_silent_connections_do_not_keep_others_out(monkeypatch):

@@ -93,7 +93,7 @@ def test_the_stock_client_finds_its_way(client):
     assert client.is_server_ready()
     assert client.is_model_ready("array")
     assert not client.is_model_ready("other")
-    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data", "model_repository"]
     about = client.get_model_metadata("array")
     assert client.is_model_ready("array", model_version="1")
     assert client.get_model_metadata("array", model_version="1") == about
@@ -397,7 +397,7 @@ def test_metrics_are_summed_over_workers_and_the_pages_stand(server):
     after, text = answered()
     assert after == before + 40
     assert answered()[0] == after
-    assert re.search(r'^quorate_budget_left\{model="array"\} 0\.\d+$', text, re.MULTILINE)
+    assert re.search(r'^quorate_budget_left_ratio\{model="array"\} 0\.\d+$', text, re.MULTILINE)
     page = server.request("GET", "/")
     assert page.status == 200
     assert page.headers["content-security-policy"].startswith("default-src 'none'")

@@ -5,6 +5,7 @@ import io
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_every_model_has_one_version():
 
 def test_a_refused_ledger_leaves_the_other_models_alone():
     good, keys = fake_model("good"), {}
-    bad = Model.of_refused("bad", find_key=keys.get)
+    bad = Model.of_refused("bad", SimpleNamespace(find_key=keys.get, read_keys=lambda: None))
     good.ledger.add("qk_a_x", "admin")
     keys["qk_b_y"] = good.ledger.keys["qk_a_x"]
 

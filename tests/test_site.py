@@ -36,6 +36,11 @@ SITUATIONS = {  # who comes to the front page: the first click, the second, and 
         "proofs/held_out.html",
         "check_model",
     ),
+    "several banks that may not put their records together": (
+        "tutorials/federation.html",
+        "howto/linear.html",
+        "PrivateLogisticRegression",
+    ),
     "an engineer who must serve it with keys and backups": (
         "tutorials/hospital.html",
         "howto/operations.html",

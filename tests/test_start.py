@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 
@@ -115,6 +117,41 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
     assert (tables / "first" / "model" / "ledger.sqlite").exists()
     ast.parse((tables / "first" / "script.py").read_text())
     assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
+
+
+@pytest.mark.parametrize("public", [None, "wards.csv"])
+def test_ids_are_left_out_and_gaps_are_marked(tables, capsys, public):
+    """Found by a walk as a newcomer: the commands that were written refused a table with a gap."""
+    generator = np.random.default_rng(0)
+    age = generator.integers(1, 99, size=6000)
+    known = [str(one) if place % 7 else "NA" for place, one in enumerate(age.tolist())]
+    visits = pa.table({"visit_id": np.arange(6000), "age": known, "outcome": np.where(age < 50, "home", "ward")})
+    pyarrow.csv.write_csv(visits, "visits.csv")
+    pyarrow.csv.write_csv(pa.table({"age": np.arange(20, 70)}), "wards.csv")  # no public row has a gap
+    given = [] if public is None else ["--public", public]
+    options = ["--label", "outcome", "--queries", "50", "--epsilon", "4"]
+    assert main(["start", "visits.csv", *options, *given, "--run"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Not used: visit_id" in shown
+    assert "gaps are marked in every column (--gaps)" in shown
+    assert "--leave-out visit_id --gaps" in shown
+    runpy.run_path("quorate-start/script.py")
+    assert "epsilon" in capsys.readouterr().out or public
+
+
+@pytest.mark.parametrize("public", [None, "wards.csv"])
+def test_three_classes_are_planned_and_asked(tables, capsys, public):
+    """Found by a walk as a newcomer: with three classes the plan had no roads, and `start` failed."""
+    generator = np.random.default_rng(0)
+    age, pain = generator.integers(1, 99, size=9000), generator.normal(size=9000).round(2)
+    outcome = np.where(age + 10 * pain < 40, "home", np.where(age + 10 * pain < 70, "ward", "intensive"))
+    visits = pa.table({"age": age, "pain": pain, "outcome": outcome})
+    pyarrow.csv.write_csv(visits, "visits.csv")
+    pyarrow.csv.write_csv(visits.slice(0, 300).drop_columns("outcome"), "wards.csv")
+    given = [] if public is None else ["--public", public]
+    assert main(["start", "visits.csv", "--label", "outcome", "--queries", "100", *given, "--run"]) == 0
+    shown = capsys.readouterr().out
+    assert ("teachers" if public is None else "One linear model") in shown
 
 
 def test_what_was_read_from_the_records_is_not_called_declared(tables, capsys):

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quorate import Budget
 from quorate.ensemble import Ballots, Ensemble
@@ -88,21 +87,6 @@ def fitted(records, public):
 
 
 # scikit-learn manners
-
-
-class OwnPoints(StudentClassifier):
-    """The records serve as public points too, since scikit-learn's checks know of no others."""
-
-    def fit(self, X, y, groups=None):
-        return super().fit(X, y, groups=groups, public=X)
-
-
-@parametrize_with_checks(
-    [OwnPoints(epsilon=1e5, delta=1e-6, teachers=1, aggregator="soft_majority", queries=1000)],  # next to no noise
-)
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)  # raises where the estimator does not keep the contract
 
 
 def test_a_student_is_an_ordinary_classifier(records, public, fitted):

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from quorate import InvalidInput, PrivateClassifier, load, save
+from quorate import InvalidInput, PrivateClassifier, PrivateLogisticRegression, load, save
 from quorate.cli import main
 from quorate.service.codec import Tensor
 from quorate.service.errors import Refused
@@ -315,3 +315,19 @@ def test_a_model_with_text_columns_that_was_saved_in_python_is_asked_from_the_co
 )
 def test_no_date_of_a_record_is_refused_by_arrow_which_would_repeat_it(column, feature):
     assert Schema({"seen": YEAR}).encode(pa.table({"seen": column})).tolist() == [[feature]]
+
+
+def test_ids_are_warned_of_and_gaps_lead_to_an_imputer_in_python():
+    """Found by a walk as a newcomer: data frames in Python had neither the warning nor the way out."""
+    pandas = pytest.importorskip("pandas")
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame({"visit_id": np.arange(600), "age": generator.normal(size=600)})
+    labels = (frame["age"] > 0).astype(int)
+    with pytest.warns(UserWarning, match="'visit_id' looks like a number that names a row"):
+        PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(frame, labels, public=frame[:200])
+    with pytest.warns(UserWarning, match="'visit_id' looks like a number that names a row"):
+        PrivateClassifier(epsilon=9.0, teachers=20, queries=5, classes=[0, 1]).fit(frame, labels)
+    with pytest.raises(ValueError, match=r"values are missing.*make_pipeline\(SimpleImputer"):
+        PrivateClassifier(epsilon=9.0, teachers=20, queries=5, classes=[0, 1]).fit(
+            frame[["age"]].mask(labels > 0), labels
+        )

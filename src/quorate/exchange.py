@@ -18,6 +18,7 @@ from quorate.rows import join_rows, take_rows
 
 __all__ = [
     "NO_QUORUM",
+    "OWN_CALLER",
     "REFUSED",
     "Admitted",
     "Asked",
@@ -38,6 +39,8 @@ __all__ = [
 
 NO_QUORUM = -1  # in place of a label: the teachers did not agree
 REFUSED = -2  # in an outcome: the budget could not pay for the query, and it was not put to the vote
+
+OWN_CALLER = "online"  # under which a model keeps what it goes on from: a ledger never forgets it
 
 _KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is asked, and paid for, again
 

@@ -1,4 +1,4 @@
-"""What private logistic regression reaches on UCI Adult and Bank Marketing: medians over five splits (`splits.py`).
+"""What private logistic regression reaches on UCI Adult, Bank Marketing and MNIST: medians over splits (`splits.py`).
 
 Columns are automatic and include all of the table. The public rows of one sex, or of people over 45, are those of the
 public half; where nothing is public, bounds and categories are declared, and so they are where the public rows are
@@ -16,7 +16,7 @@ import numpy as np
 
 from quorate.bench.figures import Figure, peak_bytes
 from quorate.bench.model_peers import model_peer_figures
-from quorate.bench.splits import Split, split_of
+from quorate.bench.splits import Split, digit_splits, split_of
 from quorate.bench.texts import text_figures
 from quorate.rows import is_number
 
@@ -28,6 +28,7 @@ _DELTA = 1e-5
 _SPLITS = 5
 _EPSILONS = {"adult": (4.0, 1.0, 0.25, 0.05), "bank": (4.0, 1.0, 0.25)}
 _NOTHING_PUBLIC = (4.0, 1.0, 0.25)
+_DIGIT_EPSILON = 0.3
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "women": lambda table: table[table["sex"] == "Female"],
     "men": lambda table: table[table["sex"] == "Male"],
@@ -93,6 +94,7 @@ def linear_figures(quick: bool) -> Iterator[Figure]:
             pairs = zip(known[name.replace(road, "nothing_public")], runs, strict=False)
             lost = [tuple(np.subtract(without, run)) for without, run in pairs]
             yield from ((f"{name}.{measure}_lost", value, unit) for measure, value, unit in _medians(lost)[:2])
+    yield from _digit_figures(quick)
     yield from model_peer_figures(ours, quick)
     yield from _size_figures(quick)
     yield from text_figures(quick)
@@ -145,6 +147,18 @@ def _run(split: Split, epsilon: float, public: Callable[[Any], Any] | None, *, d
     balanced = balanced_accuracy_score(split.truth, score > np.log(prior / (1 - prior)))
     right = float(np.mean((score > 0) == split.truth))
     return float(roc_auc_score(split.truth, score)), 100 * right, 100 * float(balanced)
+
+
+def _digit_figures(quick: bool) -> Iterator[Figure]:
+    """Yield how many digits are told right, by features that public images taught and the model as it comes."""
+    from quorate.linear import PrivateLogisticRegression
+
+    reached = []
+    for split in digit_splits(quick):
+        model = PrivateLogisticRegression(epsilon=_DIGIT_EPSILON, delta=_DELTA, classes=list(range(10)))
+        model.fit(split.private, split.labels, public=split.public)
+        reached.append(100 * float(model.score(split.judges, split.truth)))
+    yield f"linear.mnist.epsilon{_DIGIT_EPSILON:g}.accuracy_percent", median(reached) if reached else None, "%"
 
 
 def _size_figures(quick: bool) -> Iterator[Figure]:

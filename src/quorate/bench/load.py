@@ -15,11 +15,11 @@ _END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
 
 
-def json_request(model: str, X: np.ndarray, id: str) -> bytes:
-    """Return a whole HTTP request for these rows, in JSON."""
+def json_request(model: str, X: np.ndarray, id: str, token: str = "") -> bytes:
+    """Return a whole HTTP request for these rows, in JSON; `token` is the caller's, where keys are needed."""
     tensor = {"name": "features", "shape": list(X.shape), "datatype": "FP64", "data": X.ravel().tolist()}
     body = json.dumps({"id": id, "inputs": [tensor]}).encode()
-    return _request(model, body, b"")
+    return _request(model, body, f"Authorization: Bearer {token}\r\n".encode() if token else b"")
 
 
 def binary_request(model: str, X: np.ndarray, id: str) -> bytes:

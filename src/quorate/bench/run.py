@@ -23,6 +23,8 @@ from quorate.bench.peers import peer_figures
 from quorate.bench.release import adult_figures, front_figures
 from quorate.bench.scores import score_figures
 from quorate.bench.service import service_figures
+from quorate.bench.service_callers import caller_figures
+from quorate.bench.service_operation import operation_figures
 from quorate.bench.students import student_figures
 from quorate.bench.teachers import teacher_figures
 
@@ -41,7 +43,7 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     ),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "models": (linear_figures,),
-    "service": (service_figures,),
+    "service": (service_figures, caller_figures, operation_figures),
     "everlasting": (everlasting_figures,),
     "release": (adult_figures, cover_figures, front_figures, peer_figures),
     "audit": (audit_figures,),

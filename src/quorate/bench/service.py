@@ -5,15 +5,11 @@ nothing. It exists here alone. Each timing test is also run on a twin with a pla
 one: a delay in close votes, and inputs that remember what callers have sent.
 """
 
-import json
 import os
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ import numpy as np
 from quorate.auditing.timing import area_under_curve
 from quorate.bench.figures import Figure
 from quorate.bench.load import binary_request, json_request, table_request
+from quorate.bench.serving import send, serving
 
 __all__ = ["CALLER_PROBES", "TIMED_ANSWERS", "main", "probe_callers", "service_figures"]
 
@@ -57,15 +54,15 @@ def _load_figures(folder: Path, quick: bool) -> Iterator[Figure]:
     rates: dict[str, dict[str, float]] = {}
     for kind in ("served", "plain"):
         rates[kind] = {}
-        with _server([folder], kind, pace=_PACE) as port:
-            _ask(port, _requests(json_request, 500, 1), _CONNECTIONS)  # warm
-            total, seconds = _ask(port, _requests(json_request, singles, 1), _CONNECTIONS)
+        with serving([folder], kind=kind, pace=_PACE) as server:
+            send(server.port, _requests(json_request, 500, 1), _CONNECTIONS)  # warm
+            total, seconds = send(server.port, _requests(json_request, singles, 1), _CONNECTIONS)
             rates[kind]["singles"] = singles / total
             if kind == "served":
                 yield "service.single_answers_per_second", singles / total, "1/s"
                 yield "service.single_p99_milliseconds", 1000 * float(np.quantile(seconds, 0.99)), "ms"
             for name, write in (("json", json_request), ("binary", binary_request)):
-                total, _ = _ask(port, _requests(write, batches, 64), 16)
+                total, _ = send(server.port, _requests(write, batches, 64), 16)
                 rates[kind][name] = 64 * batches / total
                 if kind == "served":
                     yield f"service.rows_per_second.batch64.{name}", 64 * batches / total, "1/s"
@@ -78,13 +75,13 @@ def _timing_figures(folder: Path, quick: bool) -> Iterator[Figure]:
     arm = TIMED_ANSWERS[quick]
     for kind in ("served", "slow"):
         for pace in (_PACE, 0.0):
-            with _server([folder], kind, pace=pace) as port:
-                _ask(port, _requests(json_request, 200, 1), 8)
+            with serving([folder], kind=kind, pace=pace) as server:
+                send(server.port, _requests(json_request, 200, 1), 8)
                 clear = np.random.default_rng().permutation(2 * arm) < arm
                 requests = [
                     json_request("bench", _queries(1, clear=bool(one)), _id(number)) for number, one in enumerate(clear)
                 ]
-                _, seconds = _ask(port, requests, 8 if pace else 1)
+                _, seconds = send(server.port, requests, 8 if pace else 1)
             distance = abs(area_under_curve(seconds[clear], seconds[~clear]) - 0.5)
             yield f"service.timing.{kind}.{'paced' if pace else 'not_paced'}.auc_from_half", distance, "share"
 
@@ -117,10 +114,10 @@ def probe_callers(
         victim = [_towns(name, town, 1, "1.5") for (name, town, _), one in zip(pairs, asked, strict=True) if one]
         order = chance.permutation(len(pairs))
         probes = [_towns(name, town, rows, "bad") for name, town, rows in (pairs[place] for place in order)]
-        with _server(folders, kind, pace=pace) as port:
-            _ask(port, [_towns(name, "elsewhere", 1, "1.5") for name in names] * 20, 4)  # warm
-            _ask(port, victim, 4)
-            _, took = _ask(port, probes, 1, status=400)
+        with serving(folders, kind=kind, pace=pace) as server:
+            send(server.port, [_towns(name, "elsewhere", 1, "1.5") for name in names] * 20, 4)  # warm
+            send(server.port, victim, 4)
+            _, took = send(server.port, probes, 1, status=400)
         seconds.append(took[np.argsort(order)])
         arms.append(asked)
     times, told, sizes = np.concatenate(seconds), np.concatenate(arms), np.tile(sizes, servers)
@@ -171,59 +168,6 @@ def _requests(write: Any, number: int, rows: int) -> list[bytes]:
 
 def _id(number: int) -> str:
     return f"{number}-{os.urandom(6).hex()}"
-
-
-def _ask(port: int, requests: Sequence[bytes], connections: int, *, status: int = 200) -> tuple[float, np.ndarray]:
-    """Send the requests from a process of its own."""
-    told = {"port": port, "connections": connections, "lengths": [len(request) for request in requests]}
-    client = subprocess.run(
-        [sys.executable, "-m", "quorate.bench.load"],
-        input=json.dumps(told).encode() + b"\n" + b"".join(requests),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    seen = json.loads(client.stdout)
-    if set(seen["status"]) != {status}:
-        raise RuntimeError(f"the server answered with {sorted(set(seen['status']))}")
-    return seen["total"], np.array(seen["seconds"])
-
-
-@contextmanager
-def _server(folders: Sequence[Path], kind: str, *, pace: float) -> Iterator[int]:
-    """Serve models: as `quorate serve` does, without privacy, or with a leak planted."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    places = [str(folder) for folder in folders]
-    command = ["-m", "quorate.cli", "serve", *places, "--no-keys", "--port", str(port), "--pace", str(pace)]
-    if kind != "served":
-        command = ["-m", "quorate.bench.service", kind, str(port), str(pace), *places]
-    process = subprocess.Popen(  # noqa: S603  this program
-        [sys.executable, *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-    try:
-        _wait(port, process)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:
-    end = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < end:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
-                probe.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                if probe.recv(12).endswith(b"200"):
-                    return
-        except OSError:
-            pass
-        time.sleep(0.05)
-    raise RuntimeError("the server did not start")
 
 
 class _Plain:

@@ -1,9 +1,12 @@
-"""UCI Adult and Bank Marketing, dealt into private rows, public rows and judges.
+"""UCI Adult, Bank Marketing and MNIST, dealt into private rows, public rows and judges.
 
 Adult: the training records are private; a random half of the test file is public and unlabelled, the other half judges.
-Bank: a random two thirds are private, and the rest is halved in the same way.
+Bank: a random two thirds are private, and the rest is halved in the same way. MNIST: the 60,000 training images are
+private; 9,000 random test images are public and unlabelled, as in PATE (Papernot et al. 2018), and the other 1,000
+judge; features are learned from the public ones.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Floats
+from quorate.bench.digit_features import DigitFeatures, upright
 from quorate.bench.figures import data_folder
 
-__all__ = ["TABLES", "Split", "split_of"]
+__all__ = ["TABLES", "DigitSplit", "Split", "digit_splits", "split_of"]
 
 TABLES = ("adult", "bank")
 _BOUNDS = {  # what an owner may declare of numbers without looking at a row; categories are those of the documentation
@@ -36,6 +41,7 @@ _BOUNDS = {  # what an owner may declare of numbers without looking at a row; ca
     },
 }
 _TARGETS = {"adult": ("income>50K", ">"), "bank": ("y", "yes")}
+_DIGIT_JUDGES = 1000
 _FILES = {"adult": ("train.csv.gz", "test.csv.gz"), "bank": ("bank-full.csv.gz",)}
 
 
@@ -86,3 +92,33 @@ def split_of(table: str, number: int) -> Split | None:
     private, rest = (frame.drop(columns=column).reset_index(drop=True) for frame in (private, rest))
     half = len(rest) // 2
     return Split(table, private, labels[0], rest[:half], rest[half:], labels[1][half:])
+
+
+@dataclass(frozen=True)
+class DigitSplit:
+    """Features of digits. Labels of public ones are not there."""
+
+    private: Floats
+    labels: NDArray[np.int64]
+    public: Floats
+    judges: Floats
+    truth: NDArray[np.int64]
+
+
+def digit_splits(quick: bool) -> Iterator[DigitSplit]:
+    """Yield three random deals of MNIST, or a small one with coarse features; none where its file is absent."""
+    path = data_folder() / "mnist" / "mnist.npz"
+    if not path.exists():
+        return
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in ("x_train", "y_train", "x_test", "y_test")}
+    images, points = (24_000, 4000) if quick else (60_000, 9000)
+    private = upright(arrays["x_train"][:images].astype(np.float32) / 255)
+    rest = upright(arrays["x_test"].astype(np.float32) / 255)
+    for _ in range(1 if quick else 3):
+        order = np.random.default_rng().permutation(len(rest))
+        public, judges = order[:-_DIGIT_JUDGES][:points], order[-_DIGIT_JUDGES:]
+        features = DigitFeatures(stride=2, patches=48) if quick else DigitFeatures()
+        known = features.fit_transform(rest[public])
+        dealt = features.transform(private), arrays["y_train"][:images], known, features.transform(rest[judges])
+        yield DigitSplit(*dealt, arrays["y_test"][judges])

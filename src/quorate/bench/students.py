@@ -3,9 +3,8 @@
 Adult: the 32,561 training records are private; a random half of the test file is public and unlabelled, the other half
 judges. Twelve columns are written down by hand; `any_columns` takes all of them as they are, one-hot and scaled by the
 public half. Settings were compared on other random splits of the same files: the judges are not quite strangers.
-MNIST: the 60,000 training images are private; 9,000 random test images are public and unlabelled, as in PATE
-(Papernot et al. 2018), and the other 1,000 judge. Labels of public points are never read. A quick run takes fewer
-repeats, fewer images and coarser features.
+MNIST is dealt by `digit_splits`. Labels of public points are never read. A quick run takes fewer repeats, fewer images
+and coarser features.
 """
 
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.bench.adult import read_adult
-from quorate.bench.digit_features import DigitFeatures, upright
 from quorate.bench.figures import Figure, data_folder
+from quorate.bench.splits import digit_splits
 
 __all__ = ["student_figures"]
 
@@ -26,14 +25,12 @@ _DELTA = 1e-5
 _INCOME = "income>50K"
 _GOAL = 83.7  # per cent on Adult
 _EPSILONS = (0.5, 0.3, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05)
-_DIGIT_JUDGES = 1000
 
 
 def student_figures(quick: bool) -> Iterator[Figure]:
     """Yield the figures: None where there is no data."""
-    data = data_folder()
-    yield from _adult_figures(data / "adult", quick)
-    yield from _mnist_figures(data / "mnist" / "mnist.npz", quick)
+    yield from _adult_figures(data_folder() / "adult", quick)
+    yield from _mnist_figures(quick)
 
 
 def _halves(rows: int, public: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -112,22 +109,12 @@ def _adult_accuracy(X: Any, y: Any, rest: Any, labels: Any, epsilon: float) -> f
     return 100 * float(student.fit(X, y, public=rest[public]).score(rest[judges], labels[judges]))
 
 
-def _mnist_figures(path: Path, quick: bool) -> Iterator[Figure]:
+def _mnist_figures(quick: bool) -> Iterator[Figure]:
     accuracies_by_epsilon: dict[float, list[float]] = {1.0: [], 2.0: []}
-    if path.exists():
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in ("x_train", "y_train", "x_test", "y_test")}
-        images, points = (24_000, 4000) if quick else (60_000, 9000)
-        private = upright(arrays["x_train"][:images].astype(np.float32) / 255)
-        rest = upright(arrays["x_test"].astype(np.float32) / 255)
-        for _ in range(1 if quick else 3):
-            public, judges = _halves(len(rest), len(rest) - _DIGIT_JUDGES)
-            features = DigitFeatures(stride=2, patches=48) if quick else DigitFeatures()
-            asked = features.fit_transform(rest[public[:points]])
-            X, judged = features.transform(private), features.transform(rest[judges])
-            for epsilon in list(accuracies_by_epsilon) * (1 if quick else 2):
-                student = _digit_student(epsilon).fit(X, arrays["y_train"][:images], public=asked)
-                accuracies_by_epsilon[epsilon].append(100 * float(student.score(judged, arrays["y_test"][judges])))
+    for split in digit_splits(quick):
+        for epsilon in list(accuracies_by_epsilon) * (1 if quick else 2):
+            student = _digit_student(epsilon).fit(split.private, split.labels, public=split.public)
+            accuracies_by_epsilon[epsilon].append(100 * float(student.score(split.judges, split.truth)))
     for epsilon, accuracies in accuracies_by_epsilon.items():
         value = median(accuracies) if accuracies else None
         yield f"student.mnist.accuracy_percent.epsilon{epsilon:g}", value, "%"

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import audit, bench, datasets, demo, doctor, plan, predict, release, serve, start
+from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, export, plan, predict, release, serve, start
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
@@ -40,7 +40,7 @@ Everything that is printed is covered by the guarantee. Exit code 1 if a limit t
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
 """
-for command in (demo, start, plan, predict, serve, release, audit, bench, ledger, keys, datasets, doctor):
+for command in (demo, start, plan, predict, serve, ask, release, export, audit, bench, ledger, keys, datasets, doctor):
     app.command(command)
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 app.command("quorate.cli.commands.check:check", help=_CHECK)
@@ -82,7 +82,7 @@ def _left_by(arguments: Sequence[str]) -> str:
     """Return what is true of a command that was interrupted: what it has spent, and what it has written."""
     command, rest = next(iter(arguments), ""), arguments[1:]
     asked = Path(next((text for text in rest if not text.startswith("-")), "."))
-    if command == "predict" or (command == "release" and ("--online" in rest or asked.is_dir())):
+    if command in ("ask", "predict") or (command == "release" and ("--online" in rest or asked.is_dir())):
         return "what was charged stays charged. Ask again: what was answered before is free"
     if command == "check":
         return "nothing was printed, and so nothing is spent"

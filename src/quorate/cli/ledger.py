@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ledger"]
 
-ledger = App(name="ledger", help="Show, verify, export, move or restore what a model has spent.")
+ledger = App(name="ledger", help="Show, verify, compact, export, move or restore what a model has spent.")
 
 
 @ledger.command(name="show")
@@ -101,6 +101,37 @@ def _export(model: Path, *, out: Path | None = None) -> int:
         except OSError as error:
             raise InvalidInput(f"{out} could not be written: {error.strerror}") from None
     print(f"quorate: {count:,} entries written to {out}", file=sys.stderr)
+    return 0
+
+
+@ledger.command(name="compact")
+def _compact(model: Path, *, answers: float | None = None, json: bool = False) -> int:
+    """Let old entries go, so that a server need not read them when it starts. What they add up to stays.
+
+    The server may run meanwhile. Call it from time to time, such as once a week. What was interrupted can be called
+    again. Export the entries before, if you want to keep them.
+
+    Parameters
+    ----------
+    model
+        The model, as `quorate fit` wrote it.
+    answers
+        Forget answers older than so many days too. A query whose answer is forgotten is drawn, and paid for, again; an
+        id whose answer is forgotten stays used, and is refused. Without this all answers are kept.
+    json
+        Print one JSON object.
+    """
+    from quorate.cli.account import opened_ledger
+
+    with opened_ledger(model) as opened:
+        before = opened.state()
+        compaction = opened.compact(answers_days=answers)
+        forgotten = opened.state().answers_forgotten - before.answers_forgotten
+    if json:
+        print(jsons.dumps({"through": compaction.through, "answers_forgotten": forgotten}))
+    else:
+        told = f"entries up to {compaction.through:,} are compacted, and {forgotten:,} answers forgotten"
+        print(f"quorate: {told}", file=sys.stderr)
     return 0
 
 

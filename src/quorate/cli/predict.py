@@ -1,13 +1,9 @@
 """Answers of a saved model to a table of queries: `quorate predict`."""
 
-import csv
-import io
-import json
 import math
-import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.cli.output import check_new_file, check_report, readable, show_bill, steps
+from quorate.cli.output import (
+    Answer,
+    Keys,
+    check_new_file,
+    check_report,
+    show_bill,
+    steps,
+    verdict,
+    write_answers,
+    written,
+)
 from quorate.errors import BudgetSpent, InvalidInput
 from quorate.exchange import Quote
 from quorate.mechanisms.base import ThresholdMechanism
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "rows_of_model", "run_dry", "run_predict"]
 
-Answer = tuple[Any, str]  # a label or None, and what became of the query
 _BATCHES = 20  # at most, in which queries are asked
 _BILLED = ("queries", "answered", "no_quorum", "refused", "epsilon_allowed", "epsilon_spent", "budget_left_percent")
 
@@ -80,9 +85,9 @@ def run_predict(
         classifier = load(opened, trusted=reading.trusted)  # a changed file or manifest is refused here
         asked = _asked(classifier, encoded, on_no_quorum=on_no_quorum, caller=caller, step=step)
     answers = asked.answers
-    text = _written(answers, keys, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
+    text = written(answers, keys, _score_columns(classifier.classes_, asked.scores) if asked.scores else {})
     if out is not None:
-        _write(out, text)
+        write_answers(out, text)
     elif not as_json:
         sys.stdout.write(text)
     bill = _bill(classifier, answers) | unknown
@@ -94,7 +99,7 @@ def run_predict(
     if report is not None:
         _write_report(classifier, asked, {name: value for name, value in bill.items() if name in _BILLED}, report)
     show_bill("The bill", bill, as_json=as_json)
-    return _verdict(bill, on_no_quorum)
+    return verdict(bill, on_no_quorum)
 
 
 def run_dry(folder: Path, queries: Path, *, caller: str, reading: Reading, as_json: bool) -> int:
@@ -144,9 +149,9 @@ def _ask_published(folder: Folder, queries: Path, *, out: Path | None, reading: 
     told = _told(model, encoded)
     columns = _score_columns(_scored(model), told["score"]) if "score" in told else told
     bill: dict[str, Any] = {"queries": len(labels), "answered": len(labels), "epsilon_spent": 0.0} | unknown
-    text = _written([(label, "answered") for label in labels], keys, columns)
+    text = written([(label, "answered") for label in labels], keys, columns)
     if out is not None:
-        _write(out, text)
+        write_answers(out, text)
     elif as_json:
         bill |= {"answers": labels} | {f"{name}s": values for name, values in told.items()}
     else:
@@ -185,7 +190,7 @@ def _ask_everlasting(
     encoded: Any,
     *,
     out: Path | None,
-    keys: "_Keys",
+    keys: Keys,
     on_no_quorum: str,
     trusted: list[str] | None,
     as_json: bool,
@@ -193,11 +198,11 @@ def _ask_everlasting(
     """Ask an everlasting model: what is refused is refused until the next phase."""
     answers, bill = _everlasting_answers(folder, encoded, on_no_quorum=on_no_quorum, trusted=trusted)
     if out is not None:
-        _write(out, _written(answers, keys))
+        write_answers(out, written(answers, keys))
     elif as_json:
         bill["answers"], bill["outcomes"] = ([_plain(one[place]) for one in answers] for place in (0, 1))
     else:
-        sys.stdout.write(_written(answers, keys))
+        sys.stdout.write(written(answers, keys))
     show_bill("The bill", bill, as_json=as_json)
     if bill["refused"]:
         print(f"quorate: {bill['refused']} queries were refused: the phase is closed, and the next one begins when its "
@@ -231,8 +236,7 @@ def _everlasting_answers(
 
 def _outcomes(predictions: Any) -> list[Answer]:
     """Return each label with what became of its query."""
-    outcomes = np.where(predictions.answered, "answered", np.where(predictions.no_quorum, "no_quorum", "refused"))
-    return list(zip(predictions.labels.tolist(), outcomes.tolist(), strict=True))
+    return list(zip(predictions.labels.tolist(), predictions.outcomes.tolist(), strict=True))
 
 
 def _scores(predictions: Any) -> list[list[float]]:
@@ -243,25 +247,17 @@ def _scores(predictions: Any) -> list[list[float]]:
     return [row if told else [] for row, told in zip(scores.tolist(), predictions.answered.tolist(), strict=True)]
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """What names the rows of the queries: their number, from 1, or a column of theirs."""
-
-    name: str
-    values: Sequence[Any]
-
-
-def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, _Keys, dict[str, Any]]:
+def _encoded(folder: Folder, queries: Path, reading: Reading) -> tuple[Any, Keys, dict[str, Any]]:
     """Return the queries as the model takes them, what names their rows, and unknown categories for the bill."""
     table, key = read_table(queries, role="query"), reading.key
     if lacking := [name for name in reading.leave_out if name not in table.column_names]:
         raise InvalidInput(f"--leave-out names {lacking[0]!r}, and the queries have no such column")
-    keys = _Keys("row", range(1, len(table) + 1))
+    keys = Keys("row", range(1, len(table) + 1))
     schema = folder.schema()
     if key is not None:
         if key not in table.column_names:
             raise InvalidInput(f"--key names {key!r}, and the queries have no such column")
-        keys = _Keys(key, table[key].to_pylist())
+        keys = Keys(key, table[key].to_pylist())
         known = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
         table = table if key in known else table.drop_columns([key])
     table = table.drop_columns([name for name in reading.leave_out if name != key])
@@ -375,31 +371,6 @@ def _write_report(classifier: "PrivateClassifier", asked: _Asked, bill: dict[str
     write_report(data, path)
 
 
-def _written(answers: list[Answer], keys: _Keys, beside: Mapping[str, list[Any]] | None = None) -> str:
-    """Return the answers as CSV, a line a query, in the order of the queries; sets and several labels as JSON lists."""
-    columns = beside or {}
-    rows = zip(*columns.values(), strict=True) if columns else [()] * len(answers)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([keys.name, "answer", "outcome", *columns])
-    for name, (label, outcome), more in zip(keys.values, answers, rows, strict=True):
-        first, *told = (json.dumps(one) if isinstance(one, list) else readable(one) for one in (label, *more))
-        writer.writerow([name, "" if label is None else first, outcome, *told])
-    return file.getvalue()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write all of it or nothing: the answers are kept in the ledger, and can be asked for again."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    except OSError as error:
-        raise InvalidInput(
-            f"{path} could not be written: {error.strerror}; ask again elsewhere: what was answered is free"
-        ) from None
-
-
 def _bill(classifier: Any, answers: list[Answer]) -> dict[str, Any]:
     budget = classifier.budget_
     outcomes = Counter(outcome for _, outcome in answers)
@@ -412,22 +383,6 @@ def _bill(classifier: Any, answers: list[Answer]) -> dict[str, Any]:
         "delta": classifier.delta_,
         "budget_left_percent": math.floor(1e6 * budget.remaining().renyi / budget.capacity().renyi) / 1e4,
     }
-
-
-def _verdict(bill: dict[str, Any], on_no_quorum: str) -> int:
-    if bill["refused"]:
-        print(
-            f"quorate: {bill['refused']} of {bill['queries']} queries were refused: the budget cannot pay for them",
-            file=sys.stderr,
-        )
-        return 1
-    if on_no_quorum == "raise" and bill["no_quorum"]:
-        print(
-            f"quorate: {bill['no_quorum']} of {bill['queries']} queries found no quorum; they were paid for",
-            file=sys.stderr,
-        )
-        return 1
-    return 0
 
 
 def _plain(label: Any) -> Any:

@@ -28,7 +28,7 @@ from quorate.everlasting.settings import DEPRECATED, check_chunks, check_setting
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.exchange import REFUSED
 from quorate.mechanisms import NO_QUORUM
-from quorate.predictors.base import Predictions, check_records, class_codes, declared_classes
+from quorate.predictors.base import Predictions, allows_missing, check_records, class_codes, declared_classes
 
 __all__ = ["EverlastingClassifier"]
 
@@ -258,6 +258,13 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "terms_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # filled, as every container becomes a matrix
+        tags.input_tags.allow_nan = allows_missing(LogisticRegression() if self.estimator is None else self.estimator)
+        tags.non_deterministic = True
+        return tags
 
     def __getstate__(self) -> Any:
         if hasattr(self, "terms_"):

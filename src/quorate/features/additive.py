@@ -1,6 +1,7 @@
 """The columns of additive models: a curve for every number, a level for every category."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from quorate.arrays import Floats
 from quorate.checks import check_count
@@ -21,6 +22,7 @@ from quorate.features.blocks import (
     as_numbers,
     block_from_document,
     categories_from_public,
+    check_input_names,
     declared_block,
     ramps_from_public,
     spread_ramps,
@@ -28,7 +30,7 @@ from quorate.features.blocks import (
 from quorate.features.crosses import Cross, crosses_of
 from quorate.features.waves import Waves, waves_of
 from quorate.features.words import Words, number_for, words_from_public
-from quorate.rows import as_frame, is_frame, is_number
+from quorate.rows import as_frame, is_frame, is_named_id, is_number, warn_of_id
 
 __all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
 
@@ -81,17 +83,22 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         self.crosses = crosses
         self.waves = waves
 
-    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0) -> "AdditiveColumns":
+    def fit(
+        self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1
+    ) -> "AdditiveColumns":
         """Choose cuts and categories from public rows; columns that are declared are taken as they are declared.
 
         `units` is how many units, a public number, a model of these columns will be fitted on, with how large an
-        `epsilon`.
+        `epsilon`, and `outputs` how many classes or labels it tells apart.
         """
         rare, declared = check_count("rare", self.rare), self._declared()
-        X = as_frame(X)
+        X = None if X is None else self._table(X, reset=True)
         names = list(declared) if X is None else column_names(X)
         numbers = sum(_is_cut(declared[name] if name in declared else column_of(X, name)) for name in names)
-        cuts = check_count("cuts", cuts_for(numbers, units) if self.cuts is None else self.cuts)
+        for name in names:
+            if name not in declared and is_named_id(name) and _is_cut(column_of(X, name)):
+                warn_of_id(name)
+        cuts = check_count("cuts", cuts_for(numbers, units * outputs) if self.cuts is None else self.cuts)
         number = number_for(units, epsilon, 0 if X is None else len(X))
 
         def block(name: Any) -> Any:
@@ -110,8 +117,22 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             *waves_of(self.blocks_, waves),
         ]
         self.joined_ = _joined(self.blocks_, names, X)
-        self.n_features_in_ = len(names)
+        self._know(names)
         return self
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Return a frame as it is, and anything else as an array, and learn its columns or check them."""
+        X = as_frame(X)
+        if is_frame(X):
+            return validate_data(self, X, reset=reset, skip_check_array=True)
+        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+
+    def _know(self, names: list[Any]) -> None:
+        """Keep what scikit-learn asks about columns: how many there are, and their names where all are texts."""
+        self.n_features_in_ = len(names)
+        self.__dict__.pop("feature_names_in_", None)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     def _declared(self) -> dict[Any, Any]:
         if self.declared is None:
@@ -119,8 +140,12 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         return dict(self.declared if isinstance(self.declared, Mapping) else enumerate(self.declared))
 
     def transform(self, X: Any) -> Floats:
-        """Return one row of numbers in [0, 1] for each row."""
+        """Return one row of numbers in [0, 1] for each row, as an array or as `set_output` says."""
         check_is_fitted(self, "blocks_")
+        return self.encode(self._table(X, reset=False))
+
+    def encode(self, X: Any) -> Floats:
+        """Return what `transform` does, always as an array, of rows whose columns were checked: none is refused."""
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
         whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
         if whole and len(ramps) == len(self.blocks_) and not self.together_:
@@ -136,7 +161,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             if X.ndim != 2 or X.shape[1] != len(self.names_):
                 raise InvalidInput(f"rows of {len(self.names_)} columns are expected, not an array of shape {X.shape}")
         pairs = zip(self.blocks_, self.names_, strict=True)
-        return [block.read(column_of(X, name)) for block, name in pairs]
+        return [block.read(column_of(X, name, place)) for place, (block, name) in enumerate(pairs)]
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return the rows of numbers for values that were read, all of them or some."""
@@ -153,7 +178,15 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes."""
         check_is_fitted(self, "blocks_")
-        return np.array([name for part in (*self.blocks_, *self.together_) for name in part.names], dtype=object)
+        check_input_names(self, input_features)
+        names = [name for part in (*self.blocks_, *self.together_) for name in part.names]
+        return np.array(_told_apart(names), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value has a column of its own, or is 0 in all
+        tags.input_tags.string = True
+        return tags
 
     def atoms(self) -> list[Floats]:
         """Return rows that each block of columns may become by itself.
@@ -221,7 +254,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         waves = waves_of(columns.blocks_, int(document.get("waves", 0)))
         columns.together_ = [*crosses_of(columns.blocks_, columns.names_, pairs), *waves]
         columns.joined_ = [[place] for place in range(len(columns.blocks_))]
-        columns.n_features_in_ = len(columns.names_)
+        columns._know(columns.names_)
         return columns
 
 
@@ -235,9 +268,21 @@ def column_names(X: Any) -> list[Any]:
     return list(range(shape[1]))
 
 
-def column_of(X: Any, name: Any) -> Any:
-    """Return the values of a column."""
-    return X[name] if is_frame(X) else np.asarray(X)[:, name]
+def column_of(X: Any, name: Any, place: int = 0) -> Any:
+    """Return the values of a column: by its name, or by its place where the rows have no such names."""
+    if is_frame(X):
+        return X[name if name in X.columns else X.columns[place]]
+    return np.asarray(X)[:, place if isinstance(name, str) else name]
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Return names of which no two are alike, as data frames ask for: cuts may be alike to six digits."""
+    seen: Counter[str] = Counter()
+    told = []
+    for name in names:
+        seen[name] += 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return told
 
 
 def cuts_for(numbers: int, units: int) -> int:

@@ -24,7 +24,9 @@ __all__ = [
     "as_texts",
     "block_from_document",
     "categories_from_public",
+    "check_input_names",
     "declared_block",
+    "ramp_ends",
     "ramps_from_public",
     "spread_ramps",
 ]
@@ -81,7 +83,7 @@ class Ramps:
 
 def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
     """Return what the blocks make of their columns of `values`, side by side: all columns in a few passes."""
-    low, high, source, missing = _ends(blocks)
+    low, high, source, missing = ramp_ends(blocks)
     ramps = values[:, source]
     with np.errstate(all="ignore"):  # a warning would tell of a value
         ramps -= low
@@ -94,7 +96,7 @@ def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+def ramp_ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Return where each ramp begins and ends, of which column it is, and which of them say that a value is missing."""
     ends = [
         (low, high, place, missing)
@@ -294,8 +296,36 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
         raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
     line = (float(numbers[0]), float(numbers[-1]))
     if numbers.size == 2:
-        numbers = np.linspace(numbers[0], numbers[1], cuts + 1)
+        numbers = _cuts_between(float(numbers[0]), float(numbers[1]), cuts)
     return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
+
+
+def check_input_names(columns: Any, given: Any) -> None:
+    """Refuse names of input columns that are not those of fitted columns, as scikit-learn's transformers do."""
+    if given is None:
+        return
+    names, known = list(given), getattr(columns, "feature_names_in_", None)
+    if known is not None and names != list(known):
+        raise InvalidInput("input_features is not equal to feature_names_in_")
+    number = getattr(columns, "n_features_in_", len(names))
+    if number != len(names):
+        raise InvalidInput(f"input_features should have length equal to the number of columns, {number}")
+
+
+def _cuts_between(low: float, high: float, cuts: int) -> Floats:
+    """Return cuts of a number of which the ends are all that is known: even ones, and finer ones towards 0.
+
+    How large a value may be says little about how large values are. Each of the finer cuts is half as far from 0 as the
+    one before it, `cuts` times, so that a column with a long tail has cuts among its values.
+    """
+    if cuts <= _PIECES:
+        return np.linspace(low, high, cuts + 1)
+    halves = max(abs(low), abs(high)) / 2.0 ** np.arange(1, cuts + 1)
+    finer = np.concatenate([-halves, [0.0], halves])
+    finer = finer[(finer > low) & (finer < high)]
+    even = np.linspace(low, high, max(cuts // 2, cuts - len(finer)) + 1)
+    apart = np.abs(even[:, None] - np.append(finer, [low, high])).min(axis=1) > (high - low) / (2 * cuts)
+    return np.unique(np.concatenate([[low, high], finer, even[apart]]))
 
 
 def block_from_document(document: dict[str, Any]) -> Block:

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from quorate.arrays import Floats
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
+from quorate.features.blocks import check_input_names
 from quorate.features.words import Words, number_for, words_from_public
 
 __all__ = ["HashedColumns"]
@@ -39,15 +40,25 @@ class HashedColumns(TransformerMixin, BaseEstimator):
     def __init__(self, *, number: int | None = None) -> None:
         self.number = number
 
-    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0) -> "HashedColumns":
+    def fit(self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1) -> "HashedColumns":
         """Choose directions from public rows, or draw them where there are none (X is None)."""
+        X = None if X is None else self._counts(X, reset=True)
         public_rows = 0 if X is None else X.shape[0]
         number = number_for(units, epsilon, public_rows) if self.number is None else check_count("number", self.number)
         self.words_ = words_from_public("words", X, number=number)
         return self
 
+    def _counts(self, X: Any, *, reset: bool) -> Any:
+        """Return rows of counts, sparse or not, and learn how many columns they have or check it."""
+        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+
     def transform(self, X: Any) -> Floats:
-        """Return one row of numbers in [0, 1] for each row."""
+        """Return one row of numbers in [0, 1] for each row, as an array or as `set_output` says."""
+        check_is_fitted(self, "words_")
+        return self.encode(self._counts(X, reset=False))
+
+    def encode(self, X: Any) -> Floats:
+        """Return what `transform` does, always as an array, of rows whose columns were checked."""
         return self.spread(self.read(X))
 
     def read(self, X: Any) -> sparse.csr_array:
@@ -62,7 +73,13 @@ class HashedColumns(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes."""
         check_is_fitted(self, "words_")
+        check_input_names(self, input_features)
         return np.array(self.words_.names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True  # what is no number counts as 0
+        return tags
 
     def atoms(self) -> list[Floats]:
         """Return rows that the columns may become."""

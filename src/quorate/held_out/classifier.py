@@ -7,11 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from quorate.held_out.conformal import ROUNDING, ConformalModel
 from quorate.held_out.rows import classes_of, first_rows, model_rows, private_rows, probabilities_by_row
-from quorate.predictors.base import class_codes
+from quorate.predictors.base import class_codes, without_values
 
 __all__ = ["ConformalClassifier"]
 
@@ -70,7 +71,7 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         units, first, count = first_rows(len(rows), groups, y)
         grid = self._levels(count)
         self._open(grid, count, groups)
-        codes = class_codes(self.classes_, column_or_1d(y, warn=True))
+        codes = class_codes(self.classes_, _labels(y))
         given = probabilities_by_row(self.model, rows)[np.arange(len(codes)), codes]
         cells = np.searchsorted(-grid, -given)  # the first level that is not above: proof: step 1
         self._release(cells, units, first)
@@ -109,3 +110,13 @@ class ConformalClassifier(ConformalModel, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True  # filled, as every container becomes a matrix
         tags.non_deterministic = True
         return tags
+
+
+def _labels(y: Any) -> NDArray[Any]:
+    """Return the labels as a vector; the text of a refusal does not repeat them."""
+    labels = column_or_1d(y, warn=True)
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise type(error)(without_values(str(error))) from None
+    return np.asarray(labels)

@@ -24,6 +24,7 @@ from quorate.errors import InvalidInput
 from quorate.held_out.rows import check_published
 from quorate.mechanisms import PrivateQuantile
 from quorate.predictors.base import check_choice, check_records
+from quorate.predictors.manners import KeepsPublished
 from quorate.privacy.claims import Claim, replaced
 from quorate.session import release_counts
 
@@ -33,9 +34,10 @@ ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of 
 _FEWEST, _MOST = 100, 10_000  # cells of a grid whose size is chosen
 
 
-class ConformalModel:
+class ConformalModel(KeepsPublished):
     """A published model, and a public grid of scores of which one cell is released."""
 
+    _published = "model"
     model: Any
     epsilon: float
     alpha: float

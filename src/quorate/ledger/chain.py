@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.errors import LedgerRefused
+from quorate.ledger.parts import fits_part
 from quorate.ledger.rules import Event, State, apply, from_json, to_json
 from quorate.ledger.store import Statements
 
@@ -32,7 +33,6 @@ __all__ = [
     "Witness",
     "canonical",
     "digest_rows",
-    "entry_mac",
     "keyed_hash",
     "link",
     "state_folder",
@@ -269,11 +269,12 @@ class Change:
         if seq < seen.seq or (seq == seen.seq and mac != seen.mac):
             raise LedgerRefused("the ledger went back while it was in use: an old copy was put in its place")
         if seq != seen.seq:
-            if seen.seq and entry_mac(statements, ledger, seen.seq) != seen.mac:
-                raise LedgerRefused("the ledger is another than it was: an old copy was put in its place and went on")
             if not hmac.compare_digest(snapshot, _snapshot_mac(key, ledger, seq, mac, text)):
                 raise LedgerRefused("the ledger's account was edited, or is locked with another key")
-            seen.seq, seen.mac, seen.state = seq, mac, from_json(json.loads(text))
+            state = from_json(json.loads(text))
+            if seen.seq and not _has_entry(statements, ledger, state, seen.mark()):
+                raise LedgerRefused("the ledger is another than it was: an old copy was put in its place and went on")
+            seen.seq, seen.mac, seen.state = seq, mac, state
         return cls(statements, ledger, key, seen)
 
     @property
@@ -284,7 +285,7 @@ class Change:
 
     def check(self, mark: Mark) -> None:
         """Refuse a ledger that has not come as far as a mark says, or came there another way."""
-        if entry_mac(self.statements, self.ledger, mark.seq) != mark.head:
+        if not _has_entry(self.statements, self.ledger, self.state, mark):
             raise LedgerRefused(
                 "the ledger is not the one that a mark speaks of: an old copy of it, or one of two copies in use; "
                 "see `quorate ledger verify`"
@@ -306,7 +307,7 @@ class Change:
         self.charged = (
             self.charged
             or before is None
-            or kind in ("moved", "restored", "phase", "arrived", "chosen")
+            or kind in ("moved", "restored", "phase", "arrived", "chosen", "compacted")
             or self._state.spent > before.spent
         )
         self.anew = self.anew or kind == "restored"
@@ -338,10 +339,12 @@ def _now(last: float) -> float:
     return now if last > now + _AHEAD else max(now, last)
 
 
-def entry_mac(statements: Statements, ledger: str, seq: int) -> str | None:
-    """Return the hash of an entry, or None where there is none of this number."""
-    rows = statements.run("SELECT mac FROM quorate_entry WHERE ledger = ? AND seq = ?", (ledger, seq))
-    return str(rows[0][0]) if rows else None
+def _has_entry(statements: Statements, ledger: str, state: State, mark: Mark) -> bool:
+    """Return whether the ledger has come to where a mark was made, on the same way."""
+    if state.compaction is not None and mark.seq <= state.compaction.through:  # proof: step 16
+        return fits_part(statements, ledger, state.compaction, mark.seq, mark.head)
+    rows = statements.run("SELECT mac FROM quorate_entry WHERE ledger = ? AND seq = ?", (ledger, mark.seq))
+    return bool(rows) and rows[0][0] == mark.head
 
 
 def _snapshot_mac(key: bytes, ledger: str, seq: int, head: str, text: str) -> str:

@@ -7,12 +7,13 @@ anything, and the owner can still hold an export against the ledger.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from quorate.errors import LedgerRefused
 from quorate.ledger.chain import Entry, canonical
 from quorate.ledger.ledger import Ledger
+from quorate.ledger.parts import MAC_BYTES
 
 __all__ = ["check_export", "export_entries", "exported"]
 
@@ -21,12 +22,15 @@ _SHOWN = {
     *("format", "fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys"),
     *("lease", "owner", "renyi", "mac", "rows", "key", "id", "to", "lost"),
     *("answered", "no_quorums", "repeated", "refused", "returned"),
+    *("through", "forgotten", "answers_forgotten", "head"),
     *("number", "seats", "noise", "seated", "points", "phase", "taken", "met", "closed"),
 }
 
 
 def export_entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Yield every entry of a ledger as it may be kept elsewhere, oldest first.
+    """Yield every entry that a ledger has as it may be kept elsewhere, oldest first.
+
+    One that was compacted begins with its last compaction.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -46,23 +50,43 @@ def exported(entry: Entry, ledger: Ledger) -> dict[str, Any]:
 
 
 def check_export(ledger: Ledger, lines: Iterable[str]) -> int:
-    """Hold an export against the ledger and return how many entries it has. The ledger may have gone on since."""
-    count, entries = 0, ledger.entries()
+    """Hold an export against the ledger and return how many entries it has. The ledger may have gone on since.
+
+    Of an entry that was compacted the ledger has the first bytes of its hash: by those it is compared.
+    """
+    gone, entries, count, seq = ledger.compacted_macs(), iter(ledger.entries()), 0, 0
     for line in lines:
+        read = _read(line)
+        seq = seq + 1 if count else _first(read)
         count += 1
-        entry = next(entries, None)
-        if entry is None:
-            raise LedgerRefused(
-                f"the export has more entries than the ledger, which ends at entry {count - 1}: the ledger was rolled "
-                "back, or the export is of another"
-            )
-        try:
-            read = json.loads(line)
-        except ValueError:
-            read = None
-        if read not in (exported(entry, ledger), _line(entry)):  # the latter was written before exports had seals
-            raise LedgerRefused(f"entry {count} of the export is not the one in the ledger: one of the two was changed")
+        if seq * MAC_BYTES <= len(gone):
+            mac = gone[(seq - 1) * MAC_BYTES : seq * MAC_BYTES].hex()
+            same = read.get("seq") == seq and str(read.get("mac"))[: 2 * MAC_BYTES] == mac
+        else:
+            entry = next((entry for entry in entries if entry.seq >= seq), None)
+            if entry is None:
+                raise LedgerRefused(
+                    f"the export has more entries than the ledger, which ends at entry {seq - 1}: the ledger was "
+                    "rolled back, or the export is of another"
+                )
+            same = read in (exported(entry, ledger), _line(entry))  # the latter was written before exports had seals
+        if not same:
+            raise LedgerRefused(f"entry {seq} of the export is not the one in the ledger: one of the two was changed")
     return count
+
+
+def _read(line: str) -> dict[str, Any]:
+    try:
+        read = json.loads(line)
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {}
+
+
+def _first(read: Mapping[str, Any]) -> int:
+    """Return the number of the first entry of an export, by its line: 1, or that of a compaction."""
+    seq = read.get("seq")
+    return seq if read.get("kind") == "compacted" and isinstance(seq, int) and seq > 0 else 1
 
 
 def _line(entry: Entry) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from quorate.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.exchange import NO_QUORUM, Admitted, Asked, Outcome, Query, SetAside
 from quorate.ledger.budget import LeasedBudget, is_gone, owner_name
 from quorate.ledger.chain import Change, Entry, Head, Witness, keyed_hash
+from quorate.ledger.compaction import Compacting
 from quorate.ledger.keys import KeyRing
 from quorate.ledger.notes import Notes
 from quorate.ledger.phases import Phases, take_over_phase
 from quorate.ledger.postgres import PostgresStore, check_driver
-from quorate.ledger.requests import admit, keep, recall, set_aside, take_over
+from quorate.ledger.requests import admit, forget_requests, keep, recall, set_aside, take_over
 from quorate.ledger.rules import FORMAT, State
 from quorate.ledger.store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
 from quorate.ledger.verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -33,7 +34,7 @@ _HELD = 30.0  # seconds that an id is left to a process that cannot be looked up
 _PROBE = "probe"  # the name of a row that proves that the ledger can be written
 
 
-class Ledger(Notes, Phases, KeyRing):
+class Ledger(Notes, Phases, KeyRing, Compacting):
     """What a model has spent and may spend, kept so that no crash, copy or restart gives any of it back.
 
     >>> import tempfile
@@ -97,6 +98,7 @@ class Ledger(Notes, Phases, KeyRing):
         runs: Sequence[int] = (),
         choice: str | None = None,
         phase: Any = None,
+        forgotten: Sequence[Sequence[str]] = (),
     ) -> None:
         """Write the first entry, and what came with the account from another place."""
         change: Change | None = None
@@ -119,6 +121,7 @@ class Ledger(Notes, Phases, KeyRing):
                 take_over_phase(change, *phase)
             if answers or requests:
                 take_over(change, answers, requests)
+            forget_requests(change, forgotten)
             change.write()
 
     @classmethod
@@ -240,10 +243,11 @@ class Ledger(Notes, Phases, KeyRing):
         return self.last_state().choice
 
     def answers_kept(self) -> int:
-        """Return how many answers are kept: as many as were ever drawn and may have left."""
+        """Return how many answers were ever kept: as many as were drawn and may have left."""
         with self.change() as change:
-            statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ?"
-            return int(change.statements.run(statement, (self._id,))[0][0])
+            statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ? AND seq > ?"
+            kept = change.statements.run(statement, (self._id, change.state.forgotten))[0][0]
+            return int(kept) + change.state.answers_forgotten
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
         """Return the answers that this caller was given to these queries. Nothing is counted."""
@@ -323,8 +327,10 @@ class Ledger(Notes, Phases, KeyRing):
         return keyed_hash(self._key, b"export", *(part.encode() for part in parts))
 
     def entries(self, start: int = 1) -> Iterator[Entry]:
-        """Yield the entries, oldest first."""
-        return read_entries(self._store, self._id, start)
+        """Yield the entries, oldest first: those since the last compaction, which is the first of them."""
+        compaction = self.state().compaction
+        gone = 0 if compaction is None else compaction.through
+        return read_entries(self._store, self._id, max(start, gone + 1))
 
     def close(self) -> None:
         """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again."""

@@ -23,12 +23,11 @@ from quorate.ledger.verify import NOISES, Noises, noises_of, phase_mac
 __all__ = ["Phases", "take_over_phase"]
 
 
-def take_over_phase(change: Change, phase: Phase, noises: Noises, forgotten: Sequence[Sequence[str]]) -> None:
-    """Go on with a phase that comes from another place, and with the ids that were used before it."""
+def take_over_phase(change: Change, phase: Phase, noises: Noises) -> None:
+    """Go on with a phase that comes from another place."""
     _open(change, phase, noises, [])
     if not phase.lost:  # one that is lost stays so, and nobody arrives in it
         _arrive(change, phase, digest_rows([]))
-    forget_requests(change, forgotten)
 
 
 def _open(change: Change, phase: Phase, noises: Noises, asked: Sequence[Asked]) -> None:

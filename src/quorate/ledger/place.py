@@ -86,16 +86,13 @@ def _copy(old: Ledger, new: Ledger) -> None:
         if change.state.moved is None:
             change.append("moved", {"to": new.place})
         state = change.state
-        span = "FROM {} WHERE ledger = ? AND seq IS NOT NULL"
-        answers = change.statements.run(
-            "SELECT caller, query, label " + span.format("quorate_answer"), (change.ledger,)
-        )
-        requests = change.statements.run(
-            "SELECT caller, id, body, outcome " + span.format("quorate_request"), (change.ledger,)
-        )
+        span, which = "FROM {} WHERE ledger = ? AND seq > ?", (change.ledger, state.forgotten)
+        answers = change.statements.run("SELECT caller, query, label " + span.format("quorate_answer"), which)
+        requests = change.statements.run("SELECT caller, id, body, outcome " + span.format("quorate_request"), which)
         forgotten = forgotten_requests(change)
     kept = to_json(state)
-    names = ("fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys", "projects")
+    names = ["fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys", "projects"]
+    names += ["answers_forgotten"] if state.answers_forgotten else []
     phase = old.phase()
     new.begin(
         {"format": FORMAT} | {name: kept[name] for name in names},
@@ -103,7 +100,8 @@ def _copy(old: Ledger, new: Ledger) -> None:
         requests=requests,
         runs=old.runs(),
         choice=old.choice(),
-        phase=None if phase is None else (*phase, forgotten),
+        phase=phase,
+        forgotten=forgotten,
     )
 
 
@@ -125,7 +123,8 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     if not is_url(place) and any(mark.in_database for mark in marks):
         raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
     ahead = [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
-    lost = [entry.event.body["lost"] for entry in ledger.entries() if entry.event.kind == "restored"]
+    told = [entry.event.body.get("lost") for entry in ledger.entries() if entry.event.kind in ("restored", "compacted")]
+    lost = [one for one in told if one is not None]
     known = [int(quanta) for quanta in lost[-1]] if lost else None
     with ledger.change() as change:
         every = list(change.state.capacity)

@@ -12,11 +12,13 @@ from quorate.ledger.chain import Change, digest_rows
 from quorate.ledger.shares import allow, hold_for, is_limited
 
 __all__ = [
+    "FORGET",
     "admit",
     "answer_row",
     "forget_requests",
     "forgotten_requests",
     "keep",
+    "kept_row",
     "note_activity",
     "pack",
     "recall",
@@ -28,6 +30,9 @@ __all__ = [
 
 _NAMES = 400  # values looked up in one statement
 _MINUTE = 60
+
+# An id stays used: its row is that of no entry, and nothing else of it is kept.
+FORGET = "UPDATE quorate_request SET body = ?, outcome = NULL, seq = 0, owner = '' WHERE ledger = ?"
 
 
 def pack(outcome: Outcome) -> bytes:
@@ -48,10 +53,10 @@ def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query,
         for start in range(0, len(asked), _NAMES):
             part = asked[start : start + _NAMES]
             statement = (
-                "SELECT query, label FROM quorate_answer WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
+                "SELECT query, label FROM quorate_answer WHERE ledger = ? AND caller = ? AND seq > ? "  # noqa: S608  question marks alone
                 f"AND query IN ({','.join('?' * len(part))})"
             )
-            rows = change.statements.run(statement, [change.ledger, caller, *part])
+            rows = change.statements.run(statement, [change.ledger, caller, change.state.forgotten, *part])
             known.update({(caller, bytes(query)): int(label) for query, label in rows})
     return known
 
@@ -153,7 +158,11 @@ def set_aside(
 
 
 def _requests(change: Change, asked: Sequence[Asked]) -> dict[tuple[str, str | None], Any]:
-    """Return what is kept of the requests with these ids: body, owner, time and packed outcome."""
+    """Return what is kept of the requests with these ids: body, owner, time and packed outcome.
+
+    Of one that a compaction has forgotten only the id is left, also while nobody has removed the rest.
+    """
+    forgotten = change.state.forgotten
     requests: dict[tuple[str, str | None], Any] = {}
     ids: dict[str, list[str]] = {}
     for one in asked:
@@ -163,11 +172,12 @@ def _requests(change: Change, asked: Sequence[Asked]) -> dict[tuple[str, str | N
         for start in range(0, len(names), _NAMES):
             part = names[start : start + _NAMES]
             statement = (
-                "SELECT id, body, owner, at, outcome FROM quorate_request WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
+                "SELECT id, body, owner, at, outcome, seq FROM quorate_request WHERE ledger = ? AND caller = ? "  # noqa: S608  question marks alone
                 f"AND id IN ({','.join('?' * len(part))})"
             )
-            for name, *row in change.statements.run(statement, [change.ledger, caller, *part]):
-                requests[caller, name] = row
+            for name, *row, seq in change.statements.run(statement, [change.ledger, caller, *part]):
+                gone = seq is not None and seq <= forgotten  # proof: step 15
+                requests[caller, name] = (b"", "", row[2], None) if gone else row
     return requests
 
 
@@ -177,9 +187,7 @@ def _earlier(
     """Return the outcome of an earlier request of this id, or None where this one may take the id over."""
     body, holder, at, outcome = earlier
     if outcome is None and not holder:
-        raise IdReused(
-            "this id was used in an earlier phase, whose answers are forgotten; a new request takes a new id"
-        )
+        raise IdReused("this id was used before, and what it was answered is forgotten; a new request takes a new id")
     if bytes(body) != one.body:
         raise reused(one)
     if outcome is not None:
@@ -263,7 +271,9 @@ def _insert(change: Change, fresh: Mapping[Query, int]) -> dict[Query, int]:
     seq = change.seq + 1
     rows = [(change.ledger, caller, query, label, seq) for (caller, query), label in fresh.items()]
     kept = change.statements.run_many(
-        "INSERT INTO quorate_answer VALUES (?, ?, ?, ?, ?) ON CONFLICT (ledger, caller, query) DO NOTHING", rows
+        "INSERT INTO quorate_answer VALUES (?, ?, ?, ?, ?) ON CONFLICT (ledger, caller, query) DO UPDATE SET "
+        "label = excluded.label, seq = excluded.seq WHERE quorate_answer.seq <= ?",  # of one that is forgotten
+        [(*row, change.state.forgotten) for row in rows],
     )
     if kept == len(rows):
         return dict(fresh)
@@ -318,14 +328,10 @@ def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) 
     Those that were answered so far; or, from another place, those of these callers and ids.
     """
     if ids is None:
-        change.statements.run(
-            "UPDATE quorate_request SET body = ?, outcome = NULL, seq = NULL, owner = '' "
-            "WHERE ledger = ? AND seq IS NOT NULL",
-            (b"", change.ledger),
-        )
+        change.statements.run(f"{FORGET} AND seq > 0", (b"", change.ledger))
         return
     change.statements.run_many(
-        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, NULL)",
+        "INSERT INTO quorate_request VALUES (?, ?, ?, ?, '', ?, NULL, 0)",
         [(change.ledger, caller, name, b"", change.at) for caller, name in ids],
     )
 
@@ -333,7 +339,9 @@ def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) 
 def forgotten_requests(change: Change) -> list[Any]:
     """Return callers and ids of the requests that were forgotten."""
     return change.statements.run(
-        "SELECT caller, id FROM quorate_request WHERE ledger = ? AND owner = '' AND outcome IS NULL", (change.ledger,)
+        "SELECT caller, id FROM quorate_request WHERE ledger = ? "
+        "AND (seq <= ? OR (seq IS NULL AND owner = '' AND outcome IS NULL))",  # the latter by an older version
+        (change.ledger, change.state.forgotten),
     )
 
 
@@ -359,6 +367,11 @@ def answer_row(caller: str, query: bytes, label: int) -> bytes:
 def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> bytes:
     """Return a request as it counts in its entry's digest."""
     return b"request" + _parts(caller.encode(), name.encode(), bytes(body), bytes(outcome))
+
+
+def kept_row(row: bytes, owner: str, at: float) -> bytes:
+    """Return the row of a request as it counts in the digest of a part, whose entries are gone."""
+    return row + _parts(owner.encode(), repr(float(at)).encode())
 
 
 def _parts(*parts: bytes) -> bytes:

@@ -30,6 +30,7 @@ from quorate.ledger.shares import (
 __all__ = [
     "FORMAT",
     "LOST",
+    "Compaction",
     "Event",
     "Lease",
     "Phase",
@@ -77,6 +78,18 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """How far the entries are compacted: those up to `through` are gone, and answers of those up to `forgotten`.
+
+    `parts` is the hash of what is left of them.
+    """
+
+    through: int
+    forgotten: int
+    parts: str
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What a ledger holds: one account, what is out on lease, and who may have how much of it."""
 
@@ -97,6 +110,13 @@ class State:
     choice: str | None = None  # what the model has chosen once and for all, and published; `LOST` in a restored copy
     phase: Phase | None = None  # of everlasting prediction
     moved: str | None = None  # where the account went
+    compaction: Compaction | None = None  # the last one
+    answers_forgotten: int = 0  # how many answers were drawn and are not kept any more
+
+    @property
+    def forgotten(self) -> int:
+        """The last entry whose answers are forgotten: what is still kept of them is nobody's answer."""
+        return 0 if self.compaction is None else self.compaction.forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +131,11 @@ class Event:
 def apply(state: State | None, event: Event) -> State:
     """Return what the ledger holds after an event, or raise where the event is not allowed."""
     if state is None:
-        if event.kind != "opened":
-            raise LedgerRefused(f"a ledger begins with its opening, not with {event.kind!r}")
-        return _opened(event)
+        if event.kind == "opened":
+            return _opened(event)
+        if event.kind != "compacted":
+            raise LedgerRefused(f"a ledger begins with its opening, or a compaction, not with {event.kind!r}")
+        state = from_json(event.body["state"])
     if event.kind not in _RULES:
         raise LedgerRefused(f"a ledger knows no {event.kind!r}")
     if state.moved is not None and event.kind != "lost":
@@ -139,6 +161,7 @@ def to_json(state: State) -> dict[str, Any]:
     # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
     kept["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
+    kept["compaction"] = None if state.compaction is None else asdict(state.compaction)
     return kept | pairs | {"order": repr(state.order)}
 
 
@@ -156,6 +179,7 @@ def from_json(kept: Mapping[str, Any]) -> State:
     for name, read in _READ.items():  # an older version had neither projects nor holds
         state[name] = read(kept[name]) if kept.get(name) else {}
     state["phase"] = Phase(**kept["phase"]) if kept.get("phase") else None
+    state["compaction"] = Compaction(**kept["compaction"]) if kept.get("compaction") else None
     return State(**{**kept, **state})
 
 
@@ -179,6 +203,7 @@ def _opened(event: Event) -> State:
         at=event.at,
         keys=keys_from(body["keys"]) if body["keys"] else {},
         projects=projects_from(body["projects"]) if body.get("projects") else {},
+        answers_forgotten=int(body.get("answers_forgotten", 0)),
     )
     if not all(0 <= spent <= capacity for spent, capacity in zip(state.spent, state.capacity, strict=True)):
         raise LedgerRefused("a ledger opens with an account that nobody could have spent like that")
@@ -296,7 +321,23 @@ def _arrived(state: State, body: Mapping[str, Any], at: float) -> State:
     return replace(state, phase=after)
 
 
+def _compacted(state: State, body: Mapping[str, Any], at: float) -> State:
+    """Begin anew from the account as it is: a compaction changes none of it."""
+    if from_json(body["state"]) != state:  # proof: step 14
+        raise LedgerRefused("a compaction begins from another account than the entries add up to")
+    before = state.compaction or Compaction(0, 0, "")
+    after = Compaction(int(body["through"]), int(body["forgotten"]), str(body["parts"]))
+    if not (before.through < after.through and before.forgotten <= after.forgotten <= after.through):
+        raise LedgerRefused("a compaction goes further than the one before it")
+    if after.forgotten > before.forgotten and state.phase is not None:
+        raise LedgerRefused("an everlasting model forgets its answers with each phase, and by nothing else")
+    if int(body["answers_forgotten"]) < state.answers_forgotten:
+        raise LedgerRefused("answers that were forgotten are not remembered again")
+    return replace(state, compaction=after, answers_forgotten=int(body["answers_forgotten"]))
+
+
 _RULES = {
+    "compacted": _compacted,
     "leased": _leased,
     "returned": _returned,
     "lost": _lost,

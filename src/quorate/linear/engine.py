@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from quorate.arrays import Floats
 from quorate.linear.calibration import CALIBRATION_ENTRIES, calibration
-from quorate.linear.exact import exact_features, exact_weights, lengths
+from quorate.linear.exact import exact_features, exact_weights
 from quorate.linear.families import Bernoulli, Family, Gaussian
 from quorate.linear.geometry import Belief, Measurement, choose_measurement, evidence, update
-from quorate.linear.sample import made_rows, shift
+from quorate.linear.sample import Around, Shares, shift
 from quorate.linear.sums import PrivateSums
 from quorate.mechanisms import NoisyVectors
 
@@ -67,20 +67,19 @@ class Fitted:
 def entries_of(problem: Problem) -> int:
     """Return the largest number of entries that the releases of a fit may have together."""
     width = 1 + sum(int(values.shape[1]) for values in problem.atoms)
-    return (len(_MADE_STEPS) + 2) * problem.outputs * (width + 2) + CALIBRATION_ENTRIES
+    return (len(_MADE_STEPS) + 3) * problem.outputs * (width + 2) + CALIBRATION_ENTRIES
 
 
 def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
     means = _measure_means(problem, private, public, noisy)
-    moved = None if public is None else shift(public, means.columns, means.noise)
+    moved = None if public is None else shift(public, means.columns, means.deviations)
     usable = moved is not None and moved <= _LARGEST_SHIFT and means.far <= _MOST_FAR + _SIGNIFICANT * means.noise
     if public is not None and not usable:  # clipped around wrong rows, the means are wrong too: once more, without them
         means = _measure_means(problem, private, None, noisy)
-        moved = shift(public, means.columns, means.noise)
-    points = public if usable and public is not None else made_rows(problem.atoms, means.columns, means.noise)
+        moved = shift(public, means.columns, means.deviations)
     steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, _MADE_ERROR)
-    run = _Run(problem, private, noisy, family=means.family, points=points)
+    run = _Run(problem, private, noisy, family=means.family, points=means.points)
     last = not usable and problem.outputs == 1 and isinstance(means.family, Bernoulli)
     beliefs = run.steps(means.intercepts, (*steps, _LAST * sum(steps)) if last else steps, error, len(steps))
     weights = np.array([belief.weights for belief in beliefs])
@@ -102,52 +101,40 @@ def _with_ones(rows: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Means:
-    """What the first release says: means of the columns, how many rows were far from them, the noise, the targets."""
+    """What the first release says: means of the columns, how far they may be off, how many rows lie beyond, targets.
+
+    `points` are the rows that stand for the private ones: public rows, or made ones.
+    """
 
     columns: Floats
+    deviations: Floats
     far: float
     noise: float
+    points: Floats
     family: Family
     intercepts: list[float]
 
 
 def _measure_means(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> _Means:
     """Return the means of the columns and targets of private rows, clipped around public ones if there are any."""
-    centre, longest = _box(problem, public)
-    extra = 2 * problem.outputs  # targets and their squares, each within [-1, 1] of where it starts
+    around = Shares(problem.atoms) if public is None else Around(public)
+    farthest = max(problem.start, 1 - problem.start)  # of a target, which lies in [0, 1], from where it starts
+    radius = float(np.sqrt(around.radius**2 + problem.outputs * (farthest**2 + farthest**4)))
 
     def vectors(features: Floats, targets: Floats) -> Floats:
-        moved, off = features - centre, targets - problem.start
-        distance = lengths(moved)
-        moved *= np.minimum(1.0, longest / np.maximum(distance, 1e-300))[:, None]
-        return np.hstack([moved, (distance > longest)[:, None], off, off**2])
+        off = targets - problem.start
+        return np.hstack([around.of(features), off, off**2])
 
-    size = len(centre)
-    radius = float(np.sqrt(longest**2 + 1 + extra))
+    entries = around.entries + 2 * problem.outputs
     fraction = _ONLY_MEANS if public is None else _MEANS
-    mean, noise = private.release(vectors, entries=size + 1 + extra, radius=radius, noisy=noisy, fraction=fraction)
-    offs, squares = mean[size + 1 : -problem.outputs], mean[-problem.outputs :]
+    mean, noise = private.release(vectors, entries=entries, radius=radius, noisy=noisy, fraction=fraction)
+    seen, offs, squares = np.split(mean, [around.entries, around.entries + problem.outputs])
     family = problem.family
     if isinstance(family, Gaussian):
         family = Gaussian(float(np.sqrt(np.maximum(squares - offs**2, noise).mean())))
     intercepts = [family.link(problem.start + float(off)) for off in offs]
-    return _Means(centre + mean[:size], float(mean[size]), noise, family, intercepts)
-
-
-def _box(problem: Problem, public: Floats | None) -> tuple[Floats, float]:
-    """Return where the columns lie, and how far a row is from there: of public rows 98% are nearer."""
-    if public is not None:
-        centre = public.mean(axis=0)
-        return centre, float(np.quantile(np.linalg.norm(public - centre, axis=1), 0.98)) + 1e-6
-    balls = [_ball(values) for values in problem.atoms]
-    return np.concatenate([middle for middle, _ in balls]), float(np.linalg.norm([far for _, far in balls])) + 1e-6
-
-
-def _ball(values: Floats) -> tuple[Floats, float]:
-    """Return a point and how far these values are from it: halfway for ramps, the mean for categories."""
-    centres = ((values.min(axis=0) + values.max(axis=0)) / 2, values.mean(axis=0))
-    far = [float(np.linalg.norm(values - centre, axis=1).max()) for centre in centres]
-    return centres[int(np.argmin(far))], min(far)
+    columns, deviations, far = around.means(seen, noise)
+    return _Means(columns, deviations, far, noise, around.rows(seen, noise), family, intercepts)
 
 
 class _Run:

@@ -96,7 +96,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         X = self._private_rows(X, known, wide)
         check_consistent_length(X, targets)
         units, number = unit_numbers(X.shape[0], groups)
-        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon)
+        self.columns_ = columns.fit(known, units=number, epsilon=self.epsilon, outputs=problem["outputs"])
         self.form_ = self._form(X)
         self.unit_ = "row" if groups is None else "person"
         private = PrivateSums(self._encoder(X), targets, units, number, one_each=groups is None)
@@ -104,7 +104,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.entries_ = entries_of(described)
         noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
-        points = None if known is None else self.columns_.transform(known)
+        points = None if known is None else self.columns_.encode(known)
         with progress("fitting a linear model"):
             fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_ = fitted.shift
@@ -118,7 +118,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         """Return what encodes some of the private rows. Texts and words are looked up once for all releases."""
         columns = self.columns_
         if isinstance(X, np.ndarray):
-            return lambda rows: columns.transform(X[rows])
+            return lambda rows: columns.encode(X[rows])
         read = columns.read(X)
         if isinstance(columns, HashedColumns):
             return lambda rows: columns.spread(read[rows])
@@ -204,7 +204,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
         rows = self.checked(X)
-        return np.asarray(self.columns_.transform(rows) @ self.coef_.T + self.intercept_)
+        return np.asarray(self.columns_.encode(rows) @ self.coef_.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -118,3 +118,8 @@ class PrivatePoissonRegression(_Regressor):
     def predict(self, X: Any) -> Floats:
         """Return the expected counts. Nothing is spent."""
         return np.asarray(Poisson(self.largest).mean(self._predictor(X)) * self.largest)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True  # a count below 0 is read as 0
+        return tags

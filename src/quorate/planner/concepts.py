@@ -26,7 +26,7 @@ from quorate.planner.concept_bounds import (
     universal,
 )
 from quorate.planner.learning import LogGrowth, sauer_growth
-from quorate.planner.result import Change
+from quorate.planner.result import Change, plan_card
 
 __all__ = ["ConceptMethod", "ConceptPlan", "plan_concept"]
 
@@ -110,6 +110,9 @@ class ConceptPlan:
             for other in self.methods[1:]
         ]
         return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        return plan_card(self, "best", "records", "vc_dimension", "epsilon", "delta", "queries", "alpha")
 
 
 def plan_concept(

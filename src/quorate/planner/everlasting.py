@@ -23,7 +23,7 @@ from quorate.everlasting.terms import Guarantee, cutoff_for, votes_terms
 from quorate.learners import Deal, batched_equivalent
 from quorate.mechanisms import Quorum
 from quorate.mechanisms.cutoff import NoisyCutoff
-from quorate.planner.result import Change
+from quorate.planner.result import Change, plan_card
 
 __all__ = ["CHUNKS", "ChunkForecast", "EverlastingPlan", "PlayedPhase", "plan_everlasting", "simulated_points"]
 
@@ -106,6 +106,10 @@ class EverlastingPlan:
             parts.append(f"This falls short of what was asked for: {self.target:.2%} without quorum, and no refusals.")
             parts += [f"It would do to {change.sentence}." for change in self.nearest]
         return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        expected = ("queries expected to find a quorum", 1 - self.no_quorum_rate)
+        return plan_card(self, "records", "teachers", "chunk", "no_quorums", "epsilon", "delta", bar=expected)
 
 
 CHUNKS = (1, 2, 3, 4, 5, 8, 10, 15, 20, 30, 50)

@@ -172,9 +172,9 @@ def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows
 
 
 def _roads(task: Task, *, records: int | None, features: int | None, public: int | None) -> tuple[Road, ...]:
-    """Return the roads beside votes, where enough is known: the reference table has two classes."""
+    """Return the roads beside votes, where enough is known."""
     public = None if public is None else check_count("public", public, least=0)
-    if public is None or features is None or records is None or task.classes != 2:
+    if public is None or features is None or records is None:
         return ()
     return weigh_roads(task, records=check_count("records", records), features=features, public=public)
 

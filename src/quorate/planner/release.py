@@ -15,7 +15,7 @@ from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept, Conjunctions, Stumps
 from quorate.concepts.points import Points
 from quorate.errors import Infeasible
-from quorate.planner.result import Change
+from quorate.planner.result import Change, plan_card
 from quorate.release.cover.shares import cover_share
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import expected_errors
@@ -101,6 +101,11 @@ class ReleasePlan:
             f"{self.error:.3g} by the engine {self.engine!r}, and {self.cover:.3g} for the cover itself."
         )
         return " ".join([words, *self.sentences])
+
+    def _repr_html_(self) -> str:
+        return plan_card(
+            self, "subject", "engine", "records", "public", "queries", "error", "cover", "epsilon", "delta"
+        )
 
 
 def plan_release(

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Change", "Plan"]
+from quorate.notebook import html_card
+
+__all__ = ["Change", "Plan", "plan_card"]
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,12 @@ class Plan(Protocol):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold."""
+
+
+def plan_card(plan: Plan, *named: str, bar: tuple[str, float] | None = None) -> str:
+    """Return what a notebook shows of a plan: these of its values, a bar, what it says, and what it assumes."""
+    facts = {name.replace("_", " "): getattr(plan, name) for name in named}
+    assumed = [f"Assumed: {sentence}." for sentence in getattr(plan, "assumptions", ())]
+    said = plan.summary()
+    lines = [f"{said[:1].upper()}{said[1:]}", *assumed]
+    return html_card("Plan" if plan.feasible else "Plan, not feasible", facts, bar=bar, lines=lines)

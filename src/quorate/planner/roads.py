@@ -12,14 +12,17 @@ that is off by t differs from the best rule on t / pi of the rows:
                              a stronger logistic law are, and the student learns from them
     a linear model           sampling and noise: tan(t)^2 = (d - 1) (1 / (n i) + steps * d / (L n i)^2) / strength^2,
                              where i is the information of a row and L the length that (epsilon, delta) allow
-    one hypothesis           a bound that always holds, and not an expectation
+    one hypothesis           a bound that always holds, and not an expectation; for two labels alone
+
+With c labels a query is between two of them, and 2 / c of the rows tell these two apart. More labels have more
+boundaries: the scores of labels are taken as normal, and a loss grows as the density of their smallest gap at 0.
 
 The reference is linear. Where the records are not, trees as teachers can win, and public labelled rows say so.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -67,8 +70,16 @@ def weigh_roads(task: Task, *, records: int, features: int, public: int) -> tupl
     if task.delta > 0:
         roads.append(_linear(task, records, features, public))
     if public:
-        roads += [_student(task, records, features, public), _one_hypothesis(task, records, features, public)]
-    return tuple(sorted(roads, key=lambda road: road.loss))
+        roads.append(_student(task, records, features, public))
+    if public and task.classes == 2:
+        roads.append(_one_hypothesis(task, records, features, public))
+    return tuple(sorted((_among(task.classes, road) for road in roads), key=lambda road: road.loss))
+
+
+def _among(classes: int, road: Road) -> Road:
+    """Return the road with its loss between two labels as the loss among all of them."""
+    boundaries = classes * (classes - 1) / 2 * float(np.mean(ndtr(_PLACES / math.sqrt(2)) ** (classes - 2)))
+    return road if classes == 2 else replace(road, loss=min(road.loss * boundaries, 1 - 1 / classes))
 
 
 @cache
@@ -87,15 +98,21 @@ def _strength_of(wrong: float) -> float:
     return high
 
 
+def _telling(task: Task, rows: int) -> float:
+    """Return how many of these rows tell two given labels apart: all of them where there are two."""
+    return 2 * rows / task.classes
+
+
 def _share_off(squared_tangent: float) -> float:
     return math.atan(math.sqrt(squared_tangent)) / math.pi
 
 
 def _linear(task: Task, records: int, features: int, public: int) -> Road:
-    information, columns = _information(), features + 1
-    length = largest_length(epsilon=task.epsilon, delta=task.delta, entries=8 * columns)
-    noise = (_PUBLIC_STEPS if public else _OWN_STEPS) * columns / max(length * records * information, 1e-9) ** 2
-    loss = _share_off(features * (1 / (records * information) + noise) / _STRENGTH**2)
+    columns, outputs = features + 1, 1 if task.classes == 2 else task.classes
+    information = _telling(task, records) * _information()
+    length = largest_length(epsilon=task.epsilon, delta=task.delta, entries=8 * columns * outputs)
+    noise = (_PUBLIC_STEPS if public else _OWN_STEPS) * columns / max(length * information, 1e-9) ** 2
+    loss = _share_off(features * (1 / information + noise) / _STRENGTH**2)
     rows = "its geometry comes from public rows" if public else "its columns must be declared"
     why = f"a few noisy sums serve every query; it gives probabilities and may be published; {rows}"
     return Road("linear", "PrivateLogisticRegression", loss, why)
@@ -105,12 +122,13 @@ def _drafted(task: Task, records: int, features: int, aggregator: str = "auto") 
     """Yield what votes lose, for one number of teachers after another: too few are drowned by noise, too many naive."""
     teachers = 25
     while teachers == 25 or records // teachers >= LEAST_ROWS:
-        tangent = math.sqrt(features / max(records // teachers, 1)) / (2 * _STRENGTH * _information())
-        share = ndtr(np.abs(_PLACES) / tangent)
-        votes = np.rint(np.stack([share, 1 - share], axis=1) * _WHOLE).astype(np.int64)
+        rows = _telling(task, max(records // teachers, 1))
+        share = ndtr(np.abs(_PLACES) * (2 * _STRENGTH * _information()) / math.sqrt(features / rows))
+        others = [np.zeros(len(share))] * (task.classes - 2)
+        votes = np.rint(np.stack([share, 1 - share, *others], axis=1) * _WHOLE).astype(np.int64)
         draft = best_draft(aggregator, task, VoteForecast.from_votes(votes), teachers)
-        own = _share_off(features / (records * _information()) / _STRENGTH**2)  # of all teachers together
-        right = draft.expected.right + (1 - draft.expected.answered) / 2
+        own = _share_off(features / (_telling(task, records) * _information()) / _STRENGTH**2)  # of all together
+        right = draft.expected.right + (1 - draft.expected.answered) / task.classes
         yield 1 - right + own, teachers, draft
         teachers *= 2
 
@@ -132,9 +150,11 @@ def _student(task: Task, records: int, features: int, public: int) -> Road:
         if labels < 10:
             break
         asked = Task(task.epsilon, task.delta, labels, task.classes, task.no_quorums, task.guess)
-        wrong = min(_drafted(asked, records, features, "sharp_majority"), key=lambda one: one[0])[0]
+        aggregator = "sharp_majority" if task.classes == 2 else "noisy_max"
+        wrong = min(_drafted(asked, records, features, aggregator), key=lambda one: one[0])[0]
         strength = _strength_of(wrong)
-        tried.append((_share_off(features / (labels * _information(strength)) / strength**2), labels))
+        information = _telling(task, labels) * _information(strength)
+        tried.append((_share_off(features / information / strength**2), labels))
     loss, labels = min(tried, default=(0.5, public))
     why = f"teachers label {labels:,} public points, and a student that may be published learns from them"
     return Road("student", "StudentClassifier", loss, why)

@@ -6,7 +6,7 @@ from typing import Any
 
 from quorate.mechanisms import Dissent, Quorum
 from quorate.mechanisms.dissent import RATE, calibrate_with_quorum
-from quorate.planner.result import Change
+from quorate.planner.result import Change, plan_card
 
 __all__ = ["StudentFirstPlan", "plan_student_first"]
 
@@ -63,6 +63,9 @@ class StudentFirstPlan:
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold."""
         return self.settings() | {"feasible": self.feasible}
+
+    def _repr_html_(self) -> str:
+        return plan_card(self, "teachers", "queries", "epsilon", "delta")
 
 
 def plan_student_first(

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
-from quorate.notebook import html_card
 from quorate.planner.literature import PublishedBound
 from quorate.planner.mechanisms.task import least_agreement
-from quorate.planner.result import Change
+from quorate.planner.result import Change, plan_card
 from quorate.planner.roads import Road
 from quorate.privacy import Budget
 
@@ -185,14 +184,5 @@ class PrivatePlan:
         return " ".join(parts)
 
     def _repr_html_(self) -> str:
-        facts = {
-            "aggregator": self.aggregator,
-            "teachers": self.teachers,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "queries": self.queries,
-        }
         expected = ("queries expected to be answered with the teachers' plurality label", self.right)
-        assumed = [f"Assumed: {sentence}." for sentence in self.assumptions]
-        title = "Plan" if self.feasible else "Plan, not feasible"
-        return html_card(title, facts, bar=expected, lines=[self.summary(), *assumed])
+        return plan_card(self, "aggregator", "teachers", "epsilon", "delta", "queries", bar=expected)

@@ -7,6 +7,7 @@ repeat no value of theirs. Queries belong to the one who asks.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Wit
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import HIDDEN, progress
-from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
+from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_named_id, is_number, warn_of_id
 from quorate.session import Session
 
 __all__ = [
@@ -134,6 +135,8 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
         text = [str(name) for name in X.columns if not is_number(X[name].dtype) and str(X[name].dtype) != "object"]
         if text:
             raise InvalidInput(f"the columns {', '.join(repr(name) for name in text)} hold no numbers; {REMEDY}")
+        for name in filter(is_named_id, X.columns if reset else ()):
+            warn_of_id(name)
     try:
         checked = validate_data(
             classifier,
@@ -163,8 +166,8 @@ class Predictions(np.ndarray):
 
     `labels` is the same as a plain array, `answered` the mask of the answers; `no_quorum` marks the queries on which
     the teachers did not agree and `refused` counts those that could no longer be paid for. `spent` is what the batch
-    cost, at the order of the budget. `scores` are the noisy shares of the classes, one row a query, where labels were
-    made of them. Slicing and comparing give plain arrays.
+    cost, at the order of the budget; None where a server answered, which does not tell. `scores` are the noisy shares
+    of the classes, one row a query, where labels were made of them. Slicing and comparing give plain arrays.
 
     >>> made = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.zeros(2, bool))
     >>> made.labels, made.answered, made.refused
@@ -176,8 +179,9 @@ class Predictions(np.ndarray):
     answered: NDArray[np.bool_]
     no_quorum: NDArray[np.bool_]
     refused: int
-    spent: Cost
+    spent: Cost | None
     scores: NDArray[np.float64] | None = None
+    classes: NDArray[Any]
 
     @classmethod
     def of(
@@ -199,6 +203,7 @@ class Predictions(np.ndarray):
         predictions = labels.view(cls)
         predictions.answered, predictions.no_quorum = answered, ~answered & ~refused
         predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
+        predictions.classes = classes
         return predictions
 
     def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
@@ -222,6 +227,29 @@ class Predictions(np.ndarray):
         return float(right.sum() / counted)
 
     @property
+    def outcomes(self) -> NDArray[np.str_]:
+        """What became of each query: "answered", "no_quorum" or "refused"."""
+        return np.where(self.answered, "answered", np.where(self.no_quorum, "no_quorum", "refused"))
+
+    def to_frame(self, library: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
+        """Return a data frame or an Arrow table with what `quorate predict` writes: a line for each query.
+
+        `answer` is missing where there is none; `outcome` says why. Where there are scores, each class has a column.
+
+        >>> told = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.array([False, True]))
+        >>> told.to_frame("arrow").to_pylist()
+        [{'answer': 'yes', 'outcome': 'answered'}, {'answer': None, 'outcome': 'refused'}]
+        """
+        check_choice("library", library, ("pandas", "polars", "arrow"))
+        columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
+        if self.scores is not None:
+            columns |= {f"score_{label}": self.scores[:, place] for place, label in enumerate(self.classes.tolist())}
+        if library == "pandas":
+            return import_module("pandas").DataFrame(columns)
+        plain = {name: values.tolist() for name, values in columns.items()}
+        return import_module("pyarrow").table(plain) if library == "arrow" else import_module("polars").DataFrame(plain)
+
+    @property
     def labels(self) -> NDArray[Any]:
         """The labels as a plain array."""
         return self.view(np.ndarray)
@@ -232,7 +260,7 @@ class Predictions(np.ndarray):
     def __array_finalize__(self, source: Any) -> None:
         """Let copies know what their source knew; whatever else is made of it knows nothing."""
         if isinstance(source, Predictions) and source.shape == self.shape:
-            for name in ("answered", "no_quorum", "refused", "spent", "scores"):
+            for name in ("answered", "no_quorum", "refused", "spent", "scores", "classes"):
                 if hasattr(source, name):
                     setattr(self, name, getattr(source, name))
 

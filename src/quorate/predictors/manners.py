@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from quorate.notebook import html_card
 
-__all__ = ["NO_SCORES", "CountedCopies", "ShowsClaim", "Without", "only_with"]
+__all__ = ["NO_SCORES", "CountedCopies", "KeepsPublished", "ShowsClaim", "Without", "only_with"]
 
 NO_SCORES = (
     "an answer is a label, and votes are not released. PrivateClassifier(scores=True) answers with noisy shares of the "
@@ -59,6 +59,21 @@ class CountedCopies:
                 UserWarning,
                 stacklevel=4,
             )
+
+
+class KeepsPublished:
+    """An estimator with a setting that is a published model: a copy has the same one, fitted as it is.
+
+    `clone` would make an unfitted copy of it, and no fold of a cross-validation could be fitted. It stands before
+    `BaseEstimator`.
+    """
+
+    _published: str  # the name of the setting
+
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()  # type: ignore[misc]
+        setattr(copy, self._published, getattr(self, self._published))
+        return copy
 
 
 class ShowsClaim:

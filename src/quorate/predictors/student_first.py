@@ -29,6 +29,7 @@ from quorate.mechanisms.dissent import proposed_first
 from quorate.planner import plan_student_first
 from quorate.predictors.base import Predictions, check_choice, class_codes, named_columns
 from quorate.predictors.guided import PublicRows
+from quorate.predictors.manners import KeepsPublished
 from quorate.predictors.subsample import PrivateClassifier
 from quorate.privacy import Budget, Cost
 from quorate.privacy.budget import charged_together
@@ -46,14 +47,14 @@ class StudentFirstPredictions(Predictions):
     corrected: NDArray[np.bool_]
 
 
-class StudentFirstClassifier(PrivateClassifier):
+class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     """A published student answers any amount of traffic; the ensemble is paid only for where the student is wrong.
 
     Parameters
     ----------
     student
         A fitted classifier that is public, and was trained without these records or privately: what it costs was paid
-        elsewhere. Wrap it in scikit-learn's `FrozenEstimator` where this classifier will be cloned.
+        elsewhere. A copy that `clone` makes has the same one.
     estimator, epsilon, delta, classes, n_jobs, backend
         As for `PrivateClassifier`; delta must be above 0.
     teachers
@@ -80,6 +81,7 @@ class StudentFirstClassifier(PrivateClassifier):
     ([0, 1, 1], array([False,  True, False]))
     """
 
+    _published = "student"
     aggregator, disagreement, holdout = "quorum", None, 0.0  # what PrivateClassifier would be asked
 
     def __init__(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.answerers import open_runs
 from quorate.errors import BudgetSpent
-from quorate.exchange import REFUSED, Asked
+from quorate.exchange import OWN_CALLER, REFUSED, Asked
 from quorate.ledger import Ledger
 from quorate.mechanisms import NO_QUORUM, Answers, NoisySum
 from quorate.mechanisms.above_threshold import AboveThreshold, distance_ballots
@@ -28,7 +28,6 @@ Query = tuple[int, int]  # an engine's query, and the one within it that does no
 
 EXACT, PROPOSED, MEASURED = 0, 1, 2  # how an answer came about
 _ONE = 2**52  # shares are kept in these parts
-_CALLER = "online"  # under which a ledger keeps what was measured
 
 
 def rows_of_numbers(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -102,7 +101,7 @@ class Proposals:
         """End the run here, and leave its secret noise and what was measured in the ledger."""
         ledger.keep_run(self.run.end())
         for place, values in enumerate(self.measured):
-            ledger.keep({(_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
+            ledger.keep({(OWN_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
 
     def proposed(self, query: Query) -> float:
         """Return what the model says: it has seen public records and released counts alone."""
@@ -167,7 +166,9 @@ class Proposals:
         while self._ledger is not None:
             self.catch_up()
             place, values = len(self.measured), (*query, noisy)
-            self._ledger.keep({(_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
+            self._ledger.keep(
+                {(OWN_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, []
+            )
             if self._at(place) == values:
                 return
 
@@ -180,7 +181,7 @@ class Proposals:
         """Return what the ledger keeps at a place: a query, what is left out of it, and its noisy count."""
         assert self._ledger is not None
         keys = _keys(place)
-        [admitted] = self._ledger.admit([Asked(_CALLER, keys)])
+        [admitted] = self._ledger.admit([Asked(OWN_CALLER, keys)])
         known = getattr(admitted, "known", {})
         if not all(key in known for key in keys):
             return None

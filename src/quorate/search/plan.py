@@ -7,6 +7,7 @@ from typing import Any, Literal
 from quorate.checks import check_count, check_positive
 from quorate.mechanisms import EveryCandidate, RandomStopping
 from quorate.mechanisms.selection import ApproximateTrial, GaussianTrial, Trial
+from quorate.notebook import html_card
 from quorate.predictors.base import check_choice
 
 __all__ = ["METHODS", "Method", "SearchPlan", "choose_selection", "plan_of", "plan_search"]
@@ -37,6 +38,29 @@ class SearchPlan:
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
         return asdict(self)
+
+    def summary(self) -> str:
+        """Return the plan in a few sentences.
+
+        >>> print(plan_search(candidates=20).summary())
+        Candidates are drawn from 20 and tried, 82 times on average, with epsilon = 0.451 for each trial. All trials
+        together keep epsilon = 1, delta = 1e-06. A candidate is tried with probability 90.0%; one such trial of each
+        would cost epsilon = 2.27 by composition.
+        """
+        kept = f"All trials together keep epsilon = {self.epsilon:g}, delta = {self.delta:g}."
+        if self.method == "composition":
+            each = "The one candidate" if self.candidates == 1 else f"Each of {self.candidates:,} candidates"
+            return f"{each} is tried once, with epsilon = {self.trial_epsilon:.3g}. {kept}"
+        return (
+            f"Candidates are drawn from {self.candidates:,} and tried, {self.mean_trials:,.0f} times on average, with "
+            f"epsilon = {self.trial_epsilon:.3g} for each trial. {kept} A candidate is tried with probability "
+            f"{self.tried:.1%}; one such trial of each would cost epsilon = {self.naive_epsilon:.3g} by composition."
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {"method": self.method, "candidates": self.candidates, "trial epsilon": self.trial_epsilon}
+        facts |= {"epsilon": self.epsilon, "delta": self.delta}
+        return html_card("Plan", facts, bar=("candidates expected to be tried", self.tried), lines=[self.summary()])
 
 
 @lru_cache(maxsize=64)

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -27,11 +29,12 @@ from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput, NoQuorum
 from quorate.linear.model import LinearModel
 from quorate.mechanisms.selection.trials import MOST_ENTRIES
-from quorate.predictors.base import declared_classes
+from quorate.predictors.base import check_matrix, declared_classes
+from quorate.predictors.labels import as_vector
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import hidden_progress, progress
 from quorate.quiet import randomness_kept, silence
-from quorate.rows import as_frame, take_rows
+from quorate.rows import as_frame, is_frame, take_rows
 from quorate.search.plan import Method, choose_selection, plan_of
 from quorate.search.scores import Scoring, scoring_of
 from quorate.students import StudentClassifier
@@ -123,6 +126,7 @@ class PrivateSearchCV(BaseEstimator):
         for name in _FITTED:  # of an earlier fit
             self.__dict__.pop(name, None)
         candidates, settings = self._candidates()
+        y = as_vector(y)
         chosen = choose_selection(
             self.method,
             candidates=len(candidates),
@@ -134,6 +138,7 @@ class PrivateSearchCV(BaseEstimator):
         self.plan_ = plan_of(chosen, epsilon=self.epsilon, delta=self.delta)
         scoring = scoring_of(self.scoring, candidates[0], self.largest_error)
         conditions = self._declare(candidates, y, scoring)
+        _check_public(public)
         trials = _Trials(candidates, chosen.trial.epsilon, chosen.trial.delta, scoring, public)
         trials.deal(X, y, groups, held_out=check_rate("held_out", self.held_out))
         self.unit_ = "row" if groups is None else "person"
@@ -205,6 +210,16 @@ class PrivateSearchCV(BaseEstimator):
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.classes_)
 
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns the model found takes; there is none before `fit`, as scikit-learn asks."""
+        return int(self.best_estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of its columns, where they have names."""
+        return np.asarray(self.best_estimator_.feature_names_in_)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return what the model found says. Nothing is spent."""
         check_is_fitted(self, "best_estimator_")
@@ -228,7 +243,13 @@ class PrivateSearchCV(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         first = self.estimator[0] if isinstance(self.estimator, list | tuple) else self.estimator
-        tags.estimator_type = first.__sklearn_tags__().estimator_type
+        tried = get_tags(first)
+        tags.estimator_type, tags.target_tags, tags.input_tags = (
+            tried.estimator_type,
+            tried.target_tags,
+            tried.input_tags,
+        )
+        tags.classifier_tags, tags.regressor_tags = tried.classifier_tags, tried.regressor_tags
         tags.non_deterministic = True
         return tags
 
@@ -243,7 +264,11 @@ class _Trials:
     def deal(self, X: Any, y: Any, groups: Any, *, held_out: float) -> None:
         """Deal the units to the part that fits and the part that scores: proof: step 1."""
         rows = as_frame(X)
-        rows = rows if hasattr(rows, "shape") else np.array(rows, dtype=object)
+        if not hasattr(rows, "shape"):
+            rows = np.asarray(rows) if hasattr(rows, "__array__") else np.array(rows, dtype=object)
+        if len(rows.shape) != 2 or rows.shape[1] < 1:
+            raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
+        rows = rows.tocsr() if sparse.issparse(rows) else rows
         check_consistent_length(rows, y)
         units, count = unit_numbers(rows.shape[0], groups)
         scoring = round(count * held_out)
@@ -274,6 +299,13 @@ class _Trials:
         if isinstance(model, LinearModel) and model.entries_ > MOST_ENTRIES:  # proof: step 2
             raise InvalidInput(f"a candidate with more than {MOST_ENTRIES} released numbers is not searched")
         return model
+
+
+def _check_public(public: Any) -> None:
+    """Refuse public rows that no candidate could read: within a trial nothing would be said of them."""
+    rows = as_frame(public)
+    if public is not None and not is_frame(rows) and not sparse.issparse(rows):
+        check_matrix(BaseEstimator(), rows, missing=True, reset=True)
 
 
 def _copied(model: Any) -> Any:

@@ -12,8 +12,9 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,9 +24,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quorate import __version__
 from quorate.errors import QuorateError
-from quorate.service.auth import OWNER, Access, Caller, check_site, token_of
+from quorate.service.auth import OWNER, Caller, check_site, token_of
+from quorate.service.documents import EXTENSIONS, IndexRequest, LoadRequest
 from quorate.service.errors import Refused
-from quorate.service.http import Context, context_of, json_response, page_response, refusal_response
+from quorate.service.http import Context, context_of, json_response, page_response, read_body, refusal_response
 from quorate.service.infer import Infer
 from quorate.service.model import VERSION, Model
 from quorate.service.openapi import openapi_document
@@ -39,23 +41,38 @@ from quorate.service.reading import (
     read_budget,
     share_document,
 )
+from quorate.service.repository import Repository, Source, refusal_of
 from quorate.service.routes import ROUTES, RouteInfo
 from quorate.service.settings import Settings
 from quorate.service.telemetry import CONTENT_TYPE, Log, Metrics
+from quorate.service.tracing import Traces
 
 __all__ = ["RequestMiddleware", "Service", "make_app"]
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _END_SECONDS = 1.0  # after which a process ends whose model took longer
+_FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
+_ORDER_BYTES = 4096  # of a body that orders something
 _KEYS_SECONDS = 0.5  # and how often keys are read from them: by this clock, and not when somebody asks
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
+Order = TypeVar("Order", IndexRequest, LoadRequest)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(models: Sequence[Model], settings: Settings, *, log: Log | None = None) -> Starlette:
-    """Return the application that serves these models. Its `state.service` holds them."""
-    service = Service(models, settings, log=Log() if log is None else log)
+def make_app(
+    models: Sequence[Model],
+    settings: Settings,
+    *,
+    log: Log | None = None,
+    source: Source | None = None,
+    traces: Traces | None = None,
+) -> Starlette:
+    """Return the application that serves these models. Its `state.service` holds them.
+
+    The owner of a model may load it from a `source` while this runs. Requests leave `traces`, where there are some.
+    """
+    service = Service(models, settings, log=Log() if log is None else log, source=source, traces=traces)
     routes = [Route(route.path, _Endpoint(service, route), methods=[route.method]) for route in ROUTES]
     app = _Application(routes=routes, lifespan=service.lifespan)
     app.router.redirect_slashes = False
@@ -99,7 +116,7 @@ class RequestMiddleware:
             if context.status:  # the response has started: the server ends the connection
                 raise
             await self._refusal(scope, context, error)(scope, receive, start)
-        self._service.note(_path_of(scope), context)
+        self._service.note(scope["method"], _path_of(scope), context)
 
     def _refusal(self, scope: Scope, context: Context, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # of Starlette: no route, or none by this method
@@ -124,12 +141,13 @@ class _Endpoint:
 
     def __init__(self, service: "Service", route: RouteInfo) -> None:
         self._service, self._scope = service, route.scope
+        self._of_any = route.endpoint in ("load", "unload")  # also of a model that answers nothing
         self._handler: Handler = service.handler(route.endpoint)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         if self._scope is not None:
-            await self._service.let_in(request, self._scope)
+            await self._service.let_in(request, self._scope, of_any=self._of_any)
         response = await self._handler(request)
         await response(scope, receive, send)
 
@@ -137,12 +155,18 @@ class _Endpoint:
 class Service:
     """What the endpoints share. It owns its models: when it stops, what is queued is answered and leases go back."""
 
-    def __init__(self, models: Sequence[Model], settings: Settings, *, log: Log) -> None:
-        self.models = {model.name: model for model in models}
-        self.settings, self.log, self.metrics = settings, log, Metrics()
-        finders = {model.name: model.find_key for model in models if model.find_key is not None}
-        published = {model.name for model in models if model.published}
-        self.access = Access(finders, required=settings.keys, published=published)
+    def __init__(
+        self,
+        models: Sequence[Model],
+        settings: Settings,
+        *,
+        log: Log,
+        source: Source | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        self.settings, self.log, self.metrics, self.traces = settings, log, Metrics(), traces
+        self.repository = Repository(models, settings, log, source)
+        self.models, self.access = self.repository.models, self.repository.access
         self.asking = Infer(settings, self.metrics)
         self._verifier = Verifier()
         self._document = openapi_document(settings)
@@ -154,8 +178,11 @@ class Service:
         handler: Handler = asking.get(name) or getattr(self, f"_{name}")
         return handler
 
-    async def let_in(self, request: Request, scope: str) -> None:
-        """Find out who calls, and refuse who may not. To whoever has no key of it, a model looks like one not there."""
+    async def let_in(self, request: Request, scope: str, *, of_any: bool = False) -> None:
+        """Find out who calls, and refuse who may not. To whoever has no key of it, a model looks like one not there.
+
+        A model that answers nothing is refused too, but where its owner can change that: `of_any`.
+        """
         context, name = context_of(request), request.path_params.get("name", "")
         token = token_of(context.headers.get(b"authorization")) if self.settings.keys else None
         context.model = model = self.models.get(name)
@@ -168,8 +195,8 @@ class Service:
             raise Refused("unauthenticated")
         if name and (model is None or request.path_params.get("version", VERSION) != VERSION):
             raise Refused("unknown_model")
-        if model is not None and model.refused:
-            raise Refused("ledger_refused", cause="refused_at_start")
+        if model is not None and model.refused and not of_any:
+            raise refusal_of(model)
         context.known = {name: caller for name, caller in known.items() if caller.may(scope)}
         context.caller = next(iter(known.values())) if known else OWNER
         if known and not context.known:
@@ -178,13 +205,15 @@ class Service:
     async def _known(self, token: str | None) -> dict[str, Caller]:
         return await self.access.models(token) if self.settings.keys else dict.fromkeys(self.models, OWNER)
 
-    def note(self, route: str, context: Context) -> None:
+    def note(self, method: str, route: str, context: Context) -> None:
         """Log and count a request that was answered; a refusal of somebody with a key goes to the ledger too."""
         pace, code = self.asking.pace, context.code
         paces = context.departure.ticks if context.departure is not None else 0
         seconds = pace.told(paces * pace.seconds or time.perf_counter() - context.started)
         model = context.model.name if context.model is not None else ""
         self.metrics.request(route=route, model=model, status=context.status, code=code, seconds=seconds)
+        if self.traces is not None:
+            self.traces.request(method, route, context, seconds=seconds)
         known = context.caller is not OWNER
         self.log.event(
             "request",
@@ -216,7 +245,40 @@ class Service:
         return json_response({"ready": True})
 
     async def _server(self, request: Request) -> Response:
-        return json_response({"name": "quorate", "version": __version__, "extensions": ["binary_tensor_data"]})
+        return json_response({"name": "quorate", "version": __version__, "extensions": list(EXTENSIONS)})
+
+    async def _index(self, request: Request) -> Response:
+        asked = await self._order(request, IndexRequest)
+        token = token_of(context_of(request).headers.get(b"authorization")) if self.settings.keys else None
+        known = await self._known(token)
+        if token is not None and not known:
+            raise Refused("unauthenticated")
+        return json_response(await self.repository.index({*known, *self.access.published}, ready=asked.ready))
+
+    async def _load(self, request: Request) -> Response:
+        await self._order(request, LoadRequest)
+        await self.repository.load(self._owned(request))
+        return json_response({})
+
+    async def _unload(self, request: Request) -> Response:
+        await self._order(request, LoadRequest)
+        await self.repository.unload(self._owned(request))
+        return json_response({})
+
+    def _owned(self, request: Request) -> str:
+        if not owns(context_of(request).caller):
+            raise Refused("forbidden", "this takes a key of the model's owner, and this server has no keys")
+        return context_of(request).named_model.name
+
+    async def _order(self, request: Request, kind: type[Order]) -> Order:
+        """Return the body of a request that orders something, which may be empty."""
+        body = await read_body(request, limit=_ORDER_BYTES, seconds=self.settings.body_seconds)
+        try:
+            return msgspec.json.decode(body or b"{}", type=kind)
+        except msgspec.ValidationError:
+            raise Refused("bad_request", "the body asks for something that this server does not do") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Refused("bad_json") from None
 
     async def _model(self, request: Request) -> Response:
         return json_response(context_of(request).named_model.metadata())
@@ -242,7 +304,12 @@ class Service:
         for name, view in zip(known, views, strict=True):
             if not isinstance(view, BaseException):  # no figures for a ledger that cannot be read
                 budgets[name] = budget_figures(self.models[name], view)
-        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known)
+        callers, private = (
+            context_of(request).known,
+            [name for name, model in self.models.items() if not model.published],
+        )
+        owner = all(name in callers and callers[name].may("admin") for name in private)
+        text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known, processes=owner)
         return Response(text, media_type=CONTENT_TYPE)
 
     async def _docs(self, request: Request) -> Response:
@@ -258,7 +325,8 @@ class Service:
             for name, caller in context_of(request).known.items()
             if self.models[name].ledger is not None
         ]
-        return page_response(dashboard_page(shown, at=at), CONTENT_SECURITY_POLICY)
+        live = "live" in request.query_params
+        return page_response(dashboard_page(shown, at=at, live=live), CONTENT_SECURITY_POLICY)
 
     # Starting and stopping.
 
@@ -269,6 +337,7 @@ class Service:
             if not model.refused:
                 model.batcher.start()
         self._recurring = [asyncio.create_task(self._every(_NOTES_SECONDS, Model.write_notes))]
+        self._recurring.append(asyncio.create_task(self._follow()))
         if self.settings.keys:
             self._recurring.append(asyncio.create_task(self._every(_KEYS_SECONDS, Model.read_keys)))
         self.log.event("started", models=len(self.models), keys=self.settings.keys)
@@ -294,14 +363,25 @@ class Service:
                     end = threading.Timer(_END_SECONDS, os._exit, (1,))
                     end.daemon = True
                     end.start()
+        if self.traces is not None:
+            self.traces.flush()
         self.log.event("stopped", clean=not failed)
         self.log.flush()
         return failed
 
+    async def _follow(self) -> None:
+        """Load and unload what other workers were asked to."""
+        while True:
+            try:
+                await self.repository.follow()
+            except Exception as error:
+                self.log.failure(error, route="")
+            await asyncio.sleep(_FOLLOW_SECONDS)
+
     async def _every(self, seconds: float, work: Callable[[Model], Awaitable[None]]) -> None:
         """Do this for each model again and again, whatever is asked meanwhile."""
         while True:
-            for model in self.models.values():
+            for model in list(self.models.values()):
                 try:
                     await work(model)
                 except Exception as error:

@@ -43,17 +43,25 @@ ANYBODY = Caller("", frozenset({"ask"}))  # of a published model
 
 
 class Access:
-    """The callers of some models, found by their keys. `finders` look a token up in the ledger of each model.
+    """The callers of some models, found by their keys.
 
-    A token that was found is kept for a second, for whoever has that very token. Those `published` need none.
+    A token that was found is kept for a second, for whoever has that very token.
     """
 
-    def __init__(
-        self, finders: Mapping[str, Callable[[str], Any]], *, required: bool = True, published: Collection[str] = ()
-    ) -> None:
-        self._finders, self.required, self._published = finders, required, published
+    def __init__(self, *, required: bool = True) -> None:
+        self._finders: dict[str, Callable[[str], Any]] = {}
+        self.required, self._published = required, set[str]()
         self._known: dict[tuple[str, bytes], tuple[Caller, float]] = {}
         self._looking: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
+
+    def put(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
+        """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key."""
+        self._finders.pop(model, None)
+        self._published.discard(model)
+        if finder is not None:
+            self._finders[model] = finder
+        if published:
+            self._published.add(model)
 
     async def caller(self, model: str, token: str | None) -> Caller | None:
         """Return who asks this model, or None for nobody it knows."""
@@ -74,8 +82,13 @@ class Access:
 
     async def models(self, token: str | None) -> dict[str, Caller]:
         """Return the models that know this token, and as whom."""
-        callers = {model: await self.caller(model, token) for model in self._finders}
+        callers = {model: await self.caller(model, token) for model in list(self._finders)}
         return {model: caller for model, caller in callers.items() if caller is not None}
+
+    @property
+    def published(self) -> Collection[str]:
+        """The models that anybody may ask."""
+        return self._published
 
     async def _look(self, place: tuple[str, bytes], token: str) -> Caller | None:
         try:

@@ -17,7 +17,12 @@ from quorate.service.settings import ENVIRONMENT, Settings
 
 __all__ = ["EdgeProtocol"]
 
-_REASONS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
+_REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
 
 
 @lru_cache(maxsize=1)
@@ -35,6 +40,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._limits = _settings(os.environ[ENVIRONMENT])
         self._bytes = 0  # of headers that are not complete
         self._in_headers = True
+        self._refused: bytes | None = None  # a refusal, which comes after the answers to earlier requests
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -63,14 +69,18 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless the headers have become too large."""
+        if self._refused is not None:
+            return
         super().data_received(data)
-        if self._in_headers and not self.transport.is_closing():
+        if self._in_headers and self._refused is None and not self.transport.is_closing():
             self._bytes += len(data)
             if self._bytes > self._limits.header_limit:
                 self._refuse(431, "headers_too_large")
 
     def on_message_begin(self) -> None:
         """Begin with the headers of a request."""
+        if self._refused is not None:  # what follows it on the connection is not answered either
+            return
         super().on_message_begin()
         self._in_headers, self._bytes = True, 0
         if self._timer is None:
@@ -78,6 +88,8 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin with the rest of a request, which has limits of its own."""
+        if self._refused is not None:
+            return
         self._stop_waiting()
         self._in_headers = False
         self.idle.pop(self, None)
@@ -88,19 +100,27 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Read a part of a body, unless its request was refused."""
-        if self.cycle is not None:
+        if self._refused is None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End with a request, unless it was refused."""
-        if self.cycle is not None:
+        if self._refused is None:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Rest, until the next request."""
+        """Rest, until the next request, or refuse the last one now that those before it are answered."""
         super().on_response_complete()
-        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+        if self.transport.is_closing() or not self._answered():
+            return
+        if self._refused is None:
             self._rest()
+        else:
+            self._say_refused()
+
+    def _answered(self) -> bool:
+        """Return whether every request so far has its answer."""
+        return self.cycle is None or self.cycle.response_complete
 
     def _rest(self) -> None:
         self.idle.pop(self, None)
@@ -122,8 +142,22 @@ class EdgeProtocol(HttpToolsProtocol):
             self.end()
 
     def _refuse(self, status: int, code: str) -> None:
-        """Say why, in one piece, and close."""
+        """Say why, in one piece, and close: once earlier requests of the connection have their answers."""
         body = error_body(code)
         head = f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\nconnection: close\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        self._refused = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+        self._stop_waiting()
+        if self._answered():
+            self._say_refused()
+
+    def _say_refused(self) -> None:
+        assert self._refused is not None
+        self.transport.write(self._refused)
         self.end()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP: in its turn, unless it is the body of the request under way, which never ends."""
+        if self._answered() or not self.cycle.more_body:
+            self._refuse(400, "bad_http")
+        else:
+            super().send_400_response(msg)

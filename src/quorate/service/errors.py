@@ -28,6 +28,7 @@ class Problem(NamedTuple):
 
 
 PROBLEMS: dict[str, Problem] = {
+    "bad_http": Problem(400, "this is no HTTP request; the connection is closed"),
     "bad_json": Problem(400, "the request is no JSON; NaN and Infinity are none either"),
     "bad_request": Problem(400, "the request is not an inference request; see /docs for its fields"),
     "bad_tensor": Problem(400, "a tensor's datatype, shape and data do not belong together; see /docs"),
@@ -56,7 +57,8 @@ PROBLEMS: dict[str, Problem] = {
     "method_not_allowed": Problem(405, "this address does not take this method; /docs says which it takes"),
     "too_slow": Problem(408, "the request did not arrive in time; send it again"),
     "id_reused": Problem(
-        409, "this id was used before, for another request or in an earlier phase; nothing was drawn. Use a new id"
+        409,
+        "this id was used for another request, in an earlier phase or long ago; nothing was drawn. Use a new id",
     ),
     "in_progress": Problem(409, "a request with this id is being answered just now; ask again in a moment", 1),
     "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),

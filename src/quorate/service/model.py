@@ -27,6 +27,7 @@ from quorate.service.tensors import (
     MatrixInput,
     NoisyScoreOutputs,
     Outputs,
+    SchemaInputs,
     ScoreOutputs,
     inputs_of,
 )
@@ -80,8 +81,8 @@ class Model:
             getattr(session, "ask_all", _nobody), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
         self.readiness = Readiness(self.batcher, ledger)
-        self.refused = False  # whether it could not be loaded, and answers nothing
-        self.find_key: Callable[[str], Any] | None = None if ledger is None else ledger.find_key
+        self.refused = ""  # why it is not loaded, and answers nothing
+        self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
         self._notes: list[tuple[float, str, str]] = []
 
@@ -122,11 +123,19 @@ class Model:
         return cls(name, session=session, inputs=inputs, outputs=outputs, claim=model.claim_, queue_limit=queue_limit)
 
     @classmethod
-    def of_refused(cls, name: str, find_key: Callable[[str], Any] | None = None) -> "Model":
-        """Return a model whose ledger is refused: it answers nothing, and only who has a key of it is told so."""
+    def of_refused(cls, name: str, keys: Any = None, *, cause: str = "refused_at_start") -> "Model":
+        """Return a model that answers nothing, such as one whose ledger is refused. Who has a key of it is told so.
+
+        `keys` is a ledger that has them, if it can be read.
+        """
         model = cls(name, session=None, inputs=MatrixInput(1), outputs=Outputs(np.array([0])))
-        model.refused, model.find_key = True, find_key
+        model.refused, model._keys = cause, keys
         return model
+
+    @property
+    def find_key(self) -> Callable[[str], Any] | None:
+        """What finds a key of this model by its token; None where there are no keys."""
+        return None if self._keys is None else self._keys.find_key
 
     @property
     def published(self) -> bool:
@@ -147,13 +156,20 @@ class Model:
             "platform": "quorate",
             "inputs": [tensor._asdict() for tensor in self.inputs.described()],
             "outputs": [tensor._asdict() for tensor in self.outputs.described()],
-            "parameters": {
+            "parameters": self._missing()
+            | {
                 "claim": self.claim,
                 "classes": self.outputs.classes.tolist(),
                 "label_if_not_answered": self.outputs.unanswered,
                 **several,
             },
         }
+
+    def _missing(self) -> dict[str, list[str]]:
+        """Return which texts of a file mean that a value is missing, where a schema says so."""
+        return (
+            {"missing_texts": list(self.inputs.schema.missing_texts)} if isinstance(self.inputs, SchemaInputs) else {}
+        )
 
     def note(self, caller: str, code: str) -> None:
         """Remember a refusal of somebody who has a key, to be written to the ledger with the next ones."""
@@ -170,9 +186,9 @@ class Model:
 
     async def read_keys(self) -> None:
         """Read the keys of the ledger again. Where it cannot be read, whoever asks next is told."""
-        if self.ledger is not None:
+        if self._keys is not None:
             with contextlib.suppress(LedgerRefused):
-                await asyncio.to_thread(self.ledger.read_keys)
+                await asyncio.to_thread(self._keys.read_keys)
 
     async def close(self) -> None:
         """Answer what is queued, write what is to be written, and give the lease back."""

@@ -6,6 +6,7 @@ import msgspec
 
 from quorate import __version__
 from quorate.service.codec import DATATYPES, RequestBody
+from quorate.service.documents import DOCUMENTS, IndexRequest, LoadRequest
 from quorate.service.errors import PROBLEMS
 from quorate.service.releases import OnlineOutputs
 from quorate.service.routes import ROUTES, RouteInfo
@@ -21,7 +22,17 @@ request safe to repeat: the same bytes under the same id get the same bytes back
 {pace}."""
 
 _ASKED = (  # codes that only asking can meet
-    *("bad_json", "bad_request", "bad_tensor", "not_finite", "bad_id", "invalid_input", "cross_site", "budget_spent"),
+    *(
+        "bad_http",
+        "bad_json",
+        "bad_request",
+        "bad_tensor",
+        "not_finite",
+        "bad_id",
+        "invalid_input",
+        "cross_site",
+        "budget_spent",
+    ),
     *(
         "share_spent",
         "share_in_use",
@@ -36,6 +47,9 @@ _ASKED = (  # codes that only asking can meet
     ),
     *("rate_limited", "overloaded", "stopping", "not_ready", "ledger_refused"),
 )
+
+_ORDERS = ("bad_json", "bad_request", "cross_site", "too_slow", "too_large", "headers_too_large")
+_ORDERED = {"index": IndexRequest, "load": LoadRequest, "unload": LoadRequest}  # whose body may be empty
 
 _OUTPUTS = (ScoreOutputs, SetOutputs, LabelsOutputs, IntervalOutputs, OnlineOutputs)  # which have all names there are
 
@@ -63,7 +77,7 @@ _PARAMETERS = {
 
 def openapi_document(settings: Settings) -> dict[str, Any]:
     """Return the document."""
-    body_schema, schemas = _body_schema()
+    described, schemas = _schemas()
     pace = f"in steps of {settings.pace_ms:g} ms" if settings.pace_ms else "as soon as they are there"
     document: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -78,12 +92,14 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
         },
     }
     for route in ROUTES:
-        document["paths"].setdefault(route.path, {})[route.method.lower()] = _operation(route, settings, body_schema)
+        document["paths"].setdefault(route.path, {})[route.method.lower()] = _operation(route, settings, described)
     return document
 
 
-def _body_schema() -> tuple[dict[str, Any], dict[str, Any]]:
-    (described,), schemas = msgspec.json.schema_components([RequestBody], ref_template="#/components/schemas/{name}")
+def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
+    """Return how each type of a body is referred to, and the schemas that this refers to."""
+    kinds = {"asked": RequestBody, **{f"{name}_asked": kind for name, kind in _ORDERED.items()}, **DOCUMENTS}
+    references, schemas = msgspec.json.schema_components(kinds.values(), ref_template="#/components/schemas/{name}")
     for schema in schemas.values():  # their docstrings hold examples for Python
         schema["description"] = schema.get("description", "").partition(">>>")[0].strip()
     tensor = schemas["RequestedTensor"]["properties"]
@@ -92,7 +108,7 @@ def _body_schema() -> tuple[dict[str, Any], dict[str, Any]]:
     tensor["data"] = {"type": "array", "description": "the elements, flat or nested as the shape is", "items": {}}
     outputs = dict.fromkeys(name for kind in _OUTPUTS for name in kind.names)
     schemas["RequestedOutput"]["properties"]["name"] = {"type": "string", "enum": list(outputs)}
-    return described, schemas
+    return dict(zip(kinds, references, strict=True)), schemas
 
 
 def _error_schema() -> dict[str, Any]:
@@ -106,22 +122,22 @@ def _error_schema() -> dict[str, Any]:
     }
 
 
-def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: RouteInfo, settings: Settings, described: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     asks = route.endpoint in ("infer", "feed")
-    codes = [*(_ASKED if asks else ()), "internal"]
+    codes = [*(_ASKED if asks else _ORDERS if route.endpoint in _ORDERED else ()), "internal"]
     if "{name}" in route.path:
-        codes.append("unknown_model")
-    if route.endpoint in ("ready", "model_ready"):
+        codes += ["unknown_model", "not_ready", "ledger_refused"]
+    if route.endpoint == "ready":
         codes.append("not_ready")
     if route.scope is not None and settings.keys:
         codes += ["unauthenticated", "forbidden"]
     if not settings.keys and not asks:
         codes.append("cross_site")
     operation: dict[str, Any] = {
-        "operationId": f"{route.endpoint}_version" if "{version}" in route.path else route.endpoint,
+        "operationId": _operation_id(route),
         "tags": [route.part],
         "summary": route.summary,
-        "responses": {"200": {"description": "as asked", "content": _content(route)}, **_refusals(codes)},
+        "responses": {"200": {"description": "as asked", "content": _content(route, described)}, **_refusals(codes)},
     }
     if route.scope is not None and settings.keys:
         operation["security"] = [{"key": []}, {"password": []}]
@@ -134,14 +150,24 @@ def _operation(route: RouteInfo, settings: Settings, body_schema: dict[str, Any]
         operation["requestBody"] = {
             "required": True,
             "content": {
-                "application/json": {"schema": body_schema, "example": _ASKED_EXAMPLE},
+                "application/json": {"schema": described["asked"], "example": _ASKED_EXAMPLE},
                 "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
             },
         }
         visible = {"type": "string", "pattern": "^[\\x21-\\x7e]{1,128}$"}
         parameters.append(_parameter("Idempotency-Key", visible))
         parameters.append(_parameter("Inference-Header-Content-Length", {"type": "integer", "minimum": 0}))
+    if route.endpoint in _ORDERED:
+        schema = described[f"{route.endpoint}_asked"]
+        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
     return operation | ({"parameters": parameters} if parameters else {})
+
+
+def _operation_id(route: RouteInfo) -> str:
+    """Return a name for an operation; one that stands at two addresses has two."""
+    if route.path.endswith("/") and route.path != "/":
+        return f"{route.endpoint}_slash"
+    return f"{route.endpoint}_version" if "{version}" in route.path else route.endpoint
 
 
 def _parameter(name: str, schema: dict[str, Any], *, place: str = "header", required: bool = False) -> dict[str, Any]:
@@ -149,12 +175,12 @@ def _parameter(name: str, schema: dict[str, Any], *, place: str = "header", requ
     return parameter | ({"required": True} if required else {})
 
 
-def _content(route: RouteInfo) -> dict[str, Any]:
+def _content(route: RouteInfo, described: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if route.endpoint in ("docs", "dashboard"):
         return {"text/html": {"schema": {"type": "string"}}}
     if route.endpoint == "metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    content: dict[str, Any] = {"application/json": {"schema": described.get(route.endpoint, {"type": "object"})}}
     if route.endpoint == "infer":
         content["application/json"]["example"] = _ANSWERED_EXAMPLE
         content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}

@@ -21,6 +21,7 @@ ROUTES = (
     RouteInfo("/v2/health/live", "GET", "live", None, "Health", "Whether the server runs"),
     RouteInfo("/v2/health/ready", "GET", "ready", None, "Health", "Whether the server answers for all its models"),
     RouteInfo("/v2", "GET", "server", None, "Inference", "The server's name, version and extensions of the protocol"),
+    RouteInfo("/v2/", "GET", "server", None, "Inference", "The same, with a slash at the end"),
     RouteInfo("/v2/models/{name}", "GET", "model", "", "Inference", "A model's inputs, outputs, classes and guarantee"),
     RouteInfo("/v2/models/{name}/ready", "GET", "model_ready", "", "Health", "Whether a model answers"),
     RouteInfo("/share/{name}", "GET", "share", "ask", "Inference", "What this key may have, and what it has had"),
@@ -33,6 +34,11 @@ ROUTES = (
     RouteInfo(
         "/v2/models/{name}/versions/{version}/ready", "GET", "model_ready", "", "Health", "Whether a version answers"
     ),
+    RouteInfo("/v2/repository/index", "POST", "index", None, "Inference", "The models that this key opens"),
+    RouteInfo(
+        "/v2/repository/models/{name}/load", "POST", "load", "admin", "Owner", "Load a model, again if it is loaded"
+    ),
+    RouteInfo("/v2/repository/models/{name}/unload", "POST", "unload", "admin", "Owner", "Unload a model"),
     RouteInfo("/budget/{name}", "GET", "budget", "budget", "Owner", "What a model may spend, has spent and has left"),
     RouteInfo("/metrics", "GET", "metrics", "budget", "Owner", "Numbers for Prometheus"),
     RouteInfo(

@@ -15,7 +15,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from quorate.errors import InvalidInput
 from quorate.service.edge import EdgeProtocol
-from quorate.service.settings import ENVIRONMENT, PARENT, Settings
+from quorate.service.settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
 
 __all__ = ["serve"]
@@ -30,6 +30,8 @@ def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int
     their leases and end. A worker that dies is replaced, and its lease stays charged.
 
     >>> settings = Settings(models={"triage": "models/triage"}, port=8900, pace_ms=20)
+    >>> settings.keys, settings.pace_ms  # every caller has a key, and answers leave every 20 milliseconds
+    (True, 20)
     >>> serve(settings)  # doctest: +SKIP
     """
     listening = _listen(settings)
@@ -56,11 +58,12 @@ def _listen(settings: Settings) -> socket.socket:
 
 @contextlib.contextmanager
 def _environment(settings: Settings) -> Iterator[None]:
-    """Hand the settings to the workers, and give several of them a folder to sum their metrics in."""
+    """Hand the settings to the workers, and give several of them folders to sum their metrics in and to pass orders."""
     with tempfile.TemporaryDirectory(prefix="quorate-metrics-") as folder:
         told = {ENVIRONMENT: settings.to_json(), PARENT: str(os.getpid())}
         if settings.workers > 1:
-            told["PROMETHEUS_MULTIPROC_DIR"] = folder
+            told |= {"PROMETHEUS_MULTIPROC_DIR": folder, ORDERS: os.path.join(folder, "orders")}
+            os.mkdir(told[ORDERS])
             share = max(1, (os.cpu_count() or 1) // settings.workers)
             told |= {name: str(share) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
         before = {name: os.environ.get(name) for name in told}

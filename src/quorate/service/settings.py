@@ -8,10 +8,11 @@ import msgspec
 
 from quorate.errors import InvalidInput
 
-__all__ = ["ENVIRONMENT", "PARENT", "Settings", "is_loopback"]
+__all__ = ["ENVIRONMENT", "ORDERS", "PARENT", "Settings", "is_loopback"]
 
 ENVIRONMENT = "QUORATE_SERVICE"  # the variable that holds the settings of a worker process
 PARENT = "QUORATE_SERVICE_PARENT"  # and the number of the process that started it
+ORDERS = "QUORATE_SERVICE_ORDERS"  # and the folder in which workers tell each other which models to load and unload
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST = {
@@ -56,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Bytes of the headers of a request, at most, and how long they may take to arrive.
     idle_seconds
         How long a connection may rest between two requests.
+    traces
+        Where traces are sent: the address of an OpenTelemetry collector, such as http://localhost:4318/v1/traces.
     stop_seconds
         How long requests under way, and then each model, may take to end after the signal to stop.
 
@@ -84,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     header_seconds: float = 10.0
     idle_seconds: float = 60.0
     stop_seconds: float = 8.0
+    traces: str = ""
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -8,7 +8,8 @@ says is cut down to its template, without arguments and tracebacks.
 Metrics count answers by model and outcome, refusals by code, categories that a model does not know by column, and times
 in whole paces. Of an everlasting model they count only how much was asked: what was asked, and how many found no
 quorum, is its owner's alone. The budget is read from the ledgers when it is asked for. A caller sees the models that
-its key may read. Over several worker processes metrics are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
+its key may read. How much time and memory the processes take follows from all that is asked of all models, and is for
+who owns them all. Over several worker processes metrics are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
 """
 
 import asyncio
@@ -18,15 +19,17 @@ import sys
 import time
 import traceback
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+
+from quorate import __version__
 
 __all__ = ["CONTENT_TYPE", "LineFormatter", "Log", "Metrics", "log_config"]
 
@@ -138,7 +141,7 @@ class Metrics:
             ("model", "column"), registry=self._registry,
         )  # fmt: skip
         self._seconds = Histogram(
-            "quorate_seconds", "Seconds until the answer left, in whole paces.",
+            "quorate_request_duration_seconds", "Seconds until the answer left, in whole paces.",
             ("route", "model"), registry=self._registry, buckets=_BUCKETS,
         )  # fmt: skip
         self._children: dict[tuple[str, ...], Any] = {}
@@ -159,13 +162,19 @@ class Metrics:
             if count:
                 self._child(self._unknown, model, column).inc(count)
 
-    def exposed(self, budgets: Mapping[str, Mapping[str, float]], *, models: Collection[str]) -> bytes:
-        """Return all of it in the text format, for whoever may see these models. `budgets` holds figures by model."""
+    def exposed(
+        self, budgets: Mapping[str, Mapping[str, float]], *, models: Collection[str], processes: bool = False
+    ) -> bytes:
+        """Return all of it in the text format, for whoever may see these models. `budgets` holds figures by model.
+
+        Figures of the `processes` are for who owns all models.
+        """
         registry: CollectorRegistry = self._registry
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(_Seen(registry, budgets, models))
+        told = generate_latest(_Seen(registry, budgets, models))
+        return told + generate_latest(_Processes()) if processes else told
 
     def _child(self, family: Any, *labels: str) -> Any:
         key = (family._name, *labels)  # noqa: SLF001  of prometheus_client, which has no other name for it
@@ -176,7 +185,7 @@ class Metrics:
 
 
 _GAUGES = {
-    "left": ("quorate_budget_left", "Share of the privacy budget that is not charged; leased counts as charged."),
+    "left": ("quorate_budget_left_ratio", "Share of the privacy budget that is not charged; leased counts as charged."),
     "spent_epsilon": (
         "quorate_budget_spent_epsilon",
         "Epsilon spent so far, ex post; the guarantee is the budget's epsilon.",
@@ -185,8 +194,37 @@ _GAUGES = {
     "phase": ("quorate_phase", "The phase of an everlasting model."),
     "seats": ("quorate_seats", "How many arrivals the phase has."),
     "seats_taken": ("quorate_seats_taken", "How many of them have come."),
-    "drift": ("quorate_drift", "Share of the public probe that is answered otherwise than in phase 1."),
+    "drift": ("quorate_drift_ratio", "Share of the public probe that is answered otherwise than in phase 1."),
 }
+
+
+class _Processes:
+    """The figures of the processes that serve, summed: what `generate_latest` collects."""
+
+    def collect(self) -> Iterable[Metric]:
+        summed: dict[str, Metric] = {}
+        for process in _serving():
+            for family in ProcessCollector(pid=partial(str, process), registry=None).collect():
+                known = summed.setdefault(family.name, family)
+                if known is not family:
+                    values = known.samples[0].value, family.samples[0].value
+                    value = min(values) if family.name == "process_start_time_seconds" else sum(values)
+                    known.samples = [known.samples[0]._replace(value=value)]
+        return summed.values()
+
+
+def _serving() -> list[str]:
+    """Return the numbers of the processes that serve: this one, or all workers of its parent."""
+    folder, mine = os.environ.get("PROMETHEUS_MULTIPROC_DIR"), str(os.getpid())
+    found = {path.stem.rpartition("_")[2] for path in Path(folder).glob("*.db")} if folder else set()
+    return [mine, *(process for process in found - {mine} if _parent_of(process) == os.getppid())]
+
+
+def _parent_of(process: str) -> int:
+    try:
+        return int(Path("/proc", process, "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):  # it has ended
+        return 0
 
 
 class _Seen:
@@ -202,6 +240,9 @@ class _Seen:
             seen = Metric(family.name, family.documentation, family.type)
             seen.samples = [one for one in family.samples if one.labels.get("model", "") in {"", *self._models}]
             yield seen
+        build = GaugeMetricFamily("quorate_build_info", "The version that serves; always 1.", labels=["version"])
+        build.add_metric([__version__], 1.0)
+        yield build
         for figure, (name, help_text) in _GAUGES.items():
             gauge = GaugeMetricFamily(name, help_text, labels=["model"])
             for model, figures in self._budgets.items():

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 
@@ -18,8 +19,9 @@ from quorate.service.app import make_app
 from quorate.service.model import Model
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log
+from quorate.service.tracing import traces_to
 
-__all__ = ["STARTUP_FAILURE", "application", "open_models"]
+__all__ = ["STARTUP_FAILURE", "Folders", "application", "open_models"]
 
 STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker again
 
@@ -33,7 +35,9 @@ def application() -> Starlette:
         if settings.workers > 1:
             threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
         log = Log()
-        return make_app(open_models(settings, log), settings, log=log)
+        return make_app(
+            open_models(settings, log), settings, log=log, source=Folders(settings), traces=traces_to(settings.traces)
+        )
     except QuorateError as error:
         sys.stderr.write(f"quorate: {error}\n")
         sys.stderr.flush()
@@ -57,14 +61,15 @@ def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
     Where several are served, one whose ledger is refused is served as refused, and the others go on.
     """
     models: list[Model] = []
+    folders = Folders(settings)
     try:
-        for name, folder in settings.models.items():
+        for name in settings.models:
             try:
-                models.append(_open(name, Path(folder), settings))
+                models.append(folders.open(name))
             except LedgerRefused as error:
                 if len(settings.models) == 1:
                     raise
-                models.append(_refused(name, Path(folder)))
+                models.append(folders.closed(name, "refused_at_start"))
                 if log is not None:
                     log.event("refused", model=name, cause=error.cause)
         if all(model.refused for model in models):
@@ -77,34 +82,69 @@ def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
     return models
 
 
-def _refused(name: str, folder: Path) -> Model:
-    """Return a model that answers nothing, with the keys of its ledger, if they can be read: who has one is told."""
-    place = place_of(folder)
-    try:
-        ledger = Ledger.unchecked(place, fingerprint=open_folder(folder).fingerprint, folder=folder)
-        ledger.read_keys()
-    except LedgerRefused:
-        return Model.of_refused(name)
-    return Model.of_refused(name, find_key=ledger.find_key)
+class Folders:
+    """The folders of the models, as a server opens them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def closed(self, name: str, cause: str) -> Model:
+        """Return a model that answers nothing, with the keys of its ledger: who has one is told, and may load it."""
+        return Model.of_refused(name, _FolderKeys(Path(self._settings.models[name])), cause=cause)
+
+    def open(self, name: str) -> Model:
+        """Load a model, with a lease of its own. `LedgerRefused` where its ledger is not sound."""
+        folder, settings = Path(self._settings.models[name]), self._settings
+        opened = open_folder(folder)
+        if settings.workers > 1 and opened.kind == "everlasting":
+            raise InvalidInput(
+                f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and "
+                "others from a server of their own"
+            )
+        if isinstance(opened, PrivateFolder):
+            _check_mode(folder)
+        schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)
+        if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
+            return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
+        try:
+            return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit)
+        except (InvalidInput, AttributeError):
+            classifier.session_.close()
+            raise
 
 
-def _open(name: str, folder: Path, settings: Settings) -> Model:
-    opened = open_folder(folder)
-    if settings.workers > 1 and opened.kind == "everlasting":
-        raise InvalidInput(
-            f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and others "
-            "from a server of their own"
-        )
-    if isinstance(opened, PrivateFolder):
-        _check_mode(folder)
-    schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)
-    if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
-        return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
-    try:
-        return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit)
-    except (InvalidInput, AttributeError):
-        classifier.session_.close()
-        raise
+class _FolderKeys:
+    """The keys of a ledger of which nothing else is used. It is not held open: its owner may mend or exchange it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ledger: Ledger | None = None  # as it was when its keys were last read
+
+    def read_keys(self) -> None:
+        """Read the keys. `LedgerRefused` where the ledger cannot be read."""
+        try:
+            opened = open_folder(self._folder)
+        except InvalidInput as error:
+            raise LedgerRefused(str(error), cause="missing") from None
+        ledger = Ledger.unchecked(place_of(self._folder), fingerprint=opened.fingerprint, folder=self._folder)
+        try:
+            ledger.read_keys()
+        finally:
+            ledger.close_store()
+        self._ledger = ledger
+
+    def find_key(self, token: str) -> Any:
+        """Return the key of this token; None also where the ledger cannot be read."""
+        try:
+            if self._ledger is None:
+                self.read_keys()
+            assert self._ledger is not None
+            return self._ledger.find_key(token)
+        except LedgerRefused:
+            return None
+        finally:
+            if self._ledger is not None:
+                self._ledger.close_store()
 
 
 def _check_mode(folder: Path) -> None:

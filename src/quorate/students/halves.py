@@ -32,6 +32,8 @@ def labels_of(y: Any, rows: Rows) -> Any:
         raise InvalidInput("y is missing: one label is needed for each row of X")
     if hasattr(y, "iloc"):
         return y.iloc[rows].tolist()
+    if hasattr(y, "to_pylist"):  # of Arrow, whose values are no plain ones
+        return y.take(rows).to_pylist()
     if isinstance(y, np.ndarray):
         return np.array(y[rows].tolist())  # as if there had never been others: a type is wide enough for all
     return [y[row] for row in rows.tolist()]

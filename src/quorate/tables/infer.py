@@ -1,8 +1,6 @@
 """Kinds of columns from a public table, or from a header alone. Private rows are never looked at to choose one."""
 
 import math
-import re
-import warnings
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -13,17 +11,17 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
+from quorate.rows import is_named_id, warn_of_id
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.dates import DateUnit, is_temporal, read_dates
 from quorate.tables.document import EXAMPLE
 from quorate.tables.lenient import read_moments, read_numbers
 from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
-__all__ = ["classes_from_public", "cuts_from_public", "is_named_id", "kinds_from_header", "kinds_from_public"]
+__all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
 _MANY = 100  # public values that all differ by chance less often
-_ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
 
@@ -38,7 +36,7 @@ def kinds_from_public(
     kinds = {name: Text() if name in sentences else _kind(name, table.column(name), missing) for name in names}
     for name, kind in kinds.items():
         if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), missing)):
-            _warn_of_id(name)
+            warn_of_id(name)
     return kinds
 
 
@@ -67,29 +65,15 @@ def kinds_from_header(
                 f"sentences (--texts {name}), or write a schema (--schema), a JSON file such as\n{EXAMPLE}"
             )
         if is_named_id(name):
-            _warn_of_id(name)
+            warn_of_id(name)
     kinds: dict[str, Kind] = {name: Number() for name in table.column_names if name not in without}
     return kinds | {name: Text() for name in kinds if name in sentences}
-
-
-def is_named_id(name: str) -> bool:
-    """Return whether a column is named as numbers of rows or persons are."""
-    return _ID.fullmatch(name.strip()) is not None
 
 
 def _counts_rows(column: pa.ChunkedArray, missing: Sequence[str]) -> bool:
     """Return whether the public values of a column are whole numbers of which no two are equal."""
     given = numbers(whole_array(column), missing=missing)
     return bool(given.size >= _MANY and np.all(np.floor(given) == given) and np.unique(given).size == given.size)
-
-
-def _warn_of_id(name: str) -> None:
-    warnings.warn(
-        f"column {name!r} looks like a number that names a row or a person, and is used as a feature; if it is one, "
-        f"leave it out (leave_out=[{name!r}], --leave-out {name}), or if it says whose row it is, name it as groups",
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) -> tuple[str, ...]:

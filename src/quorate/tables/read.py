@@ -1,7 +1,8 @@
 """Tables from files, by suffix, and from whatever speaks Arrow, and their values as texts or numbers, one by one.
 
 A CSV file is read as texts: what they mean is for the schema to say. So the type of a column does not depend on the
-values of all rows, and a row means the same in any file.
+values of all rows, and a row means the same in any file. Values are separated by commas, or by semicolons or tabs if
+the first line is; with semicolons a number may have a comma before its decimals.
 """
 
 import contextlib
@@ -308,22 +309,29 @@ def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
 
 
 def _read_csv(path: Path, role: Role) -> pa.Table:
-    names = _header(path)
+    names, separator = _header(path)
     if role == "private" and any(_is_number(name) for name in names):
         raise InvalidInput(f"{path}: the first line must name the columns, and has a number in it")
     try:
-        table = _parse(path, names, threads=True)
+        table = _parse(path, names, separator, threads=True)
         if table.num_columns == 1:  # an empty line is a missing value there, not a line to skip
-            table = _parse(path, names, threads=True, skip_empty=False)
+            table = _parse(path, names, separator, threads=True, skip_empty=False)
     except pa.ArrowInvalid as error:
         if "UTF8" in str(error):
             raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
-        raise _malformed(path, names, role) from None
+        raise _malformed(path, names, separator, role) from None
     if _quote_left_open(path) or _spans_lines(table):
         raise InvalidInput(
             f"{path}: a quoted value must end on its own line; a quote that is left open swallows records"
         )
+    if separator == ";":  # as spreadsheets write where 1,5 is a number: value by value, whatever other rows hold
+        table = pa.table([_with_points(column) for column in table.columns], names=names)
     return table.rename_columns([name.strip() for name in names])
+
+
+def _with_points(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers that have a comma before their decimals with a point there; other texts stay as they are."""
+    return pyarrow.compute.replace_substring_regex(column, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")
 
 
 def _quote_left_open(path: Path) -> bool:
@@ -349,18 +357,20 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _header(path: Path) -> list[str]:
+def _header(path: Path) -> tuple[list[str], str]:
+    """Return the names in the first line, and what separates them: a comma, or else a semicolon or a tab."""
     with _opened(path) as file:
         try:
-            names = next((line for line in csv.reader(file) if line), [])
+            line = next((line for line in file if line.strip("\r\n")), "")
         except UnicodeDecodeError:
             raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
-    if not names:
+    if not line:
         raise InvalidInput(f"{path}: the file is empty; its first line must name the columns")
-    for separator, called in ((";", "semicolons"), ("\t", "tabs")):
-        if len(names) == 1 and separator in names[0]:
-            raise InvalidInput(f"{path}: values must be separated by commas; the first line has {called}")
-    return names
+    for separator in (",", ";", "\t"):
+        names = next(csv.reader([line], delimiter=separator))
+        if len(names) > 1:
+            return names, separator
+    return next(csv.reader([line])), ","
 
 
 def _opened(path: Path) -> IO[str]:
@@ -372,6 +382,7 @@ def _opened(path: Path) -> IO[str]:
 def _parse(
     path: Path,
     names: list[str],
+    separator: str,
     *,
     threads: bool,
     skip_empty: bool = True,
@@ -383,7 +394,10 @@ def _parse(
             stream,
             read_options=pyarrow.csv.ReadOptions(use_threads=threads),
             parse_options=pyarrow.csv.ParseOptions(
-                newlines_in_values=True, ignore_empty_lines=skip_empty, invalid_row_handler=at_wrong_line
+                delimiter=separator,
+                newlines_in_values=True,
+                ignore_empty_lines=skip_empty,
+                invalid_row_handler=at_wrong_line,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
@@ -391,7 +405,7 @@ def _parse(
         )
 
 
-def _malformed(path: Path, names: list[str], role: Role) -> InvalidInput:
+def _malformed(path: Path, names: list[str], separator: str, role: Role) -> InvalidInput:
     """Read once more, line after line, to say which line is wrong. Of private records not even that is said."""
     expected = f"each line must have {len(names)} values, as many as the first line has names"
     if role == "private":
@@ -403,7 +417,7 @@ def _malformed(path: Path, names: list[str], role: Role) -> InvalidInput:
         return "error"
 
     with contextlib.suppress(pa.ArrowInvalid):
-        _parse(path, names, threads=False, at_wrong_line=note)
+        _parse(path, names, separator, threads=False, at_wrong_line=note)
     if not wrong or wrong[0].number is None:
         return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
     return InvalidInput(f"{path}: {expected}, but line {wrong[0].number} has {wrong[0].actual_columns}")

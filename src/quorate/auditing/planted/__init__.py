@@ -9,6 +9,7 @@ from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.calls import CALLS
 from quorate.auditing.planted.choices import CHOICES
 from quorate.auditing.planted.columns import COLUMNS
+from quorate.auditing.planted.compactions import COMPACTIONS
 from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
 from quorate.auditing.planted.folders import FOLDERS
@@ -35,6 +36,6 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
 _MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
-_AROUND = (*STATES, *RESTARTS, *SHARES, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
 
 PLANTED: tuple[PlantedBug, ...] = (*_NOISE, *_MODELS, *_TEACHERS, *_AROUND)

@@ -1,4 +1,4 @@
-"""`quorate predict` and `quorate serve`: answers of a model, to a table of queries or over HTTP."""
+"""`quorate predict`, `quorate serve` and `quorate ask`: answers of a model, to a table of queries or over HTTP."""
 
 import sys
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from quorate.cli.options import listed
 from quorate.errors import InvalidInput
 
-__all__ = ["ServerLimits", "predict", "serve"]
+__all__ = ["ServerLimits", "ask", "predict", "serve"]
 
 
 @Parameter(name="*")
@@ -36,6 +36,8 @@ class ServerLimits:
     "How long a connection may rest between two requests."
     stop_seconds: Annotated[float, Parameter(env_var="QUORATE_STOP_SECONDS")] = 8.0
     "How long requests under way, and then each model, may take to end after SIGTERM."
+    traces: Annotated[str, Parameter(env_var="QUORATE_TRACES")] = ""
+    "Where traces of requests are sent, without values: the address of an OpenTelemetry collector."
 
 
 def predict(
@@ -108,6 +110,75 @@ def predict(
         caller=caller,
         reading=reading,
         report=report,
+        as_json=json,
+    )
+
+
+def ask(
+    url: str,
+    queries: Path,
+    *,
+    model: str | None = None,
+    key_file: Path | None = None,
+    out: Path | None = None,
+    on_no_quorum: Literal["abstain", "raise"] = "abstain",
+    key: str | None = None,
+    leave_out: str | None = None,
+    id: str | None = None,
+    seconds: float = 300.0,
+    rows: int = 512,
+    insecure: bool = False,
+    json: bool = False,
+) -> int:
+    """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
+
+    The answers are written as `quorate predict` writes them. The key is read from the environment variable QUORATE_KEY
+    or from a file, and never from the command line, which others on the machine can see. A request that is lost is
+    sent again under its id, and charged once.
+
+    Parameters
+    ----------
+    url
+        Where the server is, such as https://triage.example.org.
+    queries
+        The queries: a table with the columns that the model takes.
+    model
+        The model. It can be left out where the key opens one model alone.
+    key_file
+        A file that holds the key, and that nobody else may read.
+    out
+        The CSV file for the answers. Without it they are printed.
+    on_no_quorum
+        What to do where the teachers do not agree: leave the answer empty, or end with exit code 1.
+    key
+        A column of the queries that names each row, as `quorate predict` takes it.
+    leave_out
+        Columns of the queries that the model does not know, separated by commas: they are not sent.
+    id
+        The id of a call that was given up: what was answered then is not charged again.
+    seconds
+        How long it may take in all.
+    rows
+        How many queries are sent at a time.
+    insecure
+        Send the key over plain HTTP to another machine.
+    json
+        Print one JSON object, with the answers if there is no --out.
+    """
+    try:
+        from quorate.cli.ask import key_of, run_ask
+        from quorate.client import Client
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"a client needs {error.name}; install it: pip install 'quorate[client]'") from error
+    client = Client(url, model=model, key=key_of(key_file), seconds=seconds, rows=rows, insecure=insecure)
+    return run_ask(
+        client,
+        queries,
+        out=out,
+        key=key,
+        leave_out=listed(leave_out) if leave_out else [],
+        on_no_quorum=on_no_quorum,
+        id=id,
         as_json=json,
     )
 

@@ -1,0 +1,82 @@
+"""Answers of a server to a table of queries: `quorate ask`."""
+
+import os
+import stat
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from quorate.cli.output import Keys, check_new_file, show_bill, verdict, write_answers, written
+from quorate.client import Client
+from quorate.errors import InvalidInput
+from quorate.tables import MISSING_TEXTS, read_table
+from quorate.tables.read import is_text, texts, whole_array
+
+__all__ = ["key_of", "run_ask"]
+
+
+def run_ask(
+    client: Client,
+    queries: Path,
+    *,
+    out: Path | None,
+    key: str | None,
+    leave_out: list[str],
+    on_no_quorum: str,
+    id: str | None,
+    as_json: bool,
+) -> int:
+    """Ask, and write the answers and the bill as `quorate predict` does. Exit code 1 if a query was refused."""
+    if out is not None:
+        check_new_file(out, inputs=[queries])
+    table = read_table(queries, role="query")
+    keys = Keys("row", range(1, len(table) + 1))
+    for option, name in (*(("--leave-out", one) for one in leave_out), *([("--key", key)] if key else [])):
+        if name not in table.column_names:
+            raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
+    with client:
+        model = client.metadata()
+        known = [one["name"] for one in model["inputs"]]
+        if key is not None:
+            keys = Keys(key, table[key].to_pylist())
+        table = table.drop_columns([name for name in {*leave_out, *([key] if key else [])} if name not in known])
+        columns = client.ask(_as_texts(table, model), id=id).to_pydict()
+    answers = list(zip(columns.pop("answer"), columns.pop("outcome"), strict=True))
+    outcomes = Counter(outcome for _, outcome in answers)
+    bill: dict[str, Any] = {"queries": len(answers)}
+    bill |= {name: outcomes[name] for name in ("answered", "no_quorum", "refused")}
+    if out is not None:
+        write_answers(out, written(answers, keys, columns))
+    elif as_json:
+        bill["answers"], bill["outcomes"] = ([one[place] for one in answers] for place in (0, 1))
+        bill |= columns
+    else:
+        sys.stdout.write(written(answers, keys, columns))
+    show_bill("The bill", bill, as_json=as_json)
+    return verdict(bill, on_no_quorum)
+
+
+def _as_texts(table: pa.Table, model: Any) -> pa.Table:
+    """Return a file's texts as a model without a schema takes them; one with a schema knows itself what is missing."""
+    if "missing_texts" in model.get("parameters", {}):
+        return table
+    columns = {}
+    for name in table.column_names:
+        values = whole_array(table.column(name))
+        columns[name] = texts(values, missing=MISSING_TEXTS) if is_text(values.type) else values
+    return pa.table(columns)
+
+
+def key_of(path: Path | None) -> str | None:
+    """Return the key in a file that nobody else may read; None where no file is named: then the environment has it."""
+    if path is None:
+        return None
+    try:
+        if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InvalidInput(f"{path} may be read by others on this machine; close it: chmod 600 {path}")
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} holds no key that can be read: {getattr(error, 'strerror', 'no text')}") from None

@@ -1,0 +1,215 @@
+"""The documents that the service sends, and those that order something, as types: the OpenAPI document has them."""
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "DOCUMENTS",
+    "EXTENSIONS",
+    "Answer",
+    "AnswerParameters",
+    "AnswerTensor",
+    "Budget",
+    "Fed",
+    "IndexEntry",
+    "IndexRequest",
+    "LedgerHead",
+    "Live",
+    "LoadRequest",
+    "ModelMetadata",
+    "ModelParameters",
+    "ModelReady",
+    "Nothing",
+    "Ready",
+    "ServerMetadata",
+    "Share",
+    "TensorMetadata",
+    "UnloadParameters",
+]
+
+EXTENSIONS = ("binary_tensor_data", "model_repository")  # of the protocol
+
+Number = int | float
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class UnloadParameters(_Document):
+    """What stock clients say when they unload a model: models here have no dependents."""
+
+    unload_dependents: bool = False
+
+
+class IndexRequest(_Document):
+    """Which models to list: all, or those that are ready."""
+
+    ready: bool = False
+
+
+class LoadRequest(_Document):
+    """What may be said when a model is loaded or unloaded. Its folder says all the rest."""
+
+    parameters: UnloadParameters | None = None
+
+
+class IndexEntry(_Document):
+    """A model that a key opens, whether it is ready, and if not, why."""
+
+    name: str
+    version: str
+    state: Literal["READY", "UNAVAILABLE"]
+    reason: str
+
+
+class Nothing(_Document):
+    """An empty document: it is done."""
+
+
+class Live(_Document):
+    """The server runs."""
+
+    live: bool
+
+
+class Ready(_Document):
+    """All models answer."""
+
+    ready: bool
+
+
+class ModelReady(_Document):
+    """A model answers."""
+
+    name: str
+    ready: bool
+
+
+class ServerMetadata(_Document):
+    """The server, and the extensions of the protocol that it speaks."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class TensorMetadata(_Document):
+    """A tensor that a model takes or gives; -1 in its shape is the number of queries."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class ModelParameters(_Document):
+    """The guarantee of a model, its classes, what stands for no answer, and texts that mean a missing value."""
+
+    claim: str
+    classes: list[str | int | float | bool]
+    label_if_not_answered: str | int | float | bool
+    missing_texts: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ModelMetadata(_Document):
+    """What a model takes and gives."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+    parameters: ModelParameters
+
+
+class AnswerParameters(_Document):
+    """How many bytes after the JSON are the data of an output."""
+
+    binary_data_size: int
+
+
+class AnswerTensor(_Document):
+    """An output: its data in the JSON, flat in row-major order, or after it as bytes."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    parameters: AnswerParameters | msgspec.UnsetType = msgspec.UNSET
+
+
+class Answer(_Document):
+    """The answers to a request, with its id if it had one."""
+
+    model_name: str
+    model_version: str
+    outputs: list[AnswerTensor]
+    id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class LedgerHead(_Document):
+    """How far a ledger has come."""
+
+    entries: int
+    head: str
+
+
+class Budget(_Document):
+    """What a model may spend and has spent; of an everlasting model how far its phase has come."""
+
+    model: str
+    claim: str
+    epsilon: Number
+    delta: Number
+    spent_epsilon: Number | msgspec.UnsetType = msgspec.UNSET
+    left: Number | msgspec.UnsetType = msgspec.UNSET
+    leased: Number | msgspec.UnsetType = msgspec.UNSET
+    ledger: LedgerHead | msgspec.UnsetType = msgspec.UNSET
+    phase: int | msgspec.UnsetType = msgspec.UNSET
+    seats: int | msgspec.UnsetType = msgspec.UNSET
+    seats_taken: int | msgspec.UnsetType = msgspec.UNSET
+    closed: bool | msgspec.UnsetType = msgspec.UNSET
+    probe: int | msgspec.UnsetType = msgspec.UNSET
+    drift: Number | msgspec.UnsetType | None = msgspec.UNSET
+    no_quorums: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Share(_Document):
+    """What a key may have (null for no limit) and what it has had."""
+
+    key: str
+    project: str | None
+    expires: Number | None
+    quota: int | None
+    used: int
+    per_minute: int | None
+    per_phase: int | None
+    in_phase: int
+    no_quorums: int | None
+    no_quorums_met: int
+    budget: Number | None
+    budget_spent: Number
+    last_use: Number | None
+
+
+class Fed(_Document):
+    """How many points an everlasting model was fed."""
+
+    fed: int
+
+
+DOCUMENTS: dict[str, Any] = {  # by the endpoint that sends them
+    "infer": Answer,
+    "live": Live,
+    "ready": Ready,
+    "server": ServerMetadata,
+    "model": ModelMetadata,
+    "model_ready": ModelReady,
+    "index": list[IndexEntry],
+    "load": Nothing,
+    "unload": Nothing,
+    "share": Share,
+    "budget": Budget,
+    "feed": Fed,
+}
