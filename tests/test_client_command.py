@@ -32,7 +32,7 @@ def asked(served, monkeypatch, capsys, tmp_path):
     assert main(["keys", "add", "triage", "ward"]) == 0
     key = re.findall(r"qk_\S+", capsys.readouterr().out)[0]
     monkeypatch.setenv("QUORATE_KEY", key)
-    settings = Settings(models={"triage": "triage"}, port=0, pace_ms=0)
+    settings = Settings(models={"triage": str(served / "triage")}, port=0, pace_ms=0)
 
     def ask(*options, status=0):
         with serving(settings, tmp_path / "log") as server:
