@@ -121,6 +121,13 @@ class Client(_Calls):
     >>> with Client("https://triage.example.org", model="triage") as client:  # doctest: +SKIP
     ...     client.predict(visits)
     Predictions(['ill', 'well', None], dtype=object)
+
+    A key does not cross a network in the clear by accident:
+
+    >>> Client("http://triage.example.org", key="qk_1f2e3d4c_secret")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the key would be readable on the way to triage.example.org: use https://, or ...
     """
 
     def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Any) -> None:
@@ -196,9 +203,14 @@ class Client(_Calls):
 class AsyncClient(_Calls):
     """Asks a model on a server, as `Client` does, with asyncio. Use it in an `async with` block, or `aclose` it.
 
-    >>> async def answers(visits):
+    >>> async def labels(visits):
     ...     async with AsyncClient("https://triage.example.org", model="triage") as client:
     ...         return await client.predict(visits)
+
+    What it shows of itself has no key in it:
+
+    >>> AsyncClient("https://triage.example.org", model="triage", key="qk_1f2e3d4c_secret")
+    AsyncClient('https://triage.example.org', model='triage')
     """
 
     def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Any) -> None:
