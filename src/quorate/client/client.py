@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Generator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -14,13 +14,24 @@ import httpx
 from quorate.client.asking import Asking, Pause, Reply, Send, Step
 from quorate.errors import InvalidInput
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["AsyncClient", "Client", "ClientOptions"]
 
 Result = TypeVar("Result")
 Call = Generator[Step, Reply, Result]
 
 _CONNECT_SECONDS = 5.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class ClientOptions(TypedDict, total=False):
+    """What both clients take beside the address; `Client` says what each means."""
+
+    model: str | None
+    key: str | None
+    seconds: float
+    attempt_seconds: float
+    rows: int
+    insecure: bool
 
 
 class _Calls:
@@ -130,7 +141,9 @@ class Client(_Calls):
     quorate.errors.InvalidInput: the key would be readable on the way to triage.example.org: use https://, or ...
     """
 
-    def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Any) -> None:
+    def __init__(
+        self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(url, **options)
         self._http = httpx.Client(base_url=self._url, headers=self._headers, transport=transport)
 
@@ -213,7 +226,9 @@ class AsyncClient(_Calls):
     AsyncClient('https://triage.example.org', model='triage')
     """
 
-    def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Any) -> None:
+    def __init__(
+        self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(url, **options)
         self._http = httpx.AsyncClient(base_url=self._url, headers=self._headers, transport=transport)
 
