@@ -261,6 +261,7 @@ def test_mlflow_keeps_published_models_alone(tmp_path, monkeypatch):
 
     from quorate import mlflow as flavour
 
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri(f"file://{tmp_path}/runs")
     model = qr.PrivateLogisticRegression(classes=["no", "yes"]).fit(named(X), Y, public=named(PUBLIC))
     flavour.save_model(model, tmp_path / "kept")
@@ -270,6 +271,9 @@ def test_mlflow_keeps_published_models_alone(tmp_path, monkeypatch):
     assert again.claim_ == model.claim_
     assert np.array_equal(again.predict_proba(rows), model.predict_proba(rows))
     assert mlflow.models.Model.load(str(tmp_path / "kept")).metadata["quorate"]["claim"] == model.claim_
+    with mlflow.start_run():
+        logged = flavour.log_model(tmp_path / "kept" / "data" / "model", "risk")
+    assert flavour.load_model(logged.model_uri).claim_ == model.claim_
     private = qr.PrivateClassifier(epsilon=8.0, teachers=50, queries=10, classes=["no", "yes"]).fit(X, Y)
     with pytest.raises(qr.InvalidInput, match="each copy that a registry hands out would spend again"):
         flavour.save_model(private, tmp_path / "private")
