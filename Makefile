@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TOOLS := build/tools
 # Each core has a worker, so linear algebra has one thread. Neighbouring tests share a worker, and what it has made.
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo docs test lint audit crash bench wheel clean
+.PHONY: help demo docs linkcheck test lint types audit crash bench wheels release clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -32,11 +33,18 @@ docs: $(READY)  ## the documentation site, strictly, into site/VERSION; its map 
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs docs $$site && \
 	QUORATE_SITE=$$site $(BIN)/python -m pytest -q tests/test_site.py
 
+linkcheck: $(READY)  ## links to other sites; one that cannot be reached from here is named, one that is dead fails
+	$(BIN)/python -m sphinx -q -b linkcheck -d build/docs docs build/links || true
+	$(BIN)/python packaging/links.py build/links/output.json
+
 lint: $(READY)  ## style, types and layers
-	$(BIN)/ruff format --check src tests docs/conf.py
-	$(BIN)/ruff check src tests docs/conf.py
+	$(BIN)/ruff format --check src tests packaging docs/conf.py
+	$(BIN)/ruff check src tests packaging docs/conf.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY) $(TOOLS)/.ready  ## the public API under pyright, and whether its types are complete
+	$(BIN)/python packaging/types_of_api.py $(TOOLS)/bin/basedpyright
 
 test: lint  ## lint and the fast suite, under ten minutes on two cores
 	$(TESTS) -m 'not long and not crash'
@@ -58,8 +66,17 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench release
 	$(BIN)/quorate bench audit
 
-wheel: $(READY)  ## build the wheel into dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+# Tools that package have an environment of their own.
+$(TOOLS)/.ready: packaging/requirements.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --requirement packaging/requirements.txt
+	touch $@
+
+wheels: $(TOOLS)/.ready  ## build wheel and sdist into dist/; try them on every Python here, and each extra by itself
+	$(TOOLS)/bin/python packaging/wheels.py $(WHEELS)
+
+release: $(TOOLS)/.ready  ## say whether this commit can be released; build it twice, compare, and write dist/
+	$(TOOLS)/bin/python packaging/release.py $(RELEASE)
 
 clean:  ## remove what was made
 	rm -rf $(VENV) dist build site docs/proofs docs/project docs/reference/api .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache quorate-demo.html quorate-audit.html

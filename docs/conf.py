@@ -61,12 +61,15 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars = {"index": []}
+linkcheck_timeout = 15  # seconds, of `make linkcheck`
+linkcheck_retries = 2
+linkcheck_allowed_redirects = {r".*": r".*"}  # a link that leads on still leads somewhere
 copyright = "The Quorate authors. Apache-2.0"
 
 COPIED = {  # pages that readers of the repository find elsewhere
     "project/contributing": ROOT / "CONTRIBUTING.md",
     "project/security": ROOT / "SECURITY.md",
-    "project/changelog": ROOT / "CHANGELOG.md",
+    "project/release-notes": ROOT / "CHANGELOG.md",
     "reference/hypotheses": PACKAGE / "concepts" / "README.md",
 }
 
@@ -164,6 +167,8 @@ def proof_index() -> str:
 def write_pages(_app: object) -> None:
     """Write the pages that are copied or made. A page that is as it was is not touched, so that builds stay short."""
     written = {f"{page}.md": as_page(path.read_text(encoding="utf-8"), path) for page, path in PAGES.items()}
+    notes = "project/release-notes.md"
+    written[notes] = written[notes].replace("# Changelog", "# Release notes", 1)
     written |= {"proofs/index.md": proof_index(), "reference/command-line.md": command_line_page()}
     for title, names in api_sections().items():
         written[f"reference/api/{title.lower().replace(' ', '-')}.md"] = api_page(title, names)

@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.resources import files
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,10 @@ __all__ = ["postgres_server", "postgres_url"]  # fixtures of the whole suite
 # fails by chance less than once in ten million.
 FALSE_ALARM = 1e-9
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--disable-sync", "--no-sandbox"]  # the pages are ours, and a root user has no sandbox
+
 # What ledgers leave outside their folders is left in a folder that goes with the tests.
 os.environ["QUORATE_STATE"] = tempfile.mkdtemp(prefix="quorate-state-")
 atexit.register(shutil.rmtree, os.environ["QUORATE_STATE"], ignore_errors=True)
@@ -29,6 +34,25 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 @pytest.fixture(scope="session")
 def false_alarm():
     return FALSE_ALARM
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser that is on this machine already: nothing is downloaded."""
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine: no browser test")
+    with sync.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=150_000)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The text of axe-core, which finds what a keyboard or a screen reader would stumble over."""
+    pytest.importorskip("axe_playwright_python", reason="axe-core is not installed: no page was looked at by it")
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture

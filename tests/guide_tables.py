@@ -66,3 +66,26 @@ def back_up(folder, target):
 def in_a_process(*words):
     """Run a command that opens a ledger, in a process that then ends."""
     subprocess.run([sys.executable, "-m", "quorate.cli", *words], check=True, capture_output=True)
+
+
+def serve_visits():
+    """Serve a model of visits, with keys, until the tests end; return its address, a key and queries."""
+    import atexit
+    from contextlib import ExitStack
+
+    from quorate import PrivateClassifier, load, save
+    from quorate.service import Settings
+    from service_client import serving
+
+    X, y, _ = visits(8000)
+    made = PrivateClassifier(epsilon=10.0, delta=1e-6, teachers=200, queries=500, classes=["ill", "well"])
+    save(made.fit(X, y), "triage")
+    opened = load("triage")
+    key = opened.session_.ledger.add_key("a guide")
+    opened.session_.close()
+    stack = ExitStack()
+    server = stack.enter_context(
+        serving(Settings(models={"triage": str(Path("triage").resolve())}, port=0, pace_ms=0), Path("log"))
+    )
+    atexit.register(stack.close)
+    return f"http://127.0.0.1:{server.port}", key, X[:20]

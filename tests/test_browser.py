@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,21 +20,7 @@ from quorate.cli import main
 from quorate.models import save
 from quorate.predictors import PrivateClassifier
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-FLAGS += ["--disable-sync", "--no-sandbox"]  # the pages are ours, and a root user has no sandbox
 SIZES = {"wide": (1280, "light"), "narrow": (360, "dark")}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine: no browser test")
-    with sync.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=150_000)
-        yield started
-        started.close()
 
 
 class Server:

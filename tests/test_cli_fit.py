@@ -274,7 +274,7 @@ SECRETS = ("secret", "987654")
         (
             "dose,ill\n1,yes\n,no\n",
             [],
-            "column 'dose': a value is missing; leave such records out, or declare \"missing\"",
+            "column 'dose': a value is missing; leave such records out, or have gaps marked: in all columns (--gaps",
         ),
         ("dose,ill\nsecret,yes\n2,no\n", [], "column 'dose' holds texts"),
         ("dose,town,ill\n1,secret,yes\n", [], "column 'town' holds texts"),

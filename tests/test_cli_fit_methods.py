@@ -11,7 +11,7 @@ import pytest
 from quorate.cli import main
 from quorate.cli.commands.fit import new_spelling
 
-TABLES = "table label classes public schema groups leave-out texts missing-texts"
+TABLES = "table label classes read-classes public schema groups leave-out texts missing-texts gaps"
 CONCEPT = f"{TABLES} concept rows-per-person ask out json no-json"
 TEACHERS = "learner teachers aggregator queries no-quorums disagreement holdout jobs"
 SCORES = "scores no-scores threshold prior class-weight"
@@ -20,15 +20,15 @@ PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel
 TAKEN = {
     "subsample": f"{TABLES} epsilon delta {TEACHERS} {SCORES} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
-    "student-first": f"{TABLES} epsilon delta {STUDENT} out json no-json",
+    "student-first": f"{TABLES} epsilon delta {STUDENT} trusted out json no-json",
     "agnostic": f"{CONCEPT} epsilon delta queries report",
     "universal": f"{CONCEPT} epsilon delta report",
     "stable": f"{CONCEPT} gamma",
     "pure": f"{CONCEPT} epsilon queries report",
     "semi-private": f"{CONCEPT} epsilon points report",
-    "linear": f"{TABLES} epsilon delta cuts cross waves out json no-json report",
+    "linear": f"{TABLES} epsilon delta bounds largest cuts cross waves out json no-json report",
     "search": f"{TABLES} epsilon delta cuts scoring held-out tried method out json no-json",
-    "conformal": f"{TABLES} epsilon model alpha cells per-person out json no-json",
+    "conformal": f"{TABLES} epsilon model alpha cells largest-error per-person trusted out json no-json",
 }
 
 

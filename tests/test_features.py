@@ -81,6 +81,18 @@ def test_declared_columns_need_no_rows():
         AdditiveColumns(declared={"age": 5}).fit(None)
 
 
+@pytest.mark.parametrize("ends", [(0, 100_000), (-1, 900), (-10_000, 100_000), (17, 90), (5, 8), (-8, -5), (-3, 3)])
+def test_declared_ends_are_cut_finer_towards_0(ends):
+    [block] = AdditiveColumns(declared=[ends]).fit(None).blocks_
+    assert (block.cuts[0], block.cuts[-1]) == block.line == ends
+    assert 7 <= len(block.cuts) - 1 <= 18
+    near, far = min(map(abs, ends)), max(map(abs, ends))
+    if ends[0] <= 0 <= ends[1]:  # there are cuts at every scale down to 1/256
+        assert 0.0 in block.cuts
+        assert min(abs(cut) for cut in block.cuts if cut) <= far / 256 or near == 1
+    assert max(np.diff(block.cuts)) <= (ends[1] - ends[0]) * 0.27  # and none far from the next
+
+
 def test_a_document_brings_the_columns_back():
     columns = AdditiveColumns().fit(FRAME)
     again = AdditiveColumns.from_document(columns.document())
@@ -242,5 +254,6 @@ def test_many_columns_and_units_get_fewer_cuts_and_few_keep_theirs():
     X = np.random.default_rng(0).normal(size=(300, 100))
     assert AdditiveColumns().fit(X, units=10**6).transform(X).shape == (300, 200)
     assert AdditiveColumns(cuts=3).fit(X, units=10**6).transform(X).shape == (300, 300)
+    assert AdditiveColumns().fit(X, units=60_000, outputs=20).transform(X).shape == (300, 200)  # of 20 classes
     flags = np.hstack([X[:, :5], X[:, 5:] > 0])
     assert AdditiveColumns().fit(flags, units=10**6).transform(flags).shape[1] > 95 + 5 * 8

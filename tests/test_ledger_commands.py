@@ -137,6 +137,25 @@ def test_an_old_copy_is_refused_until_it_is_restored(model, tmp_path, capsys):
     assert figures(capsys, model)["left"] == restored["left"]
 
 
+def test_compact_lets_entries_go_and_charges_stay(model, tmp_path, capsys):
+    ask(model, 0.0, 0.25)
+    exported = tmp_path / "entries.jsonl"
+    assert quorate("ledger", "export", model, "--out", exported) == 0
+    before = figures(capsys, model)
+    said = shown(capsys, "ledger", "compact", model)
+    assert "0 answers forgotten" in said.err
+    after = figures(capsys, model)
+    assert (after["left"], after["entries"]) == (before["left"], before["entries"] + 1)
+    assert ask(model, 0.0, 0.25).all()  # free
+    told = json.loads(shown(capsys, "ledger", "compact", model, "--answers", "0", "--json").out)
+    assert told == {"through": after["entries"], "answers_forgotten": 2}
+    assert figures(capsys, model)["left"] == before["left"]
+    assert ask(model, 0.0, 0.25).all()  # drawn again, and paid for again
+    assert figures(capsys, model)["left"] < before["left"]
+    assert shown(capsys, "ledger", "verify", model, "--export", exported).out.startswith("sound: ")
+    assert "days" in shown(capsys, "ledger", "compact", model, "--answers", "-1", code=1).err
+
+
 def test_export_writes_every_entry(model, tmp_path, capsys):
     ask(model, 0.0, 0.25)
     lines = [json.loads(line) for line in shown(capsys, "ledger", "export", model).out.splitlines()]

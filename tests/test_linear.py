@@ -509,6 +509,33 @@ def test_made_rows_have_the_means_that_were_released():
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
 
 
+def test_shares_are_within_their_radius_whatever_a_row_holds_and_say_what_the_columns_are():
+    declared = {"age": (0, 100), "gain": (-5, 1000), "flag": [0, 1], "sex": ["f", "m"], "notes": "text"}
+    columns = AdditiveColumns(declared=declared, crosses=[("age", "sex")], waves=3).fit(None)
+    generator = np.random.default_rng(0)
+    rows = pandas.DataFrame(
+        {
+            "age": generator.normal(50, 60, 500),
+            "gain": generator.standard_cauchy(500) * 20,
+            "flag": generator.integers(0, 2, 500),
+            "sex": generator.choice(["f", "m", "?"], 500),
+            "notes": generator.choice(["well", "ill today", ""], 500),
+        }
+    )
+    rows.loc[:9, ["age", "gain"]] = np.nan
+    features = exact_features(columns.transform(rows))
+    shares = Shares(columns.atoms())
+    measured = shares.of(features)
+    assert measured.shape == (500, shares.entries)
+    assert shares.entries <= 2 * features.shape[1]  # proof: step 3
+    words = [place for place, name in enumerate(columns.get_feature_names_out()) if name.startswith("notes")]
+    plain = Shares([values for values in columns.atoms() if values.min() == 0 and values.max() == 1])
+    known = np.delete(features, words, axis=1)
+    assert np.linalg.norm(plain.of(known), axis=1).max() <= plain.radius
+    assert plain.radius < 0.75 * np.linalg.norm(known - 0.5, axis=1).max()  # less than the columns themselves need
+    assert np.allclose(np.array([shares.means(row, 0.01)[0] for row in measured[:20]]), features[:20], atol=1e-6)
+
+
 def test_a_value_that_the_noise_would_hide_is_hardly_made():
     shares = Shares([np.eye(20)])
     seen = np.concatenate([[0.93], np.full(7, 0.01), np.zeros(12)]) - 1 / 20

@@ -3,13 +3,23 @@
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
 
 import quorate as qr
 from quorate.concepts import Stumps, Threshold, Thresholds
 from quorate.concepts.words import named_condition, rule_text
+from quorate.features import AdditiveColumns, HashedColumns
 from quorate.predictors import Predictions
 from quorate.tables import Category, Number, Schema
 
@@ -145,3 +155,138 @@ def test_a_published_rule_is_said_in_words(tmp_path, capsys):
     assert rule.startswith("yes where income >= ")
     assert abs(float(rule.split(" >= ")[1].split(",")[0]) - 30_000) < 1500
     assert f"Rule: {rule}." in (tmp_path / "rule" / "GUARANTEE.md").read_text()
+
+
+# Data frames in and out, and what goes with the rows.
+
+FRAME = pd.DataFrame(X[:2000], columns=["first", "second"])
+LABELS, PEOPLE = Y[:2000], np.arange(2000) // 2
+CONTAINERS = {
+    "pandas": (FRAME, pd.Series(LABELS), pd.Series(PEOPLE)),
+    "polars": (pl.from_pandas(FRAME), pl.Series(LABELS), pl.Series(PEOPLE)),
+    "arrow": (pa.Table.from_pandas(FRAME), pa.chunked_array([LABELS]), pa.array(PEOPLE)),
+}
+
+
+@pytest.mark.parametrize("library", CONTAINERS)
+def test_tables_labels_and_people_come_in_any_container(library):
+    table, labels, people = CONTAINERS[library]
+    both = {"epsilon": 20.0, "classes": [0, 1]}
+    public = table[:300] if library != "arrow" else table.slice(0, 300)
+    for model, more in (
+        (voting(aggregator="sharp_majority", teachers=50), {}),
+        (qr.AgnosticClassifier(**both), {}),
+        (qr.StudentClassifier(**both, teachers=50, queries=50), {"public": public}),
+        (qr.StudentClassifier(**both, teachers=50, queries=50, mode="label-private"), {}),
+        (qr.SemiPrivateClassifier(**both), {"public": public}),
+        (qr.PrivateLogisticRegression(classes=[0, 1]), {"public": public}),
+        (qr.PrivateSearchCV([qr.PrivateLogisticRegression(classes=[0, 1])], epsilon=5.0), {"public": public}),
+        (qr.ConformalClassifier(LogisticRegression().fit(FRAME, LABELS), epsilon=5.0), {}),
+    ):
+        fitted = model.fit(table, labels, groups=people, **more)
+        assert fitted.unit_ == "person"
+        assert np.mean(np.asarray(fitted.predict(public)) == LABELS[:300]) > 0.8, type(model).__name__
+
+
+def test_answers_become_data_frames():
+    told = Predictions.of(
+        np.array([1, -1, -1]), classes=np.array([0, 1]), refused=np.array([False, False, True])
+    )  # fmt: skip
+    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame), ("arrow", pa.Table)):
+        frame = told.to_frame(library)
+        assert isinstance(frame, kind)
+        plain = frame.to_pylist() if library == "arrow" else pl.DataFrame(frame).to_dicts()
+        assert [row["answer"] for row in plain] == [1, None, None]
+        assert [row["outcome"] for row in plain] == ["answered", "no_quorum", "refused"]
+    with pytest.raises(qr.InvalidInput, match="library must be one of pandas, polars, arrow"):
+        told.to_frame("numpy")
+    scored = voting(scores=True, aggregator="auto", teachers=50, queries=100).fit(X, Y).predict(X[:4])
+    assert scored.to_frame().columns.tolist() == ["answer", "outcome", "score_0", "score_1"]
+    assert np.array_equal(scored.copy().to_frame()[["score_0", "score_1"]], scored.scores)
+
+
+OUTPUTS = (
+    "check_set_output_transform",
+    "check_set_output_transform_pandas",
+    "check_set_output_transform_polars",
+    "check_global_output_transform_pandas",
+    "check_global_set_output_transform_polars",
+    "check_transformer_get_feature_names_out",
+    "check_transformer_get_feature_names_out_pandas",
+    "check_get_feature_names_out_error",
+    "check_dataframe_column_names_consistency",
+)
+
+
+@pytest.mark.filterwarnings("ignore:X .*feature names:UserWarning")
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if hasattr(estimator_checks, name)])  # of this version
+def test_columns_keep_scikit_learns_contract_of_outputs(name):
+    from check_subjects import DrawnColumns
+
+    for columns in (AdditiveColumns(), DrawnColumns(number=3)):
+        getattr(estimator_checks, name)(type(columns).__name__, columns)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_become_data_frames_and_models_do_not_mind(library):
+    columns = AdditiveColumns(cuts=2).fit(FRAME).set_output(transform=library)
+    frame = columns.transform(FRAME)
+    assert type(frame).__module__.startswith(library)
+    assert list(frame.columns) == columns.get_feature_names_out().tolist()
+    with config_context(transform_output=library):
+        model = qr.PrivateLogisticRegression(columns=columns, classes=[0, 1]).fit(FRAME, LABELS, public=FRAME[:300])
+        assert model.predict_proba(FRAME).shape == (2000, 2)
+
+
+def test_columns_whose_cuts_are_alike_to_six_digits_have_names_of_their_own():
+    close = np.array([1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3] * 50)[:, np.newaxis]
+    names = AdditiveColumns(cuts=3).fit(close).get_feature_names_out().tolist()
+    assert len(set(names)) == len(names)
+    assert names[:2] == ["0 from 1e+09", "0 from 1e+09 (2)"]
+
+
+def test_columns_say_what_is_wrong_with_a_table():
+    columns = AdditiveColumns().fit(FRAME)
+    with pytest.raises(ValueError, match="X has 1 features, but AdditiveColumns is expecting 2"):
+        AdditiveColumns().fit(X).transform(X[:, :1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        columns.transform(FRAME.rename(columns={"first": "third"}))
+    with pytest.raises(qr.InvalidInput, match="input_features should have length"):
+        AdditiveColumns().fit(X).get_feature_names_out(["one"])
+    with pytest.raises(ValueError, match="X has 3 features, but HashedColumns is expecting 40"):
+        HashedColumns(number=3).fit(CHANCE.poisson(0.3, size=(60, 40))).transform(np.zeros((1, 3)))
+
+
+def routed(model):
+    return model.set_fit_request(
+        groups=True, **({"public": True} if isinstance(model, qr.PrivateLogisticRegression) else {})
+    )
+
+
+def test_people_reach_a_model_through_a_pipeline_and_a_cross_validation():
+    people = np.arange(len(X)) // 4
+    with config_context(enable_metadata_routing=True):
+        ballots = routed(voting(aggregator="sharp_majority", teachers=50, queries=4000))
+        linear = routed(qr.PrivateLogisticRegression(classes=[0, 1]))
+        for model, more in ((ballots, {}), (linear, {"public": X[:300]})):
+            fitted = make_pipeline(FunctionTransformer(), clone(model)).fit(X, Y, groups=people, **more)
+            assert fitted[-1].unit_ == "person"
+            assert "all rows of one person" in fitted[-1].claim_
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of copies: tested above
+                done = cross_validate(
+                    model, X, Y, params={"groups": people, **more}, cv=GroupKFold(3), return_estimator=True
+                )
+            assert {one.unit_ for one in done["estimator"]} == {"person"}
+        with pytest.raises(UnsetMetadataPassedError, match="groups"):  # never dropped in silence
+            make_pipeline(FunctionTransformer(), voting()).fit(X, Y, groups=people)
+
+
+def test_a_copy_keeps_the_published_model_that_it_stands_on():
+    published = LogisticRegression().fit(X, Y)
+    for model in (qr.ConformalClassifier(published, epsilon=2.0), qr.StudentFirstClassifier(published, epsilon=4.0)):
+        copied = clone(model)
+        assert copied.fit(X, Y).predict(X[:5]).tolist() == published.predict(X[:5]).tolist()
+        assert copied.get_params() == model.get_params()
+    line = LinearRegression().fit(X, Y)
+    assert cross_val_score(qr.ConformalRegressor(line, largest_error=10.0), X, Y, cv=2).shape == (2,)

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from quorate.cli import main
@@ -310,3 +311,33 @@ def test_an_online_release_says_so_too(data, tmp_path, capsys):
     )  # fmt: skip
     assert code == 0, told
     assert '{"age": [30.01, null]} is answered at the nearest cut: age >= ' in told
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("workload", ["marginals:2", "thresholds:day:sex"])
+def test_dates_are_released_as_dates(tmp_path, capsys, suffix, workload):
+    """Half of the records are of 2024-01, the others later: the released share says so."""
+    for name, rows in (("private", 8000), ("public", 200)):
+        chance = np.random.default_rng(rows)
+        days = np.datetime64("2024-01-01") + chance.integers(0, 31, rows) + 60 * chance.integers(0, 2, rows)
+        table = pa.table({"day": pa.array(days), "sex": chance.choice(["f", "m"], rows)})
+        if suffix == "csv":
+            pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
+        else:
+            pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+    (tmp_path / "columns.json").write_text(
+        json.dumps({"day": {"kind": "date", "cuts": ["2024-02-01", "2024-03-01"]}, "sex": ["f", "m"]})
+    )
+    asked = '{"day": "2024-02-01", "sex": "f"}' if "thresholds" in workload else '{"day": "2024-01-15", "sex": "f"}'
+    for known in (["--columns", tmp_path / "columns.json"], ["--public", tmp_path / f"public.{suffix}"]):
+        out = tmp_path / f"out-{known[0]}"
+        code, printed, _ = run(
+            capsys, tmp_path / f"private.{suffix}", *known, "--workload", workload, "--epsilon", "2", "--out", out,
+            "--ask", asked, "--synthetic", "20", "--report", tmp_path / f"page{known[0]}.html", "--json",
+        )  # fmt: skip
+        assert code == 0
+        answer = json.loads(printed)["answers"][0]["answer"]
+        assert 0 < answer < 0.3 if known[0] == "--public" and "marginals" in workload else abs(answer - 0.25) < 0.03
+        assert (out / "synthetic.csv").read_text().splitlines()[1].count("2024-") == 1
+        code, printed, _ = run(capsys, out, "--ask", asked, "--json")
+        assert (code, json.loads(printed)["answers"][0]["answer"]) == (0, answer)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import date, datetime
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
 from quorate.release.workloads.expressions import LONGEST, parse_expression
-from quorate.tables import Category, Number, Schema
+from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.cells import OTHER, cells_of
 from quorate.tables.lenient import read_columns
 
@@ -149,7 +150,8 @@ def test_columns_from_public_rows():
     [
         ({"a": [None, None]}, "has no value in the public table"),
         ({"a": [str(i) + "x" for i in range(300)]}, "300 different texts"),
-        (pa.table({"a": pa.array([0], type=pa.timestamp("s"))}), "not timestamp"),
+        (pa.table({"a": pa.array([0], type=pa.time32("s"))}), "not time32"),
+        (pa.table({"a": pa.array([None], type=pa.timestamp("s"))}), "has no value in the public table"),
         ([[1, 2]], "must have names"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "appears twice"),
     ],
@@ -433,7 +435,7 @@ def test_what_is_refused_before_anything_is_counted():
         Workload.marginals(1).bind()
     with pytest.raises(InvalidInput, match="marginals of 4 columns need as many columns, not 3"):
         Workload.marginals(4).bind(columns=COLUMNS)
-    with pytest.raises(InvalidInput, match="of a column of numbers, which 'sex' is not"):
+    with pytest.raises(InvalidInput, match="of a column of numbers or dates, which 'sex' is not"):
         Workload.thresholds("sex").bind(columns=COLUMNS)
     with pytest.raises(InvalidInput, match="'height' is not declared"):
         Workload.thresholds("height").bind(columns=COLUMNS)
@@ -470,3 +472,72 @@ def test_a_million_rows_are_read_in_seconds():
     frame = pd.DataFrame({"age": generator.normal(size=10**6), "sex": generator.choice(["f", "m"], size=10**6)})
     columns = Columns({"age": Number(cuts=np.linspace(-3, 3, 1000).tolist()), "sex": Category(["f", "m"])})
     assert columns.encode(frame).records == 10**6
+
+
+# --------------------------------------------------------------------------------------------------------------- dates
+
+
+DATED = Columns({"day": Date(cuts=["2024-02-01", "2024-03-01"])})
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        ["2024-01-31", "2024-02-01", "2024-12-31T23:59", None],
+        pa.array([date(2024, 1, 31), date(2024, 2, 1), date(2024, 12, 31), None]),
+        pa.array([datetime(2024, 1, 31), datetime(2024, 2, 1), datetime(2024, 12, 31), None]),
+        np.array(["2024-01-31", "2024-02-01", "2024-12-31", "NaT"], dtype="datetime64[ns]"),
+        pd.Series([datetime(2024, 1, 31), datetime(2024, 2, 1), datetime(2024, 12, 31), None]),
+        pd.Series([date(2024, 1, 31), date(2024, 2, 1), date(2024, 12, 31), None], dtype=object),
+    ],
+    ids=["texts", "dates", "times", "numpy", "pandas", "objects"],
+)
+def test_dates_have_the_same_cells_in_every_container(days):
+    tables = [{"day": days}] if isinstance(days, list | np.ndarray) else []
+    tables += [pd.DataFrame({"day": days})] if isinstance(days, pd.Series) else []
+    tables += [pa.table({"day": days})] if isinstance(days, pa.Array | list) else []
+    for table in tables:
+        assert DATED.encode(table).codes.ravel().tolist() == [0, 1, 2, 3]
+
+
+def test_no_value_of_a_column_of_dates_raises_and_numbers_are_no_dates():
+    odd = ["31.01.2024", "2024-02-30", "", "nobody", "19000", 7, 1e300, object(), "\ud800", [1]]
+    assert DATED.encode({"day": odd}).codes.ravel().tolist() == [3] * len(odd)
+    assert DATED.encode(pa.table({"day": [19_000, 20_000]})).codes.ravel().tolist() == [3, 3]
+    with pytest.raises(InvalidInput, match="dates must be declared as such"):
+        Columns({"day": Number(cuts=[1])}).encode(pa.table({"day": pa.array([date(2024, 1, 1)])}))
+
+
+def test_dates_are_named_asked_and_written_as_dates():
+    assert Columns.from_dict(DATED.to_dict()) == DATED
+    assert DATED.to_dict() == {"day": {"kind": "date", "cuts": ["2024-02-01", "2024-03-01"], "unit": "days"}}
+    cells = DATED.cells["day"]
+    names = ["below 2024-02-01", "2024-02-01 to below 2024-03-01", "2024-03-01 and above", "other"]
+    assert [cells.name(code) for code in range(4)] == names
+    assert [cells.code(name) for name in names] == [0, 1, 2, 3]
+    assert cells.code("2024-02-10") == cells.code(date(2024, 2, 10)) == 1
+    assert DATED.encode({"day": DATED.decode(np.arange(4))["day"]}).codes.ravel().tolist() == [0, 1, 2, 3]
+    with pytest.raises(InvalidInput, match="a date, or the name of a cell"):
+        DATED.code("day", "in spring")
+    ranges = Workload.ranges("day").bind(columns=DATED)
+    number = ranges.find({"day": ("2024-02-01", None)})
+    assert ranges.describe([number])[0]["query"] == "day >= 2024-02-01"
+    assert ranges.answers_itself({"day": ("2024-02-01", None)})
+    assert not ranges.answers_itself({"day": ("2024-02-02", None)})
+    with pytest.raises(InvalidInput, match="an end must be a date"):
+        ranges.find({"day": ("in spring", None)})
+    with pytest.raises(InvalidInput, match="holds dates"):
+        Workload.expressions(["day = '2024-02-01'"]).bind(columns=DATED)
+
+
+def test_public_dates_are_cut_at_whole_days_or_between_times():
+    days = Columns.from_public({"day": ["2024-01-01", "2024-01-02", "2024-01-05", ""]}).kinds["day"]
+    assert (days.unit, Columns({"day": days}).to_dict()["day"]["cuts"]) == ("days", ["2024-01-02", "2024-01-04"])
+    times = Columns.from_public({"day": ["2024-01-01T08:00", "2024-01-01T08:00:10"]}).kinds["day"]
+    assert (times.unit, Columns({"day": times}).to_dict()["day"]["cuts"]) == ("seconds", ["2024-01-01T08:00:05"])
+    binned = Columns.from_public(pa.table({"day": pa.array([date(2024, 1, day) for day in range(1, 31)])}), bins=3)
+    assert binned.sizes == (4,)
+    mixed = Columns.from_public({"day": ["2024-01-01", "never"]}).kinds["day"]
+    assert isinstance(mixed, Category)
+    texts = Workload.expressions(["day = '2024-01-01'"]).bind(public={"day": ["2024-01-01", "2024-01-02"]})
+    assert texts.count_queries == 1

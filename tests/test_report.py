@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import re
-import shutil
 import sys
 from html.parser import HTMLParser
 
@@ -23,9 +22,9 @@ from quorate.report.model import render_report
 from quorate.report.plan_page import write_plots
 from quorate.report.release import ReleaseReport, render_release
 from quorate.report.rendering import write_page
+from quorate.report.words import figure
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def full(text="clinic"):
@@ -76,6 +75,7 @@ def full_release(text="clinic", **changed):
     made |= {"truth": [(0.1, 0.2, 0.1, 0.3), (0.2, 0.2, 0.2, 0.2)], "errors": [(0.9, 0.1, 0.1), (1.0, 0.08, 0.1)]}
     made |= {"sizes": [(10, 0.1, 0.2), (100, 0.01, 0.2)], "crossover": [(10, 0.1, 0.2, 0.3), (100, 0.1, 0.05, 0.05)]}
     made |= {"crossover_words": text, "answers": answers, "more": 7, "timing": {text: 0.25}}
+    made |= {"shares": [(text, [(text, 0.75), ("home", 0.25)])]}
     made |= {"proofs": {text: text}, "software": {text: text}, "notes": [text]}
     return ReleaseReport(**(made | changed))
 
@@ -195,7 +195,7 @@ def test_pages_share_one_head_and_one_style():
 def test_every_plot_has_words_and_ids_of_its_own(name):
     text = rendered(name, "clinic")
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(drawings) == {"model": 7, "release": 5}[name]
+    assert len(drawings) == {"model": 8, "release": 6}[name]
     for drawing in drawings:
         page = Page(drawing)
         assert ("svg", "role", "img") in page.attributes
@@ -230,6 +230,26 @@ def test_the_answers_of_a_release_have_the_decimals_that_their_errors_are_worth(
     shown = re.findall(r'<td class="number" data-name="(\w+)">([^<]*)</td>', render_release(full_release()))
     assert shown[:4] == [("answer", "0.5000"), ("error", "0.0040"), ("low", "0.4920"), ("high", "0.5080")]
     assert shown[4:] == [("answer", "0.2500"), ("error", ""), ("low", ""), ("high", "")]
+
+
+def test_a_release_shows_its_columns_and_where_it_has_none_its_answers():
+    page = render_release(full_release(shares=[("region", [(f"place {place}", 0.05) for place in range(20)])]))
+    assert "Shares by region" in page
+    assert "place 10 5.0%, 9 others 45.0%." in page
+    assert page.index('id="figure-column-0"') < page.index('id="claim"') < page.index('id="answers"')
+    assert 'id="figure-answers"' not in page
+    page = render_release(full_release(shares=()))
+    assert "From 0.25 (age &lt; 20) to 0.5 (clinic); 7 more were released." in page
+
+
+def test_figures_are_written_for_people():
+    assert [figure(value) for value in (43331.5, 12345, 0.41237, 1e-06, None)] == [
+        "43,332",
+        "12,345",
+        "0.4124",
+        "1e-6",
+        "",
+    ]
 
 
 def test_a_release_compares_engines_where_there_are_several():
@@ -331,17 +351,6 @@ def test_proofs_and_versions_are_those_installed():
         assert (files("quorate") / name.removeprefix("quorate/")).is_file()
     assert list(proofs_for("no such aggregator")) == list(proofs_for())
     assert "no-such-package" not in software_versions(["no-such-package"])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no page was loaded")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine: no page was loaded")
-    with sync.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
 
 
 @pytest.mark.parametrize("text", ["clinic", HOSTILE + 6 * "a_word_without_a_space"])

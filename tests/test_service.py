@@ -24,7 +24,8 @@ from quorate.service.errors import PROBLEMS, Refused, code_of, error_body
 from quorate.service.http import Departure, Pace
 from quorate.service.routes import ROUTES
 from quorate.service.telemetry import LineFormatter, Log, log_config
-from quorate.service.tensors import MatrixInput, Outputs
+from quorate.service.tensors import MatrixInput, Outputs, SchemaInputs
+from quorate.tables import Category, Schema
 from service_client import LOCAL, call, features, running
 
 INFER = "/v2/models/m/infer"
@@ -328,6 +329,23 @@ def test_a_key_of_one_model_is_none_of_another():
     mine, theirs = asyncio.run(main())
     assert 'quorate_queries_total{model="m",outcome="answered"} 1.0' in mine
     assert 'model="m"' not in theirs
+
+
+@pytest.mark.parametrize(("unknown", "status"), [("other", 200), ("refuse", 400)])
+def test_categories_that_a_model_does_not_know_are_counted_answered_or_refused(unknown, status):
+    wards = json.dumps({"inputs": [{"name": "ward", "shape": [3], "datatype": "BYTES", "data": ["a", "z", "y"]}]})
+
+    async def main(hidden):
+        model = fake_model()
+        model.inputs = SchemaInputs(Schema({"ward": Category(["a", "b"], unknown=unknown)}))
+        model.hides_outcomes = hidden
+        async with running(app_of(model)) as app:
+            assert (await call(app, "POST", INFER, wards.encode())).status == status
+            return (await call(app, "GET", "/metrics")).body.decode()
+
+    line = 'quorate_unknown_categories_total{column="ward",model="m"} 2.0'
+    assert line in asyncio.run(main(False))
+    assert "column=" not in asyncio.run(main(True))  # the queries of an everlasting model are secret
 
 
 def test_the_session_learns_who_asks():

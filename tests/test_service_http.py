@@ -93,7 +93,7 @@ def test_the_stock_client_finds_its_way(client):
     assert client.is_server_ready()
     assert client.is_model_ready("array")
     assert not client.is_model_ready("other")
-    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data", "model_repository"]
     about = client.get_model_metadata("array")
     assert client.is_model_ready("array", model_version="1")
     assert client.get_model_metadata("array", model_version="1") == about

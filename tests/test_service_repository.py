@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -300,6 +301,14 @@ def test_a_ledger_that_is_mended_is_loaded(folder, keys, tmp_path):
         again = Folders(settings).open("model")
         assert not again.refused
         again.session.close()
+        moved = tmp_path / "moved"
+        folder.rename(moved)
+        new = _saved(folder).add_key("new owner", scopes=["admin"])  # another model, with a ledger of its own
+        asyncio.run(models[0].read_keys())
+        assert models[0].find_key(new).name == "new owner"
+        assert models[0].find_key(keys["owner"]) is None
+        shutil.rmtree(folder)
+        moved.rename(folder)
     finally:
         models[1].session.close()
     load(folder).session_.close()

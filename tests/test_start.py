@@ -120,6 +120,26 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
 
 
 @pytest.mark.parametrize("public", [None, "wards.csv"])
+def test_ids_are_left_out_and_gaps_are_marked(tables, capsys, public):
+    """Found by a walk as a newcomer: the commands that were written refused a table with a gap."""
+    generator = np.random.default_rng(0)
+    age = generator.integers(1, 99, size=6000)
+    known = [str(one) if place % 7 else "NA" for place, one in enumerate(age.tolist())]
+    visits = pa.table({"visit_id": np.arange(6000), "age": known, "outcome": np.where(age < 50, "home", "ward")})
+    pyarrow.csv.write_csv(visits, "visits.csv")
+    pyarrow.csv.write_csv(pa.table({"age": np.arange(20, 70)}), "wards.csv")  # no public row has a gap
+    given = [] if public is None else ["--public", public]
+    options = ["--label", "outcome", "--queries", "50", "--epsilon", "4"]
+    assert main(["start", "visits.csv", *options, *given, "--run"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Not used: visit_id" in shown
+    assert "gaps are marked in every column (--gaps)" in shown
+    assert "--leave-out visit_id --gaps" in shown
+    runpy.run_path("quorate-start/script.py")
+    assert "epsilon" in capsys.readouterr().out or public
+
+
+@pytest.mark.parametrize("public", [None, "wards.csv"])
 def test_three_classes_are_planned_and_asked(tables, capsys, public):
     """Found by a walk as a newcomer: with three classes the plan had no roads, and `start` failed."""
     generator = np.random.default_rng(0)

@@ -259,6 +259,15 @@ def test_a_server_takes_dates_as_texts_and_refuses_what_its_schema_refuses():
     with pytest.raises(Refused) as refused:
         inputs.queries({"day": day, "ward": Tensor("ward", "BYTES", [1], ["z"])})
     assert "column 'ward', row 1" in refused.value.sentence
+    assert refused.value.unknown == {"ward": 1}
+
+
+def test_a_server_counts_categories_that_a_model_does_not_know():
+    schema = Schema({"age": Number(low=0, high=9), "ward": Category(["a", "b"], missing="indicator")})
+    inputs = SchemaInputs(schema)
+    ages = Tensor("age", "FP64", [4], np.arange(4.0))
+    X = inputs.queries({"age": ages, "ward": Tensor("ward", "BYTES", [4], ["a", "z", "", "y"])})
+    assert inputs.unknown(X) == {"ward": 2} == schema.count_unknown(pa.table({"age": [1.0] * 2, "ward": ["z", "y"]}))
 
 
 @pytest.mark.parametrize("library", [pandas, polars], ids=["pandas", "polars"])

@@ -48,6 +48,13 @@ class QuorateError(Exception):
     """Base of all exceptions raised on purpose by this package.
 
     `retry_after` are the seconds after which it is worth trying again, where that is known.
+
+    >>> import quorate as qr
+    >>> try:
+    ...     qr.Budget(epsilon=-1.0, delta=1e-6)
+    ... except qr.QuorateError as error:
+    ...     error.code
+    'invalid_input'
     """
 
     code = "refused"
@@ -55,7 +62,14 @@ class QuorateError(Exception):
 
 
 class BudgetSpent(QuorateError):
-    """The budget cannot pay for what was asked. Nothing was drawn."""
+    """The budget cannot pay for what was asked. Nothing was drawn.
+
+    >>> import quorate as qr
+    >>> qr.Budget(epsilon=1.0, delta=1e-6).spend(qr.Cost(renyi=100.0))
+    Traceback (most recent call last):
+    ...
+    quorate.errors.BudgetSpent: the budget has 0.535... left at order 22.1...; this asks for 100 and 0
+    """
 
     code = "budget_spent"
 
@@ -73,7 +87,17 @@ class ShareInUse(BudgetSpent):
 
 
 class NoQuorum(QuorateError):
-    """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch."""
+    """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch.
+
+    >>> import quorate as qr
+    >>> settings = {"teachers": 100, "aggregator": "quorum", "no_quorums": 1, "on_no_quorum": "raise"}
+    >>> classifier = qr.PrivateClassifier(epsilon=4.0, queries=5, classes=[0, 1], **settings)
+    >>> try:
+    ...     classifier.fit([[0.0], [0.0]] * 1000, [0, 1] * 1000).predict([[0.0]])  # nobody can know
+    ... except qr.NoQuorum as error:
+    ...     error.predictions.answered
+    array([False])
+    """
 
     code = "no_quorum"
 
@@ -83,7 +107,17 @@ class NoQuorum(QuorateError):
 
 
 class RunEnded(QuorateError):
-    """A threshold run is over: it has met its last no-quorum."""
+    """A threshold run is over: it has met its last no-quorum.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=1).open()
+    >>> run.answer([200, 200]) is None  # as many for each: no quorum
+    True
+    >>> run.answer([400, 0])
+    Traceback (most recent call last):
+    ...
+    quorate.errors.RunEnded: the run has met its 1 no-quorums; open another, or calibrate for more
+    """
 
     code = "budget_spent"
 
@@ -95,13 +129,28 @@ class WrongProcess(QuorateError):
 
 
 class InvalidInput(QuorateError, ValueError):
-    """A value of the wrong kind was passed; the text says what was expected."""
+    """A value of the wrong kind was passed; the text says what was expected.
+
+    >>> import quorate as qr
+    >>> qr.Budget(epsilon=-1.0, delta=1e-6)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: epsilon must be a positive finite number, not -1.0
+    """
 
     code = "invalid_input"
 
 
 class Infeasible(QuorateError, ValueError):
-    """The target cannot be met as asked; the text says what would work."""
+    """The target cannot be met as asked; the text says what would work.
+
+    >>> from quorate.mechanisms import Quorum
+    >>> Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=20, no_quorums=5)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.Infeasible: with teachers=20 even a unanimous ballot would mostly find no quorum; it takes at least
+    ... teachers for this target, or a larger epsilon, or fewer no_quorums than 5
+    """
 
     code = "infeasible"
 

@@ -10,10 +10,11 @@ from cyclopts import App, CycloptsError, CycloptsPanel
 from cyclopts.exceptions import UnknownOptionError
 
 from quorate import __version__
-from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, plan, predict, release, serve, start
+from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, export, plan, predict, release, serve, start
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
+from quorate.progress import HIDDEN
 
 __all__ = ["app", "main"]
 
@@ -39,7 +40,7 @@ Everything that is printed is covered by the guarantee. Exit code 1 if a limit t
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
 """
-for command in (demo, start, plan, predict, serve, ask, release, audit, bench, ledger, keys, datasets, doctor):
+for command in (demo, start, plan, predict, serve, ask, release, export, audit, bench, ledger, keys, datasets, doctor):
     app.command(command)
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 app.command("quorate.cli.commands.check:check", help=_CHECK)
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from quorate.cli.commands.fit import new_spelling
 
         given = new_spelling(given)
+    hidden = HIDDEN.set(True)  # a command has a display of its own
     try:
         result = app(
             given,
@@ -71,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"quorate: interrupted; {_left_by(given)}", file=sys.stderr)
         return 130
+    finally:
+        HIDDEN.reset(hidden)
     return result if isinstance(result, int) else 0
 
 

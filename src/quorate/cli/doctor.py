@@ -32,10 +32,14 @@ Verdict = Literal["ok", "missing", "warning", "unsound"]
 _PURPOSES = {  # of the extras
     "report": "report pages",
     "service": "quorate serve",
+    "client": "quorate ask, and a client for programs",
+    "tracing": "traces of a server's requests",
     "postgres": "a ledger that several hosts share",
     "dask": "teachers fitted on a Dask cluster",
     "ray": "teachers fitted on a Ray cluster",
     "torch": "batched learners on PyTorch",
+    "onnx": "published models as ONNX files",
+    "mlflow": "published models in an MLflow registry",
     "docs": "this documentation, built from source",
     "test": "the tests",
 }

@@ -78,7 +78,7 @@ def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence
     label = None if targets else tables.label
     step()
     records = read_table(tables.table, role="private")
-    left_out, sentences, gaps = (
+    left_out, sentences, absent = (
         listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
     )
     check_named(records, label=[label, *targets], groups=[tables.groups], leave_out=left_out, texts=sentences)
@@ -94,9 +94,9 @@ def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence
             groups=tables.groups,
             leave_out=list(dict.fromkeys([*left_out, *targets])),
             texts=sentences,
-            missing_texts=gaps,
+            missing_texts=absent,
         )
-    return records, known, columns
+    return records, known, columns.with_gaps() if tables.gaps else columns
 
 
 def target_column(records: Any, name: str) -> Any:

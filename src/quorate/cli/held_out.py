@@ -132,7 +132,7 @@ def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) 
 def _held_out(folder: "PublishedFolder", model: Any, tables: Tables, step: Callable[[], None]) -> _HeldOut:
     """Read held-out records by the schema of the model, or by another; without one, as the model was fitted."""
     described = (tables.schema, tables.public, tables.classes, tables.texts, tables.missing_texts)
-    if folder.schema() is None and described == (None,) * len(described):
+    if folder.schema() is None and described == (None,) * len(described) and not tables.gaps:
         return _held_out_as_fitted(folder, model, tables, step)
     if hasattr(model, "classes_"):
         records, _, schema, _ = read_tables(tables, step)

@@ -16,11 +16,29 @@ from quorate.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Limits", "keys"]
+__all__ = ["KeyLimits", "Limits", "keys"]
 
 keys = App(name="keys", help="Make, list, change and revoke the keys of those who may ask a model.")
 
 _DAY = 24 * 3600.0
+
+ModelPath = Annotated[Path, Parameter(help="The model, as `quorate fit` wrote it.")]
+KeyId = Annotated[str, Parameter(help="The key's id, as `quorate keys list` shows it.")]
+AsJson = Annotated[bool, Parameter(help="Print one JSON object, with what a list shows.")]
+Scopes = Annotated[
+    tuple[Literal["ask", "budget", "admin"], ...],
+    Parameter(
+        negative="",
+        help="What the key may do: ask queries, read the budget, or everything. May be given more than once.",
+    ),
+]
+Lifted = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        help="A limit to remove: quota, per_minute, per_phase, no_quorums or budget. May be given more than once.",
+    ),
+]
 
 
 @Parameter(name="*")
@@ -41,52 +59,46 @@ class Limits:
 
     def given(self, lift: Collection[str] = ()) -> dict[str, Any]:
         """Return the limits that were given, and None for those to lift."""
-        unknown = set(lift) - {field.name for field in fields(self)}
+        unknown = set(lift) - {field.name for field in fields(Limits)}
         if unknown:
             raise InvalidInput(f"there is no limit {sorted(unknown)[0]!r} to lift")
         return {name: value for name, value in asdict(self).items() if value is not None} | dict.fromkeys(lift)
 
 
+@Parameter(name="*")
+@dataclass
+class KeyLimits(Limits):
+    """What a key may have, to which project it belongs, and for how long."""
+
+    project: str | None = None
+    "The project whose share it uses too, which `quorate keys project` makes; an empty text for none."
+    expires: float | None = None
+    "After how many days, from now, it opens nothing more."
+
+    def given(self, lift: Collection[str] = ()) -> dict[str, Any]:
+        """Return what was given, and None for limits to lift."""
+        days = self.expires
+        if days is not None and not 0 < days < 36525:
+            raise InvalidInput(f"a key expires after more than 0 days, not after {days!r}")
+        return super().given(lift) | ({} if days is None else {"expires": time.time() + days * _DAY})
+
+
 @keys.command(name="add")
 def _add(
-    model: Path,
-    name: str,
+    model: ModelPath,
+    name: Annotated[
+        str, Parameter(help="Who the key is for. Two keys may have one name, as when one replaces the other.")
+    ],
     *,
-    scope: Annotated[tuple[Literal["ask", "budget", "admin"], ...], Parameter(negative="")] = ("ask",),
-    limits: Limits | None = None,
-    project: str = "",
-    expires: float | None = None,
-    json: bool = False,
+    scope: Scopes = ("ask",),
+    limits: KeyLimits | None = None,
+    json: AsJson = False,
 ) -> int:
-    """Make a key and print it, once: only a hash of it is kept. A running server knows it within a second or so.
-
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it.
-    name
-        Who the key is for. Two keys may have one name, as when one replaces the other.
-    scope
-        What the key may do: ask queries, read the budget, or everything. May be given more than once.
-    limits
-        What it may have.
-    project
-        The project whose share it uses too; `quorate keys project` makes one.
-    expires
-        After how many days it opens nothing more.
-    json
-        Print one JSON object.
-    """
+    """Make a key and print it, once: only a hash of it is kept. A running server knows it within a second or so."""
     from quorate.cli.account import opened_ledger
 
     with opened_ledger(model) as ledger:
-        token = ledger.add_key(
-            name,
-            scopes=tuple(dict.fromkeys(scope)),
-            project=project,
-            expires=_end(expires),
-            **(limits or Limits()).given(),
-        )
+        token = ledger.add_key(name, scopes=tuple(dict.fromkeys(scope)), **(limits or KeyLimits()).given())
     if json:
         print(jsons.dumps({"id": _id_of(token), "name": name, "scopes": list(scope), "key": token}))
         return 0
@@ -103,49 +115,15 @@ def _hand_over(token: str, name: str, model: Path) -> None:
     )
 
 
-def _end(days: float | None) -> float | None:
-    if days is not None and not 0 < days < 36525:
-        raise InvalidInput(f"a key expires after more than 0 days, not after {days!r}")
-    return None if days is None else time.time() + days * _DAY
-
-
 @keys.command(name="change")
 def _change(
-    model: Path,
-    id: str,
-    *,
-    limits: Limits | None = None,
-    lift: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    project: str | None = None,
-    expires: float | None = None,
-    json: bool = False,
+    model: ModelPath, id: KeyId, *, limits: KeyLimits | None = None, lift: Lifted = (), json: AsJson = False
 ) -> int:
-    """Change what a key may have. What it has used stays counted, and its answers stay its own.
-
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it.
-    id
-        The key's id, as `quorate keys list` shows it.
-    limits
-        New limits; those that are not given stay.
-    lift
-        A limit to remove: quota, per_minute, per_phase, no_quorums or budget. May be given more than once.
-    project
-        The project that it belongs to from now on; an empty text for none.
-    expires
-        After how many days, from now, it opens nothing more.
-    json
-        Print the key, as the list shows it, as one JSON object.
-    """
+    """Change what a key may have; what is not given stays. What it has used stays counted, and its answers its own."""
     from quorate.cli.account import key_figures, opened_ledger
 
-    values = (limits or Limits()).given(lift)
-    values |= {} if project is None else {"project": project}
-    values |= {} if expires is None else {"expires": _end(expires)}
     with opened_ledger(model) as ledger:
-        ledger.change_key(id, **values)
+        ledger.change_key(id, **(limits or KeyLimits()).given(lift))
         view = ledger.view()
         (key,) = (key_figures(key, view) for key in view.keys if key.id == id)
     if json:
@@ -156,20 +134,14 @@ def _change(
 
 
 @keys.command(name="rotate")
-def _rotate(model: Path, id: str, *, grace: float = 0.0, json: bool = False) -> int:
-    """Exchange the secret of a key. It stays the same caller: its share, its answers and its id stay.
-
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it.
-    id
-        The key's id, as `quorate keys list` shows it.
-    grace
-        For how many hours the old secret still opens it.
-    json
-        Print one JSON object.
-    """
+def _rotate(
+    model: ModelPath,
+    id: KeyId,
+    *,
+    grace: Annotated[float, Parameter(help="For how many hours the old secret still opens it.")] = 0.0,
+    json: AsJson = False,
+) -> int:
+    """Exchange the secret of a key. It stays the same caller: its share, its answers and its id stay."""
     from quorate.cli.account import opened_ledger
 
     if not 0 <= grace < 24 * 366:
@@ -186,28 +158,14 @@ def _rotate(model: Path, id: str, *, grace: float = 0.0, json: bool = False) -> 
 
 @keys.command(name="project")
 def _project(
-    model: Path,
-    name: str,
+    model: ModelPath,
+    name: Annotated[str, Parameter(help="The project.")],
     *,
     limits: Limits | None = None,
-    lift: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    json: bool = False,
+    lift: Lifted = (),
+    json: AsJson = False,
 ) -> int:
-    """Make a project, or change what its keys may have together.
-
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it.
-    name
-        The project.
-    limits
-        Its limits; those that are not given stay.
-    lift
-        A limit to remove. May be given more than once.
-    json
-        Print the project as one JSON object.
-    """
+    """Make a project, or change what its keys may have together; limits that are not given stay."""
     from quorate.cli.account import opened_ledger
     from quorate.ledger import share_figures
 
@@ -225,16 +183,12 @@ def _project(
 
 
 @keys.command(name="list")
-def _list(model: Path, *, json: bool = False) -> int:
-    """List the keys: who has them, what they may do, what they have asked.
-
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it.
-    json
-        Print one JSON list instead of a table.
-    """
+def _list(
+    model: ModelPath,
+    *,
+    json: Annotated[bool, Parameter(help="Print one JSON list instead of a table.")] = False,
+) -> int:
+    """List the keys: who has them, what they may do, what they have asked."""
     from quorate.cli.account import key_figures, opened_ledger
 
     with opened_ledger(model) as ledger:
@@ -252,18 +206,8 @@ def _list(model: Path, *, json: bool = False) -> int:
 
 
 @keys.command(name="revoke")
-def _revoke(model: Path, id: str, *, json: bool = False) -> int:
-    """Take a key back. A running server refuses it within a second or so; what it was answered stays answered.
-
-    Parameters
-    ----------
-    model
-        The model, as `quorate fit` wrote it.
-    id
-        The key's id, as `quorate keys list` shows it.
-    json
-        Print the key, as the list shows it, as one JSON object.
-    """
+def _revoke(model: ModelPath, id: KeyId, *, json: AsJson = False) -> int:
+    """Take a key back. A running server refuses it within a second or so; what it was answered stays answered."""
     from quorate.cli.account import key_figures, opened_ledger
 
     with opened_ledger(model) as ledger:

@@ -35,6 +35,8 @@ __all__ = [
 
 _SHOWN = {"epsilon_spent": "epsilon spent so far, ex post"}  # it depends on the answers: privacy/PROOF.md, step 8
 
+Answer = tuple[Any, str]  # a label or None, and what became of the query
+
 
 def show_bill(title: str, bill: dict[str, Any], *, as_json: bool, asked: bool = False) -> None:
     """Print figures: one JSON object on standard output, or a table for people.
@@ -106,9 +108,6 @@ def check_new_folder(folder: Path) -> None:
         near = near.parent
     if not near.is_dir() or not os.access(near, os.W_OK):
         raise InvalidInput(f"{folder} cannot be made: {near} is no folder that can be written to")
-
-
-Answer = tuple[Any, str]  # a label or None, and what became of the query
 
 
 @dataclass(frozen=True)

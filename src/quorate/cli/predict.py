@@ -236,8 +236,7 @@ def _everlasting_answers(
 
 def _outcomes(predictions: Any) -> list[Answer]:
     """Return each label with what became of its query."""
-    outcomes = np.where(predictions.answered, "answered", np.where(predictions.no_quorum, "no_quorum", "refused"))
-    return list(zip(predictions.labels.tolist(), outcomes.tolist(), strict=True))
+    return list(zip(predictions.labels.tolist(), predictions.outcomes.tolist(), strict=True))
 
 
 def _scores(predictions: Any) -> list[list[float]]:

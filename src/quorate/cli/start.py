@@ -25,8 +25,9 @@ from quorate.cli.start_files import Commands, write_start
 from quorate.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
+from quorate.rows import is_named_id
 from quorate.tables import MISSING_TEXTS, Schema, read_table
-from quorate.tables.read import NotANumber, numbers, whole_array
+from quorate.tables.read import NotANumber, numbers, texts, whole_array
 
 __all__ = ["run_start"]
 
@@ -47,7 +48,9 @@ class _Situation:
     abstain: bool
     public: pa.Table | None
     units: int
-    leave_out: tuple[str, ...]
+    leave_out: tuple[str, ...]  # columns of texts that nothing public says how to encode
+    ids: tuple[str, ...]  # columns that are named as numbers of rows or persons are
+    gaps: bool  # whether a column in use has a missing value
     features: int
 
 
@@ -78,7 +81,8 @@ def run_start(
         classes=situation.classes,
         declared=situation.declared,
         groups=situation.groups,
-        leave_out=situation.leave_out,
+        leave_out=(*situation.ids, *situation.leave_out),
+        gaps=situation.gaps,
         epsilon=epsilon,
         delta=delta,
         queries=planned.queries,
@@ -171,8 +175,11 @@ def _situation(
         )
     classes = _classes(records, label) if given["classes"] is None else tuple(given["classes"].split(","))
     known = None if public is None else read_table(public, role="public")
-    left_out = () if known is not None else _texts(records, without={label, groups})
-    schema = _schema(records, known, label=label, classes=classes, groups=groups, leave_out=left_out)
+    ids = tuple(name for name in records.column_names if is_named_id(name) and name not in (label, groups))
+    left_out = () if known is not None else _texts(records, without={label, groups, *ids})
+    unused = (*ids, *left_out)
+    schema = _schema(records, known, label=label, classes=classes, groups=groups, leave_out=unused)
+    gaps = _has_gaps(records, without={label, groups, *unused})
     units = records.num_rows if groups is None else int(pc.count_distinct(records[groups]).as_py())
     situation = _Situation(
         label=label,
@@ -184,7 +191,9 @@ def _situation(
         public=known,
         units=units,
         leave_out=left_out,
-        features=len(schema.feature_names),
+        ids=ids,
+        gaps=gaps,
+        features=len((schema.with_gaps() if gaps else schema).feature_names),
     )
     return situation, public
 
@@ -229,6 +238,12 @@ def _texts(records: pa.Table, *, without: set[str | None]) -> tuple[str, ...]:
     return tuple(left_out)
 
 
+def _has_gaps(records: pa.Table, *, without: set[str | None]) -> bool:
+    """Return whether a value is missing anywhere: one bit of the records, which the model then shows."""
+    used = (whole_array(records[name]) for name in records.column_names if name not in without)
+    return any(texts(column, missing=MISSING_TEXTS).null_count for column in used)
+
+
 def _schema(records: pa.Table, public: pa.Table | None, **declared: Any) -> Schema:
     return Schema.numbers(records, **declared) if public is None else Schema.from_public(public, **declared)
 
@@ -260,7 +275,7 @@ def _chosen(planned: PrivatePlan, situation: _Situation) -> Road:
 
 
 def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situation, *, feasible: bool) -> None:
-    read = situation.leave_out or not situation.declared  # from the records, as is said below
+    read = situation.leave_out or situation.gaps or not situation.declared  # from the records, as is said below
     console.print("\n[bold]The plan[/bold]" + ("" if read else ", made from public numbers alone"))
     if road.name == "linear":
         console.print("One linear model that may be published. It answers every query, as often as anyone likes.\n")
@@ -280,6 +295,16 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
         _show_bars(console, f"What {planned.queries:,} queries get:", bars)
     for sentence in planned.assumptions if road.name != "linear" else ():
         console.print(f"Assumed: {sentence}.")
+    if situation.ids:
+        console.print(
+            f"Not used: {escape(', '.join(situation.ids))}, which name rows or people. If one says whose row it is, "
+            "protect that person: --groups COLUMN."
+        )
+    if situation.gaps:
+        console.print(
+            "Values are missing in the records: gaps are marked in every column (--gaps). That there are some is "
+            "public with the model, unless you fit with --gaps whether or not there are."
+        )
     if situation.leave_out:
         console.print(
             f"Left out: {', '.join(situation.leave_out)}. Without public rows nothing says which texts a column may "
@@ -324,7 +349,8 @@ def _as_dict(
         "classes_declared": situation.declared,
         "groups": situation.groups,
         "units": situation.units,
-        "leave_out": list(situation.leave_out),
+        "leave_out": [*situation.ids, *situation.leave_out],
+        "gaps": situation.gaps,
         "commands": commands.lines() if feasible else [],
         "plan": planned.as_dict(),
     }

@@ -24,6 +24,7 @@ class Commands:
     declared: bool
     groups: str | None
     leave_out: tuple[str, ...]
+    gaps: bool
     epsilon: float
     delta: float
     queries: int
@@ -38,6 +39,7 @@ class Commands:
         fit += [] if self.groups is None else ["--groups", self.groups]
         fit += [] if self.public is None else ["--public", str(self.public)]
         fit += ["--leave-out", ",".join(self.leave_out)] if self.leave_out else []
+        fit += ["--gaps"] if self.gaps else []
         fit += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
         fit += [] if self.linear else ["--queries", str(self.queries), "--aggregator", self.aggregator]
         fit += ["--out", str(self.out / "model")]
@@ -110,6 +112,7 @@ def _script(commands: Commands) -> str:
         "queries": commands.queries,
         "aggregator": literal(commands.aggregator),
         "classes": "schema.label.classes" if commands.declared else "None",  # read from y: the claim says so
+        "gaps": ".with_gaps()  # values may be missing in any column: another says where" if commands.gaps else "",
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
     read = "" if commands.declared else f"{_READ_CLASSES}\n"
@@ -132,13 +135,13 @@ records = read_table({table})
 _BY_HEADER = """# All columns in use are numbers, so that nothing has to be learned about them.
 schema = Schema.numbers(
     records,
-{declared})
+{declared}){gaps}
 """
 _BY_PUBLIC = """# How columns become numbers is learned from public rows, never from private ones.
 public = read_table({public})
 schema = Schema.from_public(
     public,
-{declared})
+{declared}){gaps}
 """
 _LINEAR = """# A linear model from a few noisy sums: (epsilon, delta)-differentially private for each {unit}.
 model = qr.PrivateLogisticRegression(epsilon={epsilon}, delta={delta}, classes={classes})

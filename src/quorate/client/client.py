@@ -199,6 +199,11 @@ class AsyncClient(_Calls):
     >>> async def answers(visits):
     ...     async with AsyncClient("https://triage.example.org", model="triage") as client:
     ...         return await client.predict(visits)
+    >>> AsyncClient("http://triage.example.org", key="qk_secret")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the key would be readable on the way to triage.example.org: use https://, or say
+    insecure=True where the network is your own
     """
 
     def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Any) -> None:

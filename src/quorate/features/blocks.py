@@ -26,6 +26,7 @@ __all__ = [
     "categories_from_public",
     "check_input_names",
     "declared_block",
+    "ramp_ends",
     "ramps_from_public",
     "spread_ramps",
 ]
@@ -82,7 +83,7 @@ class Ramps:
 
 def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
     """Return what the blocks make of their columns of `values`, side by side: all columns in a few passes."""
-    low, high, source, missing = _ends(blocks)
+    low, high, source, missing = ramp_ends(blocks)
     ramps = values[:, source]
     with np.errstate(all="ignore"):  # a warning would tell of a value
         ramps -= low
@@ -95,7 +96,7 @@ def spread_ramps(blocks: tuple[Ramps, ...], values: Floats) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+def ramp_ends(blocks: tuple[Ramps, ...]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Return where each ramp begins and ends, of which column it is, and which of them say that a value is missing."""
     ends = [
         (low, high, place, missing)

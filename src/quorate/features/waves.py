@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,20 @@ from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.features.blocks import Ramps, as_numbers, spread_ramps
 
-__all__ = ["Waves", "waves_of"]
+__all__ = ["Terms", "Waves", "waves_of"]
 
 _VALUES, _DIRECTIONS = 2.0**20, 2.0**16  # steps of a value and of a direction: sums of products have 53 bits
 _USUAL = 0.2  # the spread of a number between the ends of its line
 _FARTHEST = 4.0  # standard deviations of a direction's entry
+
+
+class Terms(NamedTuple):
+    """The cosine of rint(line * scale) @ directions / steps + phases is a wave."""
+
+    scale: float
+    directions: Floats
+    steps: float
+    phases: Floats
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,14 @@ class Waves:
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of cosines in [0, 1] for each row, of all columns as they were read."""
         lines = spread_ramps(self.lines, np.stack([as_numbers(read[place]) for place in self.places], axis=1))
+        terms = self.terms()
+        along = np.rint(lines * terms.scale) @ terms.directions / terms.steps  # proof: step 2
+        return np.asarray((cosm1(along + terms.phases) + 2) / 2)
+
+    def terms(self) -> "Terms":
+        """Return the numbers of its sums."""
         directions, phases = _drawn(len(self.places), self.number)
-        along = np.rint(lines * _VALUES) @ directions / (_VALUES * _DIRECTIONS)  # proof: step 2
-        return np.asarray((cosm1(along + phases) + 2) / 2)
+        return Terms(_VALUES, directions, _VALUES * _DIRECTIONS, phases)
 
     def atoms(self) -> list[Floats]:
         """Return values of each cosine."""

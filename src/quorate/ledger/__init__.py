@@ -4,6 +4,7 @@ rules        what may happen to a ledger: pure functions;  shares: those of keys
 store        transactions, in an SQLite file; postgres: in a database
 chain        entries that hang together by a keyed hash, a transaction that adds to them, and how far they had come
 verify       reads all of them, and the secret noises that are kept
+compaction   lets old entries go;  parts: what is left of them
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
 keys         who may ask, and how much of it each may have
 ledger       all of it together;  export: its entries for an archive

@@ -17,10 +17,11 @@ from quorate.planner.concepts import ConceptMethod, ConceptPlan, plan_concept
 from quorate.planner.literature import PublishedBound
 from quorate.planner.mechanisms.choose import LEAST_ROWS
 from quorate.planner.mechanisms.forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
-from quorate.planner.private import ON_NO_QUORUM, Candidate, PrivatePlan, plan
+from quorate.planner.private import ON_NO_QUORUM, plan
 from quorate.planner.result import Change, Plan
 from quorate.planner.roads import Road
 from quorate.planner.students import StudentFirstPlan, plan_student_first
+from quorate.planner.votes import Candidate, PrivatePlan
 
 __all__ = [
     "CONCENTRATION",

@@ -6,6 +6,8 @@ repeat no value of theirs. Queries belong to the one who asks.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +29,7 @@ from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.progress import HIDDEN, progress
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_named_id, is_number, warn_of_id
 from quorate.session import Session
 
@@ -48,6 +51,7 @@ __all__ = [
 ]
 
 _SHOWN = 10  # labels in a notebook
+_CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
 
 
 _MOST_BYTES = 2**32  # of a sparse matrix that is filled
@@ -177,6 +181,7 @@ class Predictions(np.ndarray):
     refused: int
     spent: Cost | None
     scores: NDArray[np.float64] | None = None
+    classes: NDArray[Any]
 
     @classmethod
     def of(
@@ -198,6 +203,7 @@ class Predictions(np.ndarray):
         predictions = labels.view(cls)
         predictions.answered, predictions.no_quorum = answered, ~answered & ~refused
         predictions.refused, predictions.spent = int(refused.sum()), Cost(0.0) if spent is None else spent
+        predictions.classes = classes
         return predictions
 
     def score(self, y: Any, *, of: Literal["all", "answered"] = "all") -> float:
@@ -221,6 +227,29 @@ class Predictions(np.ndarray):
         return float(right.sum() / counted)
 
     @property
+    def outcomes(self) -> NDArray[np.str_]:
+        """What became of each query: "answered", "no_quorum" or "refused"."""
+        return np.where(self.answered, "answered", np.where(self.no_quorum, "no_quorum", "refused"))
+
+    def to_frame(self, library: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
+        """Return a data frame or an Arrow table with what `quorate predict` writes: a line for each query.
+
+        `answer` is missing where there is none; `outcome` says why. Where there are scores, each class has a column.
+
+        >>> told = Predictions.of(np.array([1, -1]), classes=np.array(["no", "yes"]), refused=np.array([False, True]))
+        >>> told.to_frame("arrow").to_pylist()
+        [{'answer': 'yes', 'outcome': 'answered'}, {'answer': None, 'outcome': 'refused'}]
+        """
+        check_choice("library", library, ("pandas", "polars", "arrow"))
+        columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
+        if self.scores is not None:
+            columns |= {f"score_{label}": self.scores[:, place] for place, label in enumerate(self.classes.tolist())}
+        if library == "pandas":
+            return import_module("pandas").DataFrame(columns)
+        plain = {name: values.tolist() for name, values in columns.items()}
+        return import_module("pyarrow").table(plain) if library == "arrow" else import_module("polars").DataFrame(plain)
+
+    @property
     def labels(self) -> NDArray[Any]:
         """The labels as a plain array."""
         return self.view(np.ndarray)
@@ -231,7 +260,7 @@ class Predictions(np.ndarray):
     def __array_finalize__(self, source: Any) -> None:
         """Let copies know what their source knew; whatever else is made of it knows nothing."""
         if isinstance(source, Predictions) and source.shape == self.shape:
-            for name in ("answered", "no_quorum", "refused", "spent", "scores"):
+            for name in ("answered", "no_quorum", "refused", "spent", "scores", "classes"):
                 if hasattr(source, name):
                     setattr(self, name, getattr(source, name))
 
@@ -357,7 +386,8 @@ class SessionClassifier(QuorateClassifier):
         check_is_fitted(self)
         self.check_settings()
         queries = self.checked(X)
-        replies = self.session_.ask(queries, caller=caller)
+        with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
+            replies = self.session_.ask(queries, caller=caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:

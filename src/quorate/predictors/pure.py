@@ -66,8 +66,8 @@ class PureClassifier(ConceptClassifier):
     >>> from quorate.concepts import Thresholds
     >>> X = np.random.default_rng(0).uniform(size=(20_000, 1))
     >>> classifier = PureClassifier(Thresholds(), epsilon=3.0, method="realizable", queries=2, classes=[0, 1])
-    >>> classifier.fit(X, (X[:, 0] > 0.5).astype(int)).predict([[0.1]]).answered
-    array([ True])
+    >>> classifier.fit(X, (X[:, 0] > 0.5).astype(int)).claim_  # there is no delta
+    '(3, 0)-differentially private under replacement of one row'
     """
 
     concept: Concept | None = None

@@ -54,7 +54,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     ----------
     student
         A fitted classifier that is public, and was trained without these records or privately: what it costs was paid
-        elsewhere. Wrap it in scikit-learn's `FrozenEstimator` where this classifier will be cloned.
+        elsewhere. A copy that `clone` makes has the same one.
     estimator, epsilon, delta, classes, n_jobs, backend
         As for `PrivateClassifier`; delta must be above 0.
     teachers

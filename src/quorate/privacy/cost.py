@@ -72,8 +72,9 @@ class Cost:
     `renyi` is the Renyi divergence at that order (at order infinity, plain epsilon). `slack` is the probability of
     the tail event that the divergence leaves out; it is paid from the budget's share of delta.
 
-    >>> Cost(renyi=0.25, slack=1e-9)
-    Cost(renyi=0.25, slack=1e-09)
+    >>> from quorate.privacy import Budget
+    >>> Budget(epsilon=1.0, delta=1e-6).affordable(Cost(renyi=0.01))  # how many such releases it pays for
+    53
     """
 
     renyi: float

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.held_out import ModelCheck
-from quorate.report.axes import plain
+from quorate.report.axes import named_rows, plain
 from quorate.report.data import Claim, software_versions
 from quorate.report.drawing import BLUE, GREY, ORANGE, Plot, draw_plot
 from quorate.report.rendering import check_installed, render, write_page
@@ -15,6 +15,7 @@ from quorate.report.words import percent
 
 __all__ = ["CheckReport", "render_check", "write_check_report"]
 
+_MOST_ROWS = 24  # figures of a plot; the table has all
 _PROOFS = {
     "quorate/held_out/PROOF.md": "one unit moves two counts of each grid by one, and why the intervals cover",
     "quorate/mechanisms/noisy_vector/PROOF.md": "what counts with discrete Gaussian noise cost",
@@ -62,8 +63,26 @@ def render_check(data: CheckReport) -> str:
         if one.interval.says
     ]
     cards = {"held-out units": f"{check.units:,}", "error": percent(error.estimate), "at most": percent(error.high)}
-    plots = [_plot_calibration(check)] if check.calibration else []
+    plots = [_plot_measures(check), *([_plot_calibration(check)] if check.calibration else [])]
     return render("check.html", data=data, rows=rows, cards=cards, plots=plots)
+
+
+def _plot_measures(check: ModelCheck) -> Plot:
+    """Return the figures with their intervals, in the order of the table."""
+    shown = [one for one in check.measures if one.interval.says][:_MOST_ROWS]
+
+    def draw(axes: Any) -> None:
+        for place, one in enumerate(shown):
+            axes.plot([one.interval.low, one.interval.high], [place, place], color=BLUE, linewidth=2.0)
+            axes.plot([one.interval.estimate], [place], color=BLUE, marker="o", markersize=5)
+        named_rows(axes, [one.said for one in shown], "", "")
+        axes.set(xlim=(0, 1))
+        plain(axes.xaxis)
+
+    described = ", ".join(f"{one.said} {one.interval.estimate:.3f}" for one in shown)
+    title = f"Figures and {percent(check.confidence, 0)} intervals"
+    source = "held-out records, with noise"
+    return draw_plot("measures", title, f"{described}.", draw, source=source, height=0.6 + 0.26 * max(2, len(shown)))
 
 
 def _plot_calibration(check: ModelCheck) -> Plot:

@@ -6,6 +6,7 @@ from typing import Any
 from quorate.linear.curves import Curve
 from quorate.report.axes import named_rows, plain
 from quorate.report.drawing import BLUE, GREY, Plot, draw_plot
+from quorate.report.words import figure
 
 __all__ = ["plot_curves"]
 
@@ -59,4 +60,4 @@ def _draw_categories(axes: Any, curve: Curve, bands: Sequence[float], rows: Sequ
 
 
 def _said(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+    return value if isinstance(value, str) else figure(value)

@@ -43,13 +43,17 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot with the words that stand for it where it cannot be seen. `source` says where its figures come from."""
+    """A plot with the words that stand for it where it cannot be seen. `source` says where its figures come from.
+
+    Where the drawing is `numbered`, its figures stand in it, and the words are for those who cannot see it alone.
+    """
 
     name: str
     title: str
     description: str
     svg: str
     source: str = ""
+    numbered: bool = False
 
 
 def draw_plot(

@@ -14,6 +14,7 @@ from quorate.report.model_plots import (
     plot_agreement,
     plot_answer_rate,
     plot_candidates,
+    plot_shares,
     plot_spending,
 )
 from quorate.report.rendering import check_installed, render, write_page
@@ -21,7 +22,7 @@ from quorate.report.words import figure, percent, words
 
 __all__ = ["render_report", "write_report"]
 
-_SHARES = {"answered", "agreement", "right", "answer_rate", "lasts"}
+_SHARES = {"answered", "agreement", "right", "answer_rate", "lasts", "disagreement"}
 _PLAN_WORDS = {
     "rows_per_teacher": "units for each teacher",
     "no_quorums": "no-quorums allowed",
@@ -30,6 +31,8 @@ _PLAN_WORDS = {
     "right": "answered with the plurality's label",
     "answer_rate": "least share asked for",
     "lasts": "chance that no planned query is refused",
+    "disagreement": "votes against the plurality",
+    "basis": "who says so",
     "published": "published bounds",
     "nearest": "what would do",
 }
@@ -50,7 +53,6 @@ def render_report(data: ReportData) -> str:
         plots=_plots(data),
         curves=plot_curves(data.curves or ()),
         cards=_cards(data),
-        labels=_label_rows(data.label_counts),
         growth=f"{math.exp(min(data.claim.epsilon, 700.0)):.3g}",
     )
 
@@ -63,7 +65,14 @@ def _plots(data: ReportData) -> dict[str, Plot | None]:
         "accuracy": plot_accuracy(data.accuracy) if data.accuracy else None,
         "agreement": plot_agreement(data.agreement) if data.agreement else None,
         "candidates": plot_candidates(bars, chosen) if bars else None,
+        "labels": _plot_labels(data.label_counts) if data.label_counts else None,
     }
+
+
+def _plot_labels(counts: Mapping[str, int]) -> Plot:
+    total = sum(counts.values())
+    shares = [(str(name), count / max(1, total)) for name, count in counts.items()]
+    return plot_shares("labels", "Labels of the released answers", shares, source=f"{total:,} answers")
 
 
 def _cards(data: ReportData) -> dict[str, str]:
@@ -113,11 +122,6 @@ def _candidates(plan: Mapping[str, Any] | None) -> tuple[list[dict[str, Any]], s
             bars.setdefault(name, {"name": name, "answered": answered, "right": right})
     best = sorted(bars.values(), key=lambda bar: -bar["right"])
     return best, words(plan.get("aggregator"))
-
-
-def _label_rows(counts: Mapping[str, int] | None) -> list[tuple[str, int, float]]:
-    total = max(1, sum((counts or {}).values()))
-    return [(str(name), count, count / total) for name, count in (counts or {}).items()]
 
 
 def _is_share(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """The plots of a model's page: what was planned, paid, answered, and measured on public points."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from quorate.report.axes import logarithmic_at, named_rows, plain
@@ -8,7 +9,16 @@ from quorate.report.data import Accuracy, Agreement, Claim, Points
 from quorate.report.drawing import BLUE, GREEN, GREY, INK, ORANGE, PAPER, Plot, draw_plot
 from quorate.report.words import percent
 
-__all__ = ["plot_accuracy", "plot_agreement", "plot_answer_rate", "plot_candidates", "plot_spending"]
+__all__ = [
+    "plot_accuracy",
+    "plot_agreement",
+    "plot_answer_rate",
+    "plot_candidates",
+    "plot_shares",
+    "plot_spending",
+]
+
+_MOST_ROWS = 12  # of a plot of shares: the rest are one row
 
 
 def plot_spending(points: Points, claim: Claim) -> Plot:
@@ -118,6 +128,29 @@ def plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:
     return draw_plot(
         "candidates", "The plan and its alternatives", description, draw, height=0.7 + 0.28 * max(2, len(bars))
     )
+
+
+def plot_shares(name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "") -> Plot:
+    """Return shares that add up to a whole, as bars in the order given; the smallest of many become one row."""
+    rows = list(shares)
+    if len(rows) > _MOST_ROWS:
+        kept = sorted(range(len(rows)), key=lambda place: -rows[place][1])[: _MOST_ROWS - 1]
+        rest = sum(share for place, (_, share) in enumerate(rows) if place not in kept)
+        rows = [rows[place] for place in sorted(kept)] + [(f"{len(shares) - len(kept)} others", rest)]
+    most = max(1e-9, *(share for _, share in rows))
+
+    def draw(axes: Any) -> None:
+        axes.barh(range(len(rows)), [100 * share for _, share in rows], height=0.7, color=BLUE)
+        for place, (_, share) in enumerate(rows):
+            end = (100 * max(0.0, share), place)
+            axes.annotate(percent(share), end, (4, 0), textcoords="offset points", va="center", color=INK)
+        named_rows(axes, [name for name, _ in rows], "", "")
+        axes.set(xlabel="%", xlim=(0, 122 * most))  # room for the longest bar's figure
+        plain(axes.xaxis)
+
+    description = ", ".join(f"{name} {percent(share)}" for name, share in rows)
+    plot = draw_plot(name, title, f"{description}.", draw, source=source, height=0.55 + 0.2 * max(2, len(rows)))
+    return replace(plot, numbered=True)
 
 
 def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:

@@ -13,6 +13,7 @@ from quorate.report import Claim, software_versions
 from quorate.report.drawing import standing_alone
 from quorate.report.release import ReleaseReport, write_release_report
 from quorate.report.release_plots import plot_crossover, plot_public_size
+from quorate.report.words import percent
 
 __all__ = ["FEATURES", "plan_report", "write_plan_report", "write_plots"]
 
@@ -50,8 +51,8 @@ def plan_report(plan: ReleasePlan) -> ReleaseReport:
             neighbours="one private record replaced by any other; their number is public",
         ),
         cards={
-            "expected largest error": f"{plan.error:.3g}",
-            "the cover's own": f"{plan.cover:.3g}",
+            "expected largest error": percent(plan.error, 2),
+            "error of the cover": percent(plan.cover, 2),
             "engine": plan.engine.replace("_", " "),
             "within what was asked": "yes" if plan.feasible else "no",
         },

@@ -8,13 +8,22 @@ from typing import Any
 
 from quorate.report.data import Claim
 from quorate.report.drawing import Plot
-from quorate.report.release_plots import plot_crossover, plot_engines, plot_epsilon, plot_public_size, plot_truth
+from quorate.report.model_plots import plot_shares
+from quorate.report.release_plots import (
+    plot_answers,
+    plot_crossover,
+    plot_engines,
+    plot_epsilon,
+    plot_public_size,
+    plot_truth,
+)
 from quorate.report.rendering import check_installed, render, write_page
-from quorate.report.words import decimals_for, figure
+from quorate.report.words import decimals_for, figure, words
 
 __all__ = ["ReleaseReport", "render_release", "write_release_report"]
 
 _SAID_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee
+_MOST_COLUMNS = 12  # plots of columns on a page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +33,8 @@ class ReleaseReport:
     `truth` has (true share, answer, low, high) of simulated records, and `errors` (epsilon, largest error measured on
     simulated records, expected one). `engines` are (name, expected error), `crossover` is (public records, private
     data alone, both, public data alone), `sizes` (public points, the cover's share, the engine's error). `answers`
-    are rows of the released table. `source` says what was simulated.
+    are rows of the released table, `shares` each column with the released share of each of its values. `source` says
+    what was simulated.
     """
 
     title: str
@@ -41,6 +51,7 @@ class ReleaseReport:
     crossover: Sequence[tuple[float, float, float, float]] = ()
     crossover_words: str = ""
     source: str = "simulated records"
+    shares: Sequence[tuple[str, Sequence[tuple[str, float]]]] = ()
     answers: Sequence[Mapping[str, Any]] = ()
     more: int = 0
     timing: Mapping[str, float] = field(default_factory=dict)
@@ -62,6 +73,7 @@ def render_release(data: ReleaseReport) -> str:
         data=data,
         cards=data.cards,
         bill={name: value for name, value in data.bill.items() if name not in _SAID_ABOVE},
+        pictures=_pictures(data),
         plots=_plots(data),
         answers=_answer_rows(data.answers),
         timing={name: f"{seconds:.3g} s" for name, seconds in data.timing.items()},
@@ -78,6 +90,16 @@ def _plots(data: ReleaseReport) -> list[Plot]:
         plot_crossover(data.crossover, data.crossover_words) if data.crossover else None,
     ]
     return [plot for plot in drawn if plot is not None]
+
+
+def _pictures(data: ReleaseReport) -> list[Plot]:
+    """Return what was released as bars: the columns one by one, or else the answers."""
+    if data.shares:
+        return [
+            plot_shares(f"column-{place}", f"Shares by {words(column)}", values)
+            for place, (column, values) in enumerate(data.shares[:_MOST_COLUMNS])
+        ]
+    return [plot_answers(data.answers, data.more)] if data.answers else []
 
 
 def _answer_rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

@@ -15,8 +15,10 @@ from quorate.errors import QuorateError
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
+from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.report import Claim, software_versions
 from quorate.report.release import ReleaseReport, write_release_report
+from quorate.report.words import percent
 
 __all__ = ["release_bill", "simulate_release", "write_report_of"]
 
@@ -98,12 +100,7 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
             unit=release.unit_,
             neighbours=f"{replaced}; their number is public",
         ),
-        cards={
-            "queries answered": f"{release.domain_.queries.count:,}",
-            "private records" if by_record else "people": f"{release.records_:,}",
-            "expected largest error": f"{release.expected_error_:.3g}",
-            "the cover's own, at most": f"{release.domain_.share(0.05):.3g}",
-        },
+        cards=_cards(release),
         bill={
             name: value
             for name, value in bill.items()
@@ -114,6 +111,7 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         truth=truth,
         errors=errors,
         source="synthetic records, made of what was released",
+        shares=_shares(release),
         answers=answers,
         more=more,
         timing=timing,
@@ -122,6 +120,31 @@ def write_report_of(release: QueryRelease, public: Any, path: Path) -> Path:
         notes=(bill["claim"] + ".", *release.notes_),
     )
     return write_release_report(data, path)
+
+
+def _cards(release: QueryRelease) -> dict[str, str]:
+    cards = {
+        "queries answered": f"{release.domain_.queries.count:,}",
+        "private records" if release.unit_ == RECORD else "people": f"{release.records_:,}",
+        "expected largest error": percent(release.expected_error_, 2),
+    }
+    cover = release.domain_.share(0.05)
+    return cards | ({"error of the cover, at most": percent(cover, 2)} if cover else {})  # a workload has none
+
+
+def _shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Return each column of a workload of marginals with the share of each value, added up from released answers."""
+    asked = release.domain_.asked
+    if not isinstance(asked, MarginalWorkload):
+        return []
+    queries, columns, shares = asked.queries, asked.columns, []
+    for place, name in enumerate(columns.names):
+        clique = next(number for number, members in enumerate(queries.cliques) if place in members)
+        answers, _ = release.read(np.arange(queries.offsets[clique], queries.offsets[clique + 1]))
+        others = tuple(axis for axis, member in enumerate(queries.cliques[clique]) if member != place)
+        sums = answers.reshape(queries.shapes[clique]).sum(axis=others)
+        shares.append((name, [(columns.cells[name].name(code), float(share)) for code, share in enumerate(sums)]))
+    return shares
 
 
 def _simulated(release: QueryRelease, public: Any) -> tuple[list[Any], list[Any], float]:

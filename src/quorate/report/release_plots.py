@@ -8,9 +8,10 @@ from quorate.report.axes import logarithmic, logarithmic_at, named_rows, plain
 from quorate.report.drawing import BLUE, GREEN, GREY, LINE, ORANGE, Plot, draw_plot
 from quorate.report.words import words
 
-__all__ = ["plot_crossover", "plot_engines", "plot_epsilon", "plot_public_size", "plot_truth"]
+__all__ = ["plot_answers", "plot_crossover", "plot_engines", "plot_epsilon", "plot_public_size", "plot_truth"]
 
 _MOST_POINTS = 800  # drawn one by one
+_MOST_ANSWERS = 12  # drawn as bars
 
 
 def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
@@ -32,6 +33,27 @@ def plot_engines(engines: Sequence[tuple[str, float]], chosen: str) -> Plot:
     shown = ", ".join(f"{name} {error:.3g}" for name, error in best)
     description = f"Expected largest error: {shown}. Used: {used}."
     return draw_plot("engines", "The engines, before the run", description, draw, height=0.75 + 0.3 * len(best))
+
+
+def plot_answers(answers: Sequence[Mapping[str, Any]], more: int) -> Plot:
+    """Return answers as bars with their intervals, where they are known."""
+    shown = answers[:_MOST_ANSWERS]
+
+    def draw(axes: Any) -> None:
+        for place, row in enumerate(shown):
+            axes.barh(place, row["answer"], height=0.6, color=BLUE)
+            if row.get("low") is not None and row.get("high") is not None:
+                axes.plot([row["low"], row["high"]], [place, place], color=ORANGE, linewidth=1.6)
+        named_rows(axes, [str(row["query"]) for row in shown], "", "")
+        axes.set(xlabel="share of the records", xlim=(0, None))
+        plain(axes.xaxis)
+
+    least, most = (choose(shown, key=lambda row: row["answer"]) for choose in (min, max))
+    rest = len(answers) - len(shown) + more
+    description = f"From {least['answer']:.3g} ({least['query']}) to {most['answer']:.3g} ({most['query']})" + (
+        f"; {rest:,} more were released." if rest else "."
+    )
+    return draw_plot("answers", "Answers and 95% intervals", description, draw, height=0.7 + 0.24 * max(2, len(shown)))
 
 
 def plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:

@@ -18,6 +18,8 @@ def figure(value: Any) -> str:
         return str(number)
     if number.is_integer():
         return f"{int(number):,}" if abs(number) < 1e15 else f"{number:.4g}"
+    if 1e4 <= abs(number) < 1e15:
+        return f"{number:,.0f}"
     return f"{number:,.4g}".replace("e-0", "e-")
 
 

@@ -304,8 +304,11 @@ class Service:
         for name, view in zip(known, views, strict=True):
             if not isinstance(view, BaseException):  # no figures for a ledger that cannot be read
                 budgets[name] = budget_figures(self.models[name], view)
-        callers = context_of(request).known
-        owner = set(callers) == set(self.models) and all(caller.may("admin") for caller in callers.values())
+        callers, private = (
+            context_of(request).known,
+            [name for name, model in self.models.items() if not model.published],
+        )
+        owner = all(name in callers and callers[name].may("admin") for name in private)
         text = await asyncio.to_thread(self.metrics.exposed, budgets, models=known, processes=owner)
         return Response(text, media_type=CONTENT_TYPE)
 
@@ -322,7 +325,8 @@ class Service:
             for name, caller in context_of(request).known.items()
             if self.models[name].ledger is not None
         ]
-        return page_response(dashboard_page(shown, at=at), CONTENT_SECURITY_POLICY)
+        live = "live" in request.query_params
+        return page_response(dashboard_page(shown, at=at, live=live), CONTENT_SECURITY_POLICY)
 
     # Starting and stopping.
 

@@ -6,6 +6,7 @@ from the vote is told by the table's own sentence: the text of such an error may
 """
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -78,15 +79,22 @@ PROBLEMS: dict[str, Problem] = {
 class Refused(Exception):
     """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
 
-    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone.
+    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone, and
+    `unknown` how many queries have a category that the model does not know, by column, for the metrics alone.
     """
 
     def __init__(
-        self, code: str, sentence: str | None = None, *, retry_after: float | None = None, cause: str = ""
+        self,
+        code: str,
+        sentence: str | None = None,
+        *,
+        retry_after: float | None = None,
+        cause: str = "",
+        unknown: Mapping[str, int] | None = None,
     ) -> None:
         problem = PROBLEMS[code]
         super().__init__(code)
-        self.code, self.status, self.cause = code, problem.status, cause
+        self.code, self.status, self.cause, self.unknown = code, problem.status, cause, unknown or {}
         self.retry_after = problem.retry_after if retry_after is None else max(1, math.ceil(retry_after))
         self.sentence = problem.sentence if sentence is None else sentence
 

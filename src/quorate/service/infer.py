@@ -22,6 +22,7 @@ from quorate.service.http import Pace, context_of, json_response, read_body
 from quorate.service.model import Model
 from quorate.service.settings import Settings
 from quorate.service.telemetry import Metrics
+from quorate.service.tensors import SchemaInputs
 from quorate.session import Request
 
 __all__ = ["Infer"]
@@ -58,7 +59,7 @@ class Infer:
         async with context.departure:
             model = context.named_model
             request = read_request(body, header_length, names=model.inputs.names, row_limit=self.settings.row_limit)
-            X = model.inputs.queries(request.inputs)
+            X = self._queries(model, request.inputs)
             context.rows = len(X)
             chosen = model.outputs.chosen(request.outputs, binary=request.binary)
             digest = request_digest(body, header_length)
@@ -71,6 +72,21 @@ class Infer:
             response = self._written(model, request.id, result, chosen)
             self._count(model, result)
             return response
+
+    def _queries(self, model: Model, inputs: Any) -> Any:
+        """Return checked queries, and count those with a category that the model does not know, refused or not."""
+        try:
+            X = model.inputs.queries(inputs)
+        except Refused as refused:
+            self._count_unknown(model, refused.unknown)
+            raise
+        if isinstance(model.inputs, SchemaInputs):
+            self._count_unknown(model, model.inputs.unknown(X))
+        return X
+
+    def _count_unknown(self, model: Model, counts: Mapping[str, int]) -> None:
+        if not model.hides_outcomes:  # the queries of an everlasting model are secret too
+            self._metrics.unknown(model.name, counts)
 
     def _written(self, model: Model, id: str, result: Any, chosen: Any) -> Response:
         outputs = model.outputs.written(result.labels, result.refused, chosen, result.told)

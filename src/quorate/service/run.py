@@ -30,6 +30,8 @@ def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int
     their leases and end. A worker that dies is replaced, and its lease stays charged.
 
     >>> settings = Settings(models={"triage": "models/triage"}, port=8900, pace_ms=20)
+    >>> settings.keys, settings.pace_ms  # every caller has a key, and answers leave every 20 milliseconds
+    (True, 20)
     >>> serve(settings)  # doctest: +SKIP
     """
     listening = _listen(settings)

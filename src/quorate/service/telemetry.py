@@ -5,11 +5,11 @@ A log line is one JSON object, of fields that cannot hold a feature, a ballot or
 strings are never logged; of an exception only its type and where in this package it arose. What the server underneath
 says is cut down to its template, without arguments and tracebacks.
 
-Metrics count answers by model and outcome, refusals by code, and times in whole paces. Of an everlasting model they
-count only how much was asked, because its count of no-quorums is its owner's alone. The budget is read from the ledgers
-when it is asked for. A caller sees the models that its key may read. How much time and memory the processes take
-follows from all that is asked of all models, and is for who owns them all. Over several worker processes metrics are
-summed, through the folder PROMETHEUS_MULTIPROC_DIR.
+Metrics count answers by model and outcome, refusals by code, categories that a model does not know by column, and times
+in whole paces. Of an everlasting model they count only how much was asked: what was asked, and how many found no
+quorum, is its owner's alone. The budget is read from the ledgers when it is asked for. A caller sees the models that
+its key may read. How much time and memory the processes take follows from all that is asked of all models, and is for
+who owns them all. Over several worker processes metrics are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
 """
 
 import asyncio
@@ -136,6 +136,10 @@ class Metrics:
             "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused; or asked, whatever it was.",
             ("model", "outcome"), registry=self._registry,
         )  # fmt: skip
+        self._unknown = Counter(
+            "quorate_unknown_categories", "Queries with a category that the model does not know, by model and column.",
+            ("model", "column"), registry=self._registry,
+        )  # fmt: skip
         self._seconds = Histogram(
             "quorate_request_duration_seconds", "Seconds until the answer left, in whole paces.",
             ("route", "model"), registry=self._registry, buckets=_BUCKETS,
@@ -151,6 +155,12 @@ class Metrics:
         """Count queries of one outcome."""
         if count:
             self._child(self._queries, model, outcome).inc(count)
+
+    def unknown(self, model: str, counts: Mapping[str, int]) -> None:
+        """Count queries with a category that the model does not know, by column."""
+        for column, count in counts.items():
+            if count:
+                self._child(self._unknown, model, column).inc(count)
 
     def exposed(
         self, budgets: Mapping[str, Mapping[str, float]], *, models: Collection[str], processes: bool = False

@@ -31,6 +31,7 @@ Nothing here changes once it is made: the work done for a request depends on tha
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -43,7 +44,8 @@ from quorate.predictors.scores import Scoring
 from quorate.rows import canonical_matrix
 from quorate.service.codec import ResponseTensor, Tensor, Values, listed
 from quorate.service.errors import Refused
-from quorate.tables import Number, QueryEncoder, Schema
+from quorate.tables import Category, Number, QueryEncoder, Schema
+from quorate.tables.columns import feature_names, unknown_values
 
 __all__ = [
     "OUTPUTS",
@@ -138,6 +140,9 @@ class SchemaInputs:
         self.schema = schema
         self.names = list(schema.columns)
         self.encoder = QueryEncoder(schema)
+        ends = np.cumsum([0, *(len(feature_names(kind, name)) for name, kind in schema.columns.items())]).tolist()
+        spans = zip(schema.columns.items(), pairwise(ends), strict=True)
+        self._categories = {name: slice(*span) for (name, kind), span in spans if isinstance(kind, Category)}
 
     def described(self) -> list[TensorInfo]:
         """Return one tensor a column."""
@@ -150,10 +155,25 @@ class SchemaInputs:
         try:
             columns = [self.encoder.encode(name, tensors[name].values) for name in self.names]
         except InvalidInput as error:
-            raise Refused("invalid_input", str(error)) from None
+            raise Refused("invalid_input", str(error), unknown=self._refused(tensors)) from None
         except (pa.ArrowException, ValueError, TypeError):
             raise Refused("invalid_input") from None
         return canonical_matrix(np.concatenate(columns, axis=1))
+
+    def unknown(self, X: NDArray[np.float64]) -> dict[str, int]:
+        """Return how many queries have a category that the schema does not declare, by column: all of it is 0 there."""
+        return {name: int((~X[:, part].any(axis=1)).sum()) for name, part in self._categories.items()}
+
+    def _refused(self, tensors: Mapping[str, Tensor]) -> dict[str, int]:
+        """Return the same of queries that were refused; nothing where a column cannot be read at all."""
+        kinds, missing = self.schema.columns, self.schema.missing_texts
+        try:
+            return {
+                name: int(unknown_values(kinds[name], pa.array(tensors[name].values), missing).sum())
+                for name in self._categories
+            }
+        except (pa.ArrowException, ValueError, TypeError):
+            return {}
 
 
 class FrameInputs:

@@ -114,32 +114,32 @@ class Folders:
 
 
 class _FolderKeys:
-    """The keys of a ledger of which nothing else is used. It is not held open: its owner may be mending it."""
+    """The keys of a ledger of which nothing else is used. It is not held open: its owner may mend or exchange it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ledger: Ledger | None = None
+        self._ledger: Ledger | None = None  # as it was when its keys were last read
 
     def read_keys(self) -> None:
-        """Read the keys, if the ledger can be read."""
+        """Read the keys. `LedgerRefused` where the ledger cannot be read."""
         try:
-            if self._ledger is None:
-                manifest = open_folder(self._folder)
-                place = place_of(self._folder)
-                self._ledger = Ledger.unchecked(place, fingerprint=manifest.fingerprint, folder=self._folder)
-            self._ledger.read_keys()
+            opened = open_folder(self._folder)
         except InvalidInput as error:
             raise LedgerRefused(str(error), cause="missing") from None
+        ledger = Ledger.unchecked(place_of(self._folder), fingerprint=opened.fingerprint, folder=self._folder)
+        try:
+            ledger.read_keys()
         finally:
-            if self._ledger is not None:
-                self._ledger.close_store()
+            ledger.close_store()
+        self._ledger = ledger
 
     def find_key(self, token: str) -> Any:
-        """Return the key of this token, or None."""
+        """Return the key of this token; None also where the ledger cannot be read."""
         try:
             if self._ledger is None:
                 self.read_keys()
-            return None if self._ledger is None else self._ledger.find_key(token)
+            assert self._ledger is not None
+            return self._ledger.find_key(token)
         except LedgerRefused:
             return None
         finally:

@@ -1,6 +1,7 @@
 """Columns encoded as cells for releases. Each column has a last cell for all that is missing or not declared."""
 
 import math
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Number
-from quorate.tables.lenient import read_numbers, read_texts
+from quorate.tables.dates import DateUnit, date_of, declared_moment
+from quorate.tables.lenient import read_moments, read_numbers, read_texts
 from quorate.tables.read import canonical_text, shown_names
 
-__all__ = ["OTHER", "CategoryCells", "Cells", "NumberCells", "cells_of"]
+__all__ = ["OTHER", "CategoryCells", "Cells", "DateCells", "NumberCells", "cells_of"]
 
 OTHER = "other"  # how the last cell is called in names of queries
 
@@ -57,30 +59,45 @@ class NumberCells:
     A cell runs from a cut, included, to the next one, excluded; the first and the last cell of the line are unbounded.
     """
 
+    holds = "number"
+
     def __init__(self, values: tuple[float, ...]) -> None:
         self.values, self.size = values, len(values) + 2
 
     def codes(self, column: pa.Array) -> Codes:
         """Return the cell of each value. No value raises."""
-        numbers = read_numbers(column)
+        numbers = self._read(column)
         codes = np.searchsorted(np.array(self.values), numbers, side="right").astype(np.int64)
         codes[np.isnan(numbers)] = self.size - 1
         return codes
+
+    def _read(self, column: pa.Array) -> NDArray[np.float64]:
+        return read_numbers(column)
+
+    def written(self, number: float) -> str:
+        """Return a place on the line as people read it."""
+        return f"{number:.15g}"
+
+    def number(self, value: Any) -> float:
+        """Return the place on the line that a value names, or refuse it."""
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+            raise InvalidInput(f"a {self.holds} is expected, not {value!r}")
+        return float(value)
 
     def name(self, code: int) -> str:
         """Return the name of a cell."""
         if code == self.size - 1:
             return OTHER
         if not self.values:
-            return "any number"
+            return f"any {self.holds}"
         if code == 0:
-            return f"below {self.values[0]:.15g}"
+            return f"below {self.written(self.values[0])}"
         if code == len(self.values):
-            return f"{self.values[-1]:.15g} and above"
-        return f"{self.values[code - 1]:.15g} to below {self.values[code]:.15g}"
+            return f"{self.written(self.values[-1])} and above"
+        return f"{self.written(self.values[code - 1])} to below {self.written(self.values[code])}"
 
-    def centre(self, code: int) -> float | None:
-        """Return a number in this cell, near the cut where the cell is unbounded; None for the last one."""
+    def centre(self, code: int) -> Any:
+        """Return a value in this cell, near the cut where the cell is unbounded; None for the last one."""
         if code == self.size - 1:
             return None
         if not self.values:
@@ -95,18 +112,55 @@ class NumberCells:
         return middle if self.values[code - 1] <= middle < self.values[code] else self.values[code - 1]
 
     def code(self, value: Any) -> int:
-        """Return the cell of a number, or the cell of this name."""
+        """Return the cell of a value, or the cell of this name."""
         if isinstance(value, str):
             for code in range(self.size):
                 if self.name(code) == value:
                     return code
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
-            raise InvalidInput(f"a number, or the name of a cell such as {self.name(0)!r}, is expected, not {value!r}")
-        return int(np.searchsorted(np.array(self.values), float(value), side="right"))
+        try:
+            return int(np.searchsorted(np.array(self.values), self.number(value), side="right"))
+        except InvalidInput:
+            named = f"a {self.holds}, or the name of a cell such as {self.name(0)!r}, is expected, not {value!r}"
+            raise InvalidInput(named) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
         return {"cuts": list(self.values)}
+
+
+class DateCells(NumberCells):
+    """Dates, or dates with times, cut at some of them: a line of `unit`s since the beginning of 1970, in UTC."""
+
+    holds = "date"
+
+    def __init__(self, values: tuple[float, ...], unit: DateUnit) -> None:
+        super().__init__(values)
+        self.unit = unit
+
+    def _read(self, column: pa.Array) -> NDArray[np.float64]:
+        return read_moments(column, self.unit)
+
+    def written(self, number: float) -> str:
+        """Return a place on the line as a date."""
+        return str(date_of(number, self.unit))
+
+    def number(self, value: Any) -> float:
+        """Return the place on the line of a date, as a text or as a date of Python, or of a number of units."""
+        text = value.isoformat() if isinstance(value, date) else value
+        return super().number(declared_moment(text, self.unit))
+
+    def centre(self, code: int) -> Any:
+        """Return a date in this cell; None for the last one."""
+        middle = super().centre(code)
+        if middle is None:
+            return None
+        low, high = self.values[code - 1] if code else -math.inf, [*self.values, math.inf][min(code, len(self.values))]
+        whole = math.floor(middle)
+        return self.written(whole if low <= whole < high else middle)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the declaration that a release writes down."""
+        return {"kind": "date", "cuts": [date_of(value, self.unit) for value in self.values], "unit": self.unit}
 
 
 Cells = CategoryCells | NumberCells
@@ -116,8 +170,8 @@ def cells_of(kind: Kind) -> Cells:
     """Return the cells of a declared column; a number must say where it is cut."""
     if isinstance(kind, Category):
         return CategoryCells(tuple(kind.categories))
-    if not isinstance(kind, Number) or isinstance(kind, Date):
-        raise InvalidInput("a release takes numbers and categories: turn dates into numbers, and leave texts out")
+    if not isinstance(kind, Number):
+        raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:
         raise InvalidInput("a release needs the cuts of a number: declare them, or leave the column to public rows")
-    return NumberCells(tuple(kind.cuts))
+    return DateCells(tuple(kind.cuts), kind.unit) if isinstance(kind, Date) else NumberCells(tuple(kind.cuts))

@@ -237,8 +237,8 @@ LARGEST = 1e38  # of a number that is not scaled: the learners leave out rows be
 
 
 _NO_VALUE = {
-    "private": 'a value is missing; leave such records out, or declare "missing": "indicator" for this column in the '
-    "schema",
+    "private": "a value is missing; leave such records out, or have gaps marked: in all columns (--gaps, "
+    'Schema.with_gaps()), or in this one ("missing": "indicator" in the schema)',
     "public": "a value is missing; fill it in or leave the row out",
     "query": "a value is missing; fill it in or leave the query out",
 }

@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from quorate.errors import InvalidInput
 from quorate.tables.read import NotANumber, texts
 
-__all__ = ["DateUnit", "check_unit", "date_of", "declared_moment", "is_temporal", "read_dates", "read_moment"]
+__all__ = [
+    "DateUnit",
+    "check_unit",
+    "date_of",
+    "declared_moment",
+    "is_temporal",
+    "moments_of",
+    "moments_written",
+    "read_dates",
+    "read_moment",
+]
 
 DateUnit = Literal["seconds", "minutes", "hours", "days", "weeks"]
 
@@ -55,17 +65,27 @@ def read_moment(text: str, unit: DateUnit) -> float:
 def read_dates(column: pa.Array, unit: DateUnit, *, missing: Iterable[str] = ()) -> NDArray[np.float64]:
     """Return dates as numbers of units, and NaN where one is missing. What is no date is `NotANumber`."""
     if is_temporal(column.type):
-        return _microseconds(column) / (1e6 * _SECONDS[unit])
+        return moments_of(column, unit)
     if not (pa.types.is_large_string(column.type) or pa.types.is_string(column.type) or pa.types.is_null(column.type)):
         raise NotANumber(int(pc.is_valid(column).to_numpy(zero_copy_only=False).argmax()))
-    coded = texts(column, missing=missing).dictionary_encode()
-    each = np.array([*(read_moment(text, unit) for text in coded.dictionary.to_pylist()), np.nan])
-    places = pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)
-    read = each[places]
-    wrong = np.isnan(read) & (places != len(each) - 1)
+    written = texts(column, missing=missing)
+    read = moments_written(written, unit)
+    wrong = np.isnan(read) & pc.is_valid(written).to_numpy(zero_copy_only=False)
     if wrong.any():
         raise NotANumber(int(wrong.argmax()))
-    return np.asarray(read)
+    return read
+
+
+def moments_written(written: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
+    """Return texts as numbers of units, and NaN where one is missing or no date."""
+    coded = written.dictionary_encode()
+    each = np.array([*(read_moment(text, unit) for text in coded.dictionary.to_pylist()), np.nan])
+    return np.asarray(each[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)])
+
+
+def moments_of(column: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
+    """Return a column of an Arrow type of dates as numbers of units, and NaN where one is missing."""
+    return _microseconds(column) / (1e6 * _SECONDS[unit])
 
 
 def _microseconds(column: pa.Array) -> NDArray[np.float64]:

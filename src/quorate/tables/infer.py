@@ -13,9 +13,9 @@ from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
 from quorate.rows import is_named_id, warn_of_id
 from quorate.tables.columns import Category, Date, Kind, Number, Text
-from quorate.tables.dates import is_temporal, read_dates
+from quorate.tables.dates import DateUnit, is_temporal, read_dates
 from quorate.tables.document import EXAMPLE
-from quorate.tables.lenient import read_numbers
+from quorate.tables.lenient import read_moments, read_numbers
 from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers, texts, whole_array
 
 __all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
@@ -137,19 +137,41 @@ def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None
     )
 
 
-def cuts_from_public(name: str, column: pa.Array, *, bins: int | None) -> Kind:
-    """Return a column as a release takes it: numbers cut between public values, or the categories that they show.
+def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bool = True) -> Kind:
+    """Return a column as a release takes it: numbers or dates cut between public values, or the categories they show.
 
     Without `bins` every gap between neighbouring values is cut; with `bins`, into cells that hold about as many values.
     """
     if pa.types.is_boolean(column.type):
         return Category(("false", "true"))
+    if is_temporal(column.type):
+        return _dates_cut(name, column, bins)
     values = read_numbers(column)
     known = values[np.isfinite(values)]
     written = texts(column, missing=MISSING_TEXTS)
-    if known.size and known.size >= len(written) - written.null_count:
-        return Number(cuts=(cut_points(np.unique(known)) if bins is None else _binned(known, bins)).tolist())
+    given = len(written) - written.null_count
+    if known.size and known.size >= given:
+        return Number(cuts=_cuts(known, bins).tolist())
+    if dates and given and np.isfinite(read_moments(column, "days")).sum() >= given:
+        return _dates_cut(name, column, bins)
     return Category(_different(name, column, MISSING_TEXTS, sentences=False))
+
+
+def _cuts(values: NDArray[np.float64], bins: int | None) -> NDArray[np.float64]:
+    return np.asarray(cut_points(np.unique(values)) if bins is None else _binned(values, bins))
+
+
+def _dates_cut(name: str, column: pa.Array, bins: int | None) -> Date:
+    """Return dates cut between public ones: at the beginning of a day where these have no times, else of a second."""
+    unit: DateUnit = "days"
+    known = read_moments(column, unit)
+    if (known % 1 > 0).any():
+        unit, known = "seconds", read_moments(column, "seconds")
+    known = known[np.isfinite(known)]
+    if not known.size:
+        raise _no_value(name)
+    cuts = _cuts(known, bins)
+    return Date(cuts=(cuts if (known % 1 > 0).any() else np.ceil(cuts)).tolist(), unit=unit)
 
 
 def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

@@ -6,7 +6,8 @@ read counts as missing.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -16,15 +17,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
-from quorate.tables.read import MISSING_TEXTS, as_table, canonical_text, check_type, shown_names, texts, whole_array
+from quorate.tables.dates import DateUnit, is_temporal, moments_of, moments_written
+from quorate.tables.read import (
+    MISSING_TEXTS,
+    as_table,
+    canonical_text,
+    check_type,
+    is_text,
+    shown_names,
+    texts,
+    whole_array,
+)
 
-__all__ = ["read_columns", "read_numbers", "read_texts"]
+__all__ = ["read_columns", "read_moments", "read_numbers", "read_texts"]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE | re.ASCII)
 
 
-def read_columns(table: Any, names: Sequence[str], *, whose: str = "the table") -> dict[str, pa.Array]:
-    """Return some columns of a frame, of a matrix with just these columns, or of a mapping from names to values."""
+def read_columns(
+    table: Any, names: Sequence[str], *, whose: str = "the table", dates: Collection[str] = ()
+) -> dict[str, pa.Array]:
+    """Return some columns of a frame, of a matrix with just these columns, or of a mapping from names to values.
+
+    Only those named in `dates` may be of a type of dates.
+    """
     if isinstance(table, np.ndarray):
         if table.ndim != 2 or table.shape[1] != len(names):
             raise InvalidInput(
@@ -33,15 +49,24 @@ def read_columns(table: Any, names: Sequence[str], *, whose: str = "the table") 
             )
         return {name: _column(name, table[:, place], whose) for place, name in enumerate(names)}
     if isinstance(table, Mapping):
-        return _checked({name: _column(name, table[name], whose) for name in _present(table, names, whose)}, whose)
+        columns = {name: _column(name, table[name], whose) for name in _present(table, names, whose)}
+        return _checked(columns, whose, dates)
     if hasattr(table, "iloc"):  # a pandas frame, whose columns of objects Arrow would refuse by their values
-        return _checked(
-            {name: _series(name, table[name], whose) for name in _present(list(table.columns), names, whose)}, whose
-        )
+        columns = {name: _series(name, table[name], whose) for name in _present(list(table.columns), names, whose)}
+        return _checked(columns, whose, dates)
     given = as_table(table)
     for name in _present(given.column_names, names, whose):
-        check_type(whose, name, given.schema.field(name).type)
+        _check_type(whose, name, given.schema.field(name).type, dates)
     return {name: whole_array(given.column(name)) for name in names}
+
+
+def read_moments(column: pa.Array, unit: DateUnit) -> NDArray[np.float64]:
+    """Return dates as numbers of units, and NaN where one is missing or no date."""
+    if is_temporal(column.type):
+        return moments_of(column, unit)
+    if not is_text(column.type):  # numbers are no dates
+        return np.full(len(column), np.nan)
+    return moments_written(_texts(column), unit)
 
 
 def read_texts(column: pa.Array, known: Sequence[str]) -> NDArray[np.int64]:
@@ -116,6 +141,8 @@ def _column(name: str, values: Any, whose: str) -> pa.Array:
         raise InvalidInput(f"{whose}, column {name!r}: one value a row is expected")
     if array.dtype.kind in "fiub":
         return pa.array(array.astype(np.float64) if array.dtype.itemsize > 8 else array)
+    if array.dtype.kind == "M":
+        return pa.array(array.astype("datetime64[us]"))
     if array.dtype.kind not in "OUS":
         raise InvalidInput(
             f"{whose}, column {name!r}: values must be numbers, texts or truth values, not {array.dtype}"
@@ -142,15 +169,21 @@ def _text(value: Any) -> str | None:
     try:
         plain = value.item() if isinstance(value, np.generic) else value
         plain = float(plain) if isinstance(plain, Decimal) else plain
+        plain = plain.isoformat() if isinstance(plain, date) else plain
         text = canonical_text(plain) if isinstance(plain, str | int | float) else None
         return text if text is None or text.isascii() or text.encode("utf-8") else None  # half a surrogate pair raises
     except (ArithmeticError, TypeError, ValueError):
         return None
 
 
-def _checked(columns: dict[str, pa.Array], whose: str) -> dict[str, pa.Array]:
+def _check_type(whose: str, name: str, kind: pa.DataType, dates: Collection[str]) -> None:
+    if not (name in dates and is_temporal(kind)):
+        check_type(whose, name, kind)
+
+
+def _checked(columns: dict[str, pa.Array], whose: str, dates: Collection[str]) -> dict[str, pa.Array]:
     for name, column in columns.items():
-        check_type(whose, name, column.type)
+        _check_type(whose, name, column.type, dates)
     if len({len(column) for column in columns.values()}) > 1:
         raise InvalidInput(f"{whose} must have columns of one length")
     return {name: whole_array(pa.chunked_array([column])) for name, column in columns.items()}

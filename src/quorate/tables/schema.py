@@ -259,6 +259,14 @@ class Schema:
         """Return the same schema with more texts that mean that there is no value."""
         return replace(self, missing_texts=(*self.missing_texts, *_names("missing_texts", more)))
 
+    def with_gaps(self) -> "Schema":
+        """Return the same schema with an indicator for every column: any value but a sentence may then be missing."""
+        marked = {
+            name: kind if isinstance(kind, Text) else replace(kind, missing="indicator")
+            for name, kind in self.columns.items()
+        }
+        return replace(self, columns=marked)
+
     def with_texts(self, columns: Sequence[str]) -> "Schema":
         """Return the same schema with these columns taken for sentences."""
         return replace(self, columns=dict(self.columns) | {name: Text() for name in _names("texts", columns)})

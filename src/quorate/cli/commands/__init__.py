@@ -3,8 +3,22 @@
 from quorate.cli.commands.ask import ask, predict, serve
 from quorate.cli.commands.audit import audit
 from quorate.cli.commands.bench import bench, demo
+from quorate.cli.commands.export import export
 from quorate.cli.commands.first import datasets, doctor, start
 from quorate.cli.commands.plan import plan
 from quorate.cli.commands.release import release
 
-__all__ = ["ask", "audit", "bench", "datasets", "demo", "doctor", "plan", "predict", "release", "serve", "start"]
+__all__ = [
+    "ask",
+    "audit",
+    "bench",
+    "datasets",
+    "demo",
+    "doctor",
+    "export",
+    "plan",
+    "predict",
+    "release",
+    "serve",
+    "start",
+]

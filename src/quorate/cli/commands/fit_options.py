@@ -60,19 +60,23 @@ class Tables:
         Columns of sentences, separated by commas: their words are counted in 256 buckets that a public hash names.
     missing_texts
         Texts that mean a missing value, separated by commas, such as "?". An empty text, NA and NaN always do.
+    gaps
+        Values may be missing in any column: each gets another that marks where. Otherwise a missing value is refused,
+        unless the public table has some in that column or the schema says so.
     """
 
     table: Path
     _: KW_ONLY
     label: str | None = None
     classes: str | None = None
-    read_classes: bool = False
+    read_classes: Annotated[bool, Parameter(negative=())] = False
     public: Path | None = None
     schema: Path | None = None
     groups: str | None = None
     leave_out: str | None = None
     texts: str | None = None
     missing_texts: str | None = None
+    gaps: Annotated[bool, Parameter(negative=())] = False
 
 
 @Parameter(name="*", group=Group("Budget", sort_key=2))

@@ -50,7 +50,7 @@ def release(
     groups
         The column that says whose record it is. The person is then protected, and the first record of each counts.
     leave_out
-        Columns not to release, separated by commas: names, ids, dates, notes.
+        Columns not to release, separated by commas: names, ids, notes.
     epsilon
         The privacy loss allowed for the whole release.
     delta

@@ -132,7 +132,8 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     if weights is None:
         note = "public data refuted: no weights on its records agree with the noisy answers"
         return Verdict(None, None, 0.0, repaired, missing, note)
-    note = f"public data used with a strength of {strength:.4g} records; {repaired} missing cells repaired"
+    cells = "1 missing cell" if repaired == 1 else f"{repaired} missing cells"
+    note = f"public data used with a strength of {strength:,.0f} records; {cells} repaired"
     return Verdict(support, weights, strength, repaired, missing, note)
 
 

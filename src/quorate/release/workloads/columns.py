@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import Rows
 from quorate.tables import Category, Number
-from quorate.tables.cells import cells_of
+from quorate.tables.cells import DateCells, cells_of
 from quorate.tables.columns import Kind
 from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
@@ -24,7 +24,7 @@ _MOST_CODES = 2**29  # of one table: 4 GiB
 
 
 class Columns:
-    """Columns in an order, each a `Number` with cuts or a `Category`. Each has a last cell for everything else.
+    """Columns in an order, each a `Number` or `Date` with cuts or a `Category`. Each has a last cell for all else.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
@@ -72,16 +72,20 @@ class Columns:
         declared: "Columns | Mapping[str, Any] | None" = None,
         names: Sequence[str] | None = None,
         bins: int | None = None,
+        dates: bool = True,
     ) -> "Columns":
         """Return columns as *public* rows show them; what is declared stays. Never pass private rows.
 
-        A column of texts has the public texts for categories. A column of numbers is cut halfway between each two
-        neighbouring public values, or with `bins` into so many cells that hold about as many of them each.
+        A column of texts has the public texts for categories. A column of numbers or dates is cut between each two
+        neighbouring public values, or with `bins` into so many cells that hold about as many of them each. Without
+        `dates`, texts that are dates are texts.
         """
         given = dict(declared.kinds) if isinstance(declared, Columns) else _declared(declared) if declared else {}
         wanted = list(dict.fromkeys([*given, *_names(public)])) if names is None else list(names)
-        read = read_columns(public, [name for name in wanted if name not in given], whose="the public table")
-        return cls({name: given.get(name) or cuts_from_public(name, read[name], bins=bins) for name in wanted})
+        new = [name for name in wanted if name not in given]
+        read = read_columns(public, new, whose="the public table", dates=new if dates else ())
+        inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates) for name in new}
+        return cls({name: given.get(name) or inferred[name] for name in wanted})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,8 +110,9 @@ class Columns:
         return code
 
     def encode(self, table: Any) -> Rows:
-        """Return the cells of each row. No value raises; only a column that is not there, or of a type like dates."""
-        columns = read_columns(table, self.names)
+        """Return the cells of each row. No value raises; only a column that is not there, or of another type."""
+        dates = [name for name, cells in self.cells.items() if isinstance(cells, DateCells)]
+        columns = read_columns(table, self.names, dates=dates)
         count = len(next(iter(columns.values())))
         if count * len(columns) > _MOST_CODES:
             raise Infeasible(f"{count} rows of {len(columns)} columns are more than fit; declare fewer columns")

@@ -31,8 +31,8 @@ class LineWorkload(BoundWorkload):
         chosen = columns.select([*by, column])
         cells = chosen.cells[column]
         if not isinstance(cells, NumberCells) or column in by:
-            raise InvalidInput(f"{kind} are of a column of numbers, which {column!r} is not; use marginals")
-        self.column, self.by, self.kind, self._cuts = column, tuple(by), kind, cells.values
+            raise InvalidInput(f"{kind} are of a column of numbers or dates, which {column!r} is not; use marginals")
+        self.column, self.by, self.kind, self._cuts, self._line = column, tuple(by), kind, cells.values, cells
         self._cells, self._groups = cells.size, math.prod(chosen.sizes[:-1])
         check_cells(self._cells * self._groups, f"{kind} of {column!r} by {len(by)} columns")
         self._plain = Ranges(self._cells - 1)  # those of one group, without what is no number
@@ -86,16 +86,20 @@ class LineWorkload(BoundWorkload):
         """Return whether the ends that are asked for are cuts of the column: others are moved to the nearest."""
         given = asked[self.column] if isinstance(asked, Mapping) else None
         ends = given if isinstance(given, tuple | list) else [given]
-        return all(end is None or math.isinf(end) or end in self._cuts for end in ends)
+        places = [self._line.number(end) for end in ends if end is not None]
+        return all(math.isinf(place) or place in self._cuts for place in places)
 
     def _edge(self, end: Any) -> int:
         """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""
-        if isinstance(end, bool) or not isinstance(end, int | float | np.number) or math.isnan(end):
-            raise InvalidInput(f"column {self.column!r}: an end must be a number, not {end!r}")
+        try:
+            place = self._line.number(end)
+        except InvalidInput:
+            holds = self._line.holds
+            raise InvalidInput(f"column {self.column!r}: an end must be a {holds}, not {end!r}") from None
         cuts = np.array(self._cuts)
-        if math.isinf(end) or not cuts.size:
-            return 0 if end == -math.inf else cuts.size + 1
-        return 1 + int(np.abs(cuts - end).argmin())
+        if math.isinf(place) or not cuts.size:
+            return 0 if place == -math.inf else cuts.size + 1
+        return 1 + int(np.abs(cuts - place).argmin())
 
     def _name(self, number: int) -> dict[str, Any]:
         group, place = divmod(number, self._each)
@@ -111,12 +115,14 @@ class LineWorkload(BoundWorkload):
         """Return the name of a run of cells, and the comparison that says it."""
         cuts, column = self._cuts, self.column
         lower, upper = first > 0, last < len(cuts)
-        low, high = f"{cuts[first - 1]:.15g}" if lower else "", f"{cuts[last]:.15g}" if upper else ""
+        low = self._line.written(cuts[first - 1]) if lower else ""
+        high = self._line.written(cuts[last]) if upper else ""
         if lower and upper:
             return f"{low} to below {high}", f"{column} >= {low} and {column} < {high}"
         if lower:
             return f"{low} and above", f"{column} >= {low}"
-        return (f"below {high}", f"{column} < {high}") if upper else ("any number", f"{column} is a number")
+        holds = self._line.holds
+        return (f"below {high}", f"{column} < {high}") if upper else (f"any {holds}", f"{column} is a {holds}")
 
     def _settings(self) -> dict[str, Any]:
         return {"kind": self.kind, "column": self.column, "by": list(self.by)}

@@ -13,7 +13,7 @@ from quorate.release.workloads.bound import BoundWorkload
 from quorate.release.workloads.columns import Columns
 from quorate.release.workloads.expressions import Comparison, Expression, Junction, parse_expression
 from quorate.tables import Category, Number
-from quorate.tables.cells import CategoryCells, Cells
+from quorate.tables.cells import CategoryCells, Cells, DateCells
 from quorate.tables.columns import Kind
 from quorate.tables.read import canonical_text
 
@@ -118,6 +118,8 @@ def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
 def _check_declared(number: int, comparison: Comparison, declared: Columns) -> None:
     try:
         cells = declared.select([comparison.column]).cells[comparison.column]
+        if isinstance(cells, DateCells):
+            raise InvalidInput(f"column {comparison.column!r} holds dates: expressions compare numbers and categories")
         if not isinstance(cells, CategoryCells):
             if not all(isinstance(constant, float) for constant in comparison.constants):
                 raise InvalidInput(f"column {comparison.column!r} holds numbers, and is compared with a text")

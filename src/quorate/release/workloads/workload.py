@@ -91,7 +91,10 @@ class Workload:
         return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
 
     def _known(self, public: Any, declared: Columns | None) -> Columns | None:
-        return declared if declared is not None or public is None else Columns.from_public(public, bins=BINS)
+        """Return the columns of expressions, which compare dates as texts."""
+        if declared is not None or public is None:
+            return declared
+        return Columns.from_public(public, bins=BINS, dates=False)
 
     def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
         """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""

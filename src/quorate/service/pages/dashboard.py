@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelView", "dashboard_page"]
 
-_REFRESH = 30  # seconds after which the page asks for itself again
+_REFRESH = 30  # seconds after which a live page asks for itself again
 _KEYS_SHOWN = 10  # the rest unfolds
 _LOW = 0.1  # of the budget: from here on the page says so
 
@@ -39,11 +39,13 @@ class ModelView:
     no_quorums: int | None = None
 
 
-def dashboard_page(models: Sequence[ModelView], *, at: float) -> str:
-    """Return the dashboard of these models as one HTML document, as of `at` (seconds since 1970)."""
-    return render(
-        "dashboard.html", page="dashboard", models=[_shown(model, at) for model in models], at=at, refresh=_REFRESH
-    )
+def dashboard_page(models: Sequence[ModelView], *, at: float, live: bool = False) -> str:
+    """Return the dashboard of these models as one HTML document, as of `at` (seconds since 1970).
+
+    It asks for itself again only where it is `live`: whoever has it read aloud would lose the place.
+    """
+    shown = [_shown(model, at) for model in models]
+    return render("dashboard.html", page="dashboard", models=shown, at=at, live=live, refresh=_REFRESH)
 
 
 def _shown(model: ModelView, at: float) -> dict[str, Any]:

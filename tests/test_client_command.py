@@ -1,0 +1,92 @@
+"""`quorate ask`: the same answers, written in the same way, as `quorate predict` gives to the same caller."""
+
+import json
+import re
+
+import pytest
+
+from guide_tables import write_visits
+from quorate.cli import main
+from quorate.service import Settings
+from service_client import serving
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A folder with tables and a model whose columns are numbers, texts and gaps; its server; a key."""
+    home = tmp_path_factory.mktemp("ask")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        write_visits(8000)
+        fit = (
+            "fit subsample visits.csv --label outcome --classes ill,well --public survey.csv --out triage --epsilon 20"
+        )
+        assert main([*fit.split(), "--leave-out", "patient", "--queries", "200", "--teachers", "100"]) == 0
+    return home
+
+
+@pytest.fixture
+def asked(served, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(served)
+    capsys.readouterr()
+    assert main(["keys", "add", "triage", "ward"]) == 0
+    key = re.findall(r"qk_\S+", capsys.readouterr().out)[0]
+    monkeypatch.setenv("QUORATE_KEY", key)
+    settings = Settings(models={"triage": str(served / "triage")}, port=0, pace_ms=0)
+
+    def ask(*options, status=0):
+        with serving(settings, tmp_path / "log") as server:
+            got = main(["ask", f"http://127.0.0.1:{server.port}", *options])
+        assert got == status
+        return capsys.readouterr()
+
+    return ask, key
+
+
+def test_ask_writes_what_predict_writes(asked, capsys, tmp_path):
+    ask, key = asked
+    out = tmp_path / "answers.csv"
+    options = ["new.csv", "--leave-out", "patient"]
+    told = ask(*options, "--out", str(out))
+    assert "queries" in told.err
+    predict = ["predict", "triage", *options, "--caller", key.split("_")[1]]  # who is answered as before, for nothing
+    assert main(predict) == 0
+    assert out.read_text() == capsys.readouterr().out
+    as_json = json.loads(ask(*options, "--json").out)
+    assert main([*predict, "--json"]) == 0
+    same = json.loads(capsys.readouterr().out)
+    for name in ("queries", "answered", "no_quorum", "refused", "answers", "outcomes"):
+        assert as_json[name] == same[name]
+    assert ask("new.csv", "--key", "patient").out.splitlines()[0] == "patient,answer,outcome"
+
+
+def test_the_key_is_read_from_a_file_that_is_nobody_elses(asked, monkeypatch, tmp_path, capsys):
+    ask, key = asked
+    file = tmp_path / "key"
+    file.write_text(f"{key}\n")
+    file.chmod(0o644)
+    monkeypatch.delenv("QUORATE_KEY")
+    assert main(["ask", "http://127.0.0.1:1", "new.csv", "--key-file", str(file)]) == 1
+    assert "may be read by others" in capsys.readouterr().err
+    file.chmod(0o600)
+    assert ask("new.csv", "--leave-out", "patient", "--key-file", str(file), "--model", "triage").out
+    assert main(["ask", "http://127.0.0.1:1", "new.csv", "--key-file", str(tmp_path / "none")]) == 1
+    assert "holds no key that can be read" in capsys.readouterr().err
+
+
+def test_what_is_wrong_is_said_in_plain_words(served, monkeypatch, capsys):
+    monkeypatch.chdir(served)
+    for options, told in (
+        (
+            ["http://127.0.0.1:1", "new.csv", "--seconds", "0.2"],
+            "127.0.0.1 did not answer within 0.2 seconds: it could",
+        ),
+        (["127.0.0.1:8900", "new.csv"], "a server is named by its address"),
+        (["http://127.0.0.1:1", "none.csv"], "none.csv"),
+        (["http://127.0.0.1:1", "new.csv", "--leave-out", "height"], "--leave-out names 'height'"),
+        (["http://127.0.0.1:1", "new.csv", "--out", "new.csv"], "it is read"),
+    ):
+        assert main(["ask", *options]) == 1
+        error = capsys.readouterr().err
+        assert told in error
+        assert "Traceback" not in error
