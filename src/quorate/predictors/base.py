@@ -140,8 +140,9 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     try:
         checked = validate_data(
             classifier,
-            X.toarray() if hasattr(X, "toarray") else X,
+            X,
             reset=reset,
+            accept_sparse="csr",
             dtype=np.float64,
             ensure_all_finite="allow-nan" if missing else True,
         )
