@@ -3,13 +3,14 @@
 import numpy as np
 import pandas
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import roc_auc_score
 
 from quorate.bench import linear, model_peers
 from quorate.bench.bars import BARS
 from quorate.bench.model_peers import EPSILONS, model_peer_figures, peer_scores
 from quorate.bench.peer_models import GRIDS, SETTINGS, settings_of
-from quorate.bench.splits import Split
+from quorate.bench.splits import DigitSplit, Split
 
 _DIFFPRIVLIB = """
 from sklearn import linear_model
@@ -94,14 +95,41 @@ def test_the_settings_that_are_used_are_in_the_grid():
         assert all(settings in list(settings_of(peer)) for settings in chosen), GRIDS[peer]
 
 
-def test_every_figure_of_the_two_tables_has_a_bar_and_no_value_where_there_is_no_data(monkeypatch):
+def test_every_figure_of_the_tables_has_a_bar_and_no_value_where_there_is_no_data(monkeypatch):
     for module in (linear, model_peers):
         monkeypatch.setattr(module, "split_of", lambda table, seed: None)
+    monkeypatch.setattr(linear, "digit_splits", lambda quick: ())
     for name in ("_size_figures", "text_figures"):
         monkeypatch.setattr(linear, name, lambda quick: ())
     figures = {name: value for name, value, _ in linear.linear_figures(quick=True)}
-    assert set(figures) == {name for name in BARS["models"] if "adult" in name or "bank" in name}
+    assert set(figures) == {
+        name for name in BARS["models"] if any(table in name for table in ("adult", "bank", "mnist"))
+    }
     assert not any(figures.values())
+
+
+def test_digits_are_told_by_the_model_as_it_comes_and_the_median_is_shown(monkeypatch):
+    asked = []
+
+    class Model(ClassifierMixin, BaseEstimator):
+        def __init__(self, **settings):
+            asked.append(settings)
+
+        def fit(self, X, y, public):
+            assert len(public) == 3
+            return self
+
+        def predict(self, X):
+            return X[:, 0]
+
+    monkeypatch.setattr("quorate.linear.PrivateLogisticRegression", Model)
+    rows = np.arange(10.0)[:, None]
+    splits = [
+        DigitSplit(rows, rows[:, 0], rows[:3], rows, truth) for truth in (rows[:, 0], rows[:, 0] % 9, rows[::-1, 0])
+    ]
+    monkeypatch.setattr(linear, "digit_splits", lambda quick: splits)
+    assert list(linear._digit_figures(quick=False)) == [("linear.mnist.epsilon0.3.accuracy_percent", 90.0, "%")]
+    assert asked == [{"epsilon": 0.3, "delta": 1e-5, "classes": list(range(10))}] * 3  # columns are not given
 
 
 @pytest.mark.parametrize("wrong", linear._WRONG)

@@ -254,5 +254,6 @@ def test_many_columns_and_units_get_fewer_cuts_and_few_keep_theirs():
     X = np.random.default_rng(0).normal(size=(300, 100))
     assert AdditiveColumns().fit(X, units=10**6).transform(X).shape == (300, 200)
     assert AdditiveColumns(cuts=3).fit(X, units=10**6).transform(X).shape == (300, 300)
+    assert AdditiveColumns().fit(X, units=60_000, outputs=20).transform(X).shape == (300, 200)  # of 20 classes
     flags = np.hstack([X[:, :5], X[:, 5:] > 0])
     assert AdditiveColumns().fit(flags, units=10**6).transform(flags).shape[1] > 95 + 5 * 8
