@@ -70,6 +70,44 @@ def service() -> None:
     assert uvicorn.__version__
 
 
+def client() -> None:
+    """The client of a server can be made, waiting and with asyncio."""
+    from quorate.client import AsyncClient, Client
+
+    for kind in (Client, AsyncClient):
+        assert kind("http://127.0.0.1:8900", key="qk_00000000_none")
+
+
+def tracing() -> None:
+    """Spans can be made, and sent to a collector."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+
+    assert OTLPSpanExporter
+    assert TracerProvider().get_tracer("quorate")
+
+
+def onnx() -> None:
+    """A published model becomes a graph that the runtime reads."""
+    import onnxruntime
+
+    import quorate as qr
+    from quorate.export import to_onnx
+
+    X = [[number / 500] for number in range(500)]
+    model = qr.PrivateLogisticRegression(epsilon=EPSILON, classes=[0, 1])
+    model.fit(X, [int(row[0] > 0.5) for row in X], public=X[:100])
+    assert onnxruntime.InferenceSession(to_onnx(model), providers=["CPUExecutionProvider"])
+
+
+def mlflow() -> None:
+    """The flavour for MLflow is there, with MLflow."""
+    from quorate.mlflow import load_model, log_model, save_model
+
+    assert all(map(callable, (load_model, log_model, save_model)))
+    assert importlib.import_module("mlflow.pyfunc")
+
+
 def postgres() -> None:
     """The driver of PostgreSQL loads its library."""
     import psycopg
@@ -109,13 +147,17 @@ def docs() -> None:
 
 
 PROMISES = {
+    "client": client,
     "dask": dask,
     "docs": docs,
+    "mlflow": mlflow,
+    "onnx": onnx,
     "postgres": postgres,
     "ray": ray,
     "report": report,
     "service": service,
     "torch": torch,
+    "tracing": tracing,
 }
 
 

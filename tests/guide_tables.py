@@ -84,6 +84,8 @@ def serve_visits():
     key = opened.session_.ledger.add_key("a guide")
     opened.session_.close()
     stack = ExitStack()
-    server = stack.enter_context(serving(Settings(models={"triage": "triage"}, port=0, pace_ms=0), Path("log")))
+    server = stack.enter_context(
+        serving(Settings(models={"triage": str(Path("triage").resolve())}, port=0, pace_ms=0), Path("log"))
+    )
     atexit.register(stack.close)
     return f"http://127.0.0.1:{server.port}", key, X[:20]

@@ -341,6 +341,35 @@ def test_random_histories_with_compactions_end_at_the_same_account(path):
     assert spent[0] == spent[1] == len({*range(SPENT), *numbers}) <= UNITS
 
 
+def test_no_statement_of_a_request_or_a_start_goes_through_all_answers(path):
+    """With a million answers, going through all of them would take longer than everything else together."""
+    ledger = open_ledger(path)
+    session, real, seen = session_of(ledger), type(ledger._store).transaction, []
+
+    @contextmanager
+    def traced(self, name, then=None):
+        with real(self, name, then) as statements:
+            run, many = statements.run, statements.run_many
+            statements.run = lambda text, values=(): seen.append((text, tuple(values))) or run(text, values)
+            statements.run_many = lambda text, rows: seen.extend((text, tuple(row)) for row in rows) or many(text, rows)
+            yield statements
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(ledger._store), "transaction", traced)
+        session.ask_all([Request(request_of(200, rows=30).X, id="a", body=b"a"), request_of(3), request_of(201)])
+        ledger.verify()
+    ledger.close_store()
+    with sqlite3.connect(path) as connection:
+        for text, values in seen:
+            for *_, plan in connection.execute(f"EXPLAIN QUERY PLAN {text}", values):
+                for table in ("quorate_answer", "quorate_request"):
+                    assert not plan.startswith(f"SCAN {table}"), text
+                    assert not (plan.startswith(f"SEARCH {table}") and plan.endswith("(ledger=?)")), text
+                    if " IN (?" in text:
+                        assert f"{table}_seq" not in plan, text
+    assert any(" IN (?" in text for text, _ in seen)
+
+
 def test_an_account_that_moved_away_is_not_compacted(path):
     ledger = open_ledger(path)
     with ledger.change() as change:

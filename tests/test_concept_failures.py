@@ -384,11 +384,11 @@ def test_warnings_of_a_class_of_ones_own_are_silent_whoever_leaves_first():
 
     def first():
         started.set()
-        inside.wait(5)
+        inside.wait(60)
 
     def second():
         inside.set()
-        left.wait(5)
+        left.wait(60)
         warnings.warn("of a private row", stacklevel=1)
 
     row = np.zeros((1, 1))
@@ -397,9 +397,9 @@ def test_warnings_of_a_class_of_ones_own_are_silent_whoever_leaves_first():
         before = list(warnings.filters)
         with ThreadPoolExecutor(2) as pool:
             one = pool.submit(works_alone, Calling(first), row)
-            started.wait(5)
+            started.wait(60)
             other = pool.submit(works_alone, Calling(second), row)
-            assert one.result(5).all()
+            assert one.result(60).all()
             left.set()
-            assert other.result(5).all()
+            assert other.result(60).all()
         assert warnings.filters == before

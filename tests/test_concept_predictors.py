@@ -180,7 +180,8 @@ def test_persons_are_units():
     assert (made.choice_.units, made.choice_.rows) == (1000, 2)
     assert "all rows of one person, of whom the first 2 are used" in made.claim_
     assert made.predict(CLEAR).tolist() == [0, 0, 1, 1]
-    agnostic = AgnosticClassifier(Thresholds(), epsilon=6.0, queries=4, teachers=40, rows_per_person=2, classes=[0, 1])
+    # At epsilon 6 one of these four is wrong once in 600,000 runs, at 9 once in 10**11.
+    agnostic = AgnosticClassifier(Thresholds(), epsilon=9.0, queries=4, teachers=40, rows_per_person=2, classes=[0, 1])
     assert agnostic.fit(X, y, groups=groups).predict(CLEAR).tolist() == [0, 0, 1, 1]
     assert agnostic.sample_.rows == 2
     made.set_params(rows_per_person=7)

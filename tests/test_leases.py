@@ -357,8 +357,8 @@ def test_rows_that_the_budget_refuses_are_not_counted_against_a_quota(make):
 
 
 def test_a_run_goes_on_in_several_processes_with_one_noise(make):
-    quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=5)
-    budget = Budget(epsilon=2.0, delta=1e-5, order=quorum.order, slack=quorum.slack)
+    quorum = Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=5)
+    budget = Budget(epsilon=2.0, delta=1e-9, order=quorum.order, slack=quorum.slack)
     run = quorum.open(budget)
     ledger = make(budget=budget)
     ledger.keep_run(run.end())
@@ -367,7 +367,7 @@ def test_a_run_goes_on_in_several_processes_with_one_noise(make):
         from quorate.ensemble.estimators import EstimatorTeachers
 
         ensemble = Ensemble(EstimatorTeachers([(None, 0)] * 400, classes=2))
-        ensemble.count = lambda X: _Sealed(np.full((len(X), 2), 200))  # never a quorum
+        ensemble.count = lambda X: _Sealed(np.full((len(X), 2), 200))  # a quorum in one run of 10**9
         sessions.append(Session(Votes(ensemble, quorum), opened.budget(lease=1), ledger=opened))
     assert sessions[0].answerer.run.threshold_noise == sessions[1].answerer.run.threshold_noise
     met = 0

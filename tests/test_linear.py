@@ -847,6 +847,7 @@ def test_several_labels_are_served_and_asked_from_the_command_line(tmp_path, cap
     assert second.startswith(f'1,"{model.predict(points[:1])[0].tolist()}",answered,')
 
 
+@pytest.mark.usefixtures("taped")  # a rare label is wrong in one fit of 100,000
 @pytest.mark.parametrize("classes", [None, "no,yes"])
 def test_several_labels_are_fitted_from_the_command_line(classes, tables, capsys):
     frame = pandas.read_csv(tables / "private.csv")

@@ -104,6 +104,10 @@ def test_a_bound_is_called_a_bound() -> None:
 
 
 def test_votes_lose_what_real_teachers_lose_on_the_reference_table() -> None:
+    """By the law of the answers, which only the deal moves: 0.096, give or take 0.0024, where the lower bar is 0.061.
+
+    What 500 answers lose has a deviation of 0.014, and passed that bar once in a hundred runs.
+    """
     generator = np.random.default_rng(5)
     X = generator.normal(size=(8000, 5))
     weights = np.full(5, 2 / np.sqrt(5))
@@ -113,6 +117,11 @@ def test_votes_lose_what_real_teachers_lose_on_the_reference_table() -> None:
     votes = next(road for road in roads if road.name == "votes")
     teachers = int(votes.why.split()[1].replace(",", ""))
     classifier = qr.PrivateClassifier(epsilon=1.0, delta=1e-5, queries=500, teachers=teachers, classes=[0, 1])
-    answers = classifier.fit(X, y).predict(queries)
-    measured = float(np.mean(np.asarray(answers.labels) != (queries @ weights > 0)))
-    assert votes.loss / 2 < measured < 2 * votes.loss
+    right = queries @ weights > 0
+    counts = classifier.fit(X, y).session_.answerer.ensemble.fitted.votes(queries)
+    leads = counts[:, 1] - counts[:, 0]
+    led = np.array([classifier.mechanism_.answer_probability(abs(int(lead))) for lead in leads])
+    expected = float(np.where((leads > 0) == right, 1 - led, led).mean())
+    assert votes.loss / 2 < expected < 2 * votes.loss
+    measured = float((np.asarray(classifier.predict(queries).labels) != right).mean())
+    assert abs(measured - expected) < 7 * np.sqrt(expected / 500)

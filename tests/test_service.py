@@ -454,8 +454,11 @@ def test_a_stop_answers_what_is_queued_and_closes_the_session():
         app = app_of(model)
         async with running(app):
             model.session.held.clear()
+            queued, ask = [], model.batcher.ask
+            model.batcher.ask = lambda *given, **named: queued.append(given) or ask(*given, **named)
             asked = [asyncio.create_task(call(app, "POST", INFER, features([n, 0, 0]))) for n in range(1, 6)]
-            await asyncio.sleep(0.1)
+            while len(queued) < 5:
+                await asyncio.sleep(0.01)
             asyncio.get_running_loop().call_later(0.2, model.session.held.set)
         late = await call(app, "POST", INFER, features([9, 0, 0]))
         return [(await one).status for one in asked], late.code, (await call(app, "GET", "/v2/health/ready")).code

@@ -138,7 +138,7 @@ def test_a_body_that_is_no_http_is_refused_at_once(monkeypatch):
         reader, writer = await connect(port, head)
         await asyncio.sleep(0.1)
         writer.write(b"no number\r\n")
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), 20)
 
     assert at_the_edge(work, monkeypatch).startswith(b"HTTP/1.1 400 ")
 

@@ -144,9 +144,10 @@ def test_what_is_queued_is_answered_before_a_model_is_unloaded():
 
     async def work(ask):
         asked = asyncio.create_task(ask(infer("a"), "qk_a_caller", features([1, 0, 0])))
-        await asyncio.to_thread(session.asking.wait, 10)
+        assert await asyncio.to_thread(session.asking.wait, 60)
         unloading = asyncio.create_task(ask(UNLOAD.format("a"), "qk_a_owner"))
-        await asyncio.sleep(0.05)
+        while "unloaded" not in (await ask(INDEX, "qk_a_owner")).json[0]["reason"]:  # which a thread brings about
+            await asyncio.sleep(0.01)
         late = await ask(infer("a"), "qk_a_caller", features([2, 0, 0]))
         session.held.set()
         return (await asked).status, (await unloading).status, late.code
@@ -189,7 +190,7 @@ def test_what_one_worker_is_told_the_others_do(tmp_path, monkeypatch):
         async with running(apps[0]), running(apps[1]):
             for path, wanted in ((UNLOAD, 503), (LOAD, 200), (UNLOAD, 503)):
                 assert (await call(apps[0], "POST", path.format("a"), headers=key)).status == 200
-                for _ in range(100):
+                for _ in range(3000):
                     await asyncio.sleep(0.02)
                     got = await call(apps[1], "POST", infer("a"), features([1, 0, 0]), key)
                     if got.status == wanted:
@@ -199,7 +200,10 @@ def test_what_one_worker_is_told_the_others_do(tmp_path, monkeypatch):
                 [fake_model("a")], settings, log=Log(io.StringIO()), source=second
             )  # a worker that was replaced
             async with running(late):
-                await asyncio.sleep(0.1)
+                for _ in range(3000):
+                    await asyncio.sleep(0.02)
+                    if late.state.service.models["a"].refused:
+                        break
                 return (
                     seen,
                     (await call(late, "GET", "/v2/health/ready")).status,
@@ -255,7 +259,7 @@ def test_the_stock_client_loads_and_unloads_in_every_worker(folder, keys, tmp_pa
             return told
 
         def becomes(state):
-            end, told = time.monotonic() + 20, set()
+            end, told = time.monotonic() + 120, set()
             while time.monotonic() < end and told != {state}:
                 time.sleep(0.2)
                 told = ready()

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from documents import DOCS, ROOT
+from test_accessibility import open_page, violations
 
 pytest.importorskip("sphinx", reason="the packages of the docs extra are not installed")
 pytestmark = [] if "QUORATE_SITE" in os.environ else [pytest.mark.long]
@@ -147,6 +148,21 @@ def test_no_page_is_an_orphan(pages):
                 reached.add(target[0])
                 waiting.append(target[0])
     assert reached == set(pages)
+
+
+def test_pages_are_sound_for_keyboard_and_screen_reader(site, pages, browser, axe):
+    """One page of each folder, and those beside the front page, narrow and dark; that one wide and light too."""
+    shown = {name.rpartition("/")[0] or name: name for name in sorted(pages)}.values()
+    wrong = {}
+    for name, width, colours in [("index.html", 1280, "light"), *((name, 400, "dark") for name in shown)]:
+        page = open_page(browser, site / name, width, colours)
+        found = violations(page, axe)
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            found.append(("it scrolls sideways", f"at {width} pixels"))
+        page.context.close()
+        if found:
+            wrong[name] = found
+    assert not wrong
 
 
 @pytest.mark.parametrize("who", SITUATIONS)

@@ -1,5 +1,6 @@
 """scikit-learn's own checks of every public estimator: each passes, or is listed with the reason."""
 
+import re
 import warnings
 from importlib import import_module
 
@@ -9,6 +10,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import quorate as qr
 from check_subjects import SUBJECTS
+from documents import DOCS
 from quorate.mechanisms import ExponentialChoice
 from quorate.sklearn_checks import NO_ANSWER, NOISE, expected_failed_checks
 from test_public_names import API
@@ -58,3 +60,23 @@ def test_a_class_of_ones_own_has_the_list_of_what_it_extends(estimator):
     assert expected_failed_checks(type("Own", (type(estimator),), {})(**estimator.get_params(deep=False))) == listed
     listed.clear()
     assert expected_failed_checks(qr.PrivateClassifier())
+
+
+def rows_of_the_page():
+    """Return the table of docs/reference/scikit-learn.md: for each estimator and reason, the checks that fail."""
+    rows = []
+    for subject in SUBJECTS:
+        name = type(subject).__name__.removeprefix("Own")
+        reasons = {}
+        for check, reason in expected_failed_checks(subject).items():
+            reasons.setdefault(reason, []).append(f"`{check}`")
+        rows += [f"| `{name}` | {', '.join(sorted(checks))} | {reason} |" for reason, checks in reasons.items()]
+    return list(dict.fromkeys(rows))
+
+
+def test_the_page_of_the_reference_has_the_table():
+    page = (DOCS / "reference" / "scikit-learn.md").read_text()
+    assert re.findall(r"^\| `.*\|$", page, re.MULTILINE) == rows_of_the_page()
+    clean = {type(one).__name__.removeprefix("Own") for one in SUBJECTS if not expected_failed_checks(one)}
+    told = re.sub(r"\s+", " ", page).partition("No check fails for ")[2].partition(".")[0]
+    assert set(re.findall(r"`(\w+)`", told)) == {name.replace("Drawn", "Hashed") for name in clean}

@@ -36,7 +36,7 @@ def tables(tmp_path, monkeypatch):
     return tmp_path
 
 
-def talk(command, answers, *, patience=60):
+def talk(command, answers, *, patience=300):
     """Run a command at a pseudo-terminal, answer each question as it comes, and return what was shown and the code."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)

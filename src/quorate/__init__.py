@@ -21,6 +21,7 @@
     audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
     save, load                  models in a folder, without pickle, with their budget
     Budget, Cost                what may be spent
+    set_progress                whether long calls show on a terminal or in a notebook how far they have come
 
 The way in is one folder per step of the data's path; start at `session.py`. The mechanisms by themselves are in
 `quorate.mechanisms`.
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, QuorateError, RunEnded, WrongProcess
 from quorate.privacy import Budget, Cost
+from quorate.progress import set_progress
 
 if TYPE_CHECKING:
     from quorate.auditing import audit
@@ -99,6 +101,7 @@ __all__ = [
     "plan_everlasting",
     "plan_release",
     "save",
+    "set_progress",
 ]
 __version__ = "0.1.0"
 

@@ -41,6 +41,7 @@ from quorate.ledger import Ledger
 from quorate.ledger.budget import Allowance, LeasedBudget, Tally
 from quorate.mechanisms import Answers
 from quorate.privacy import Budget, Cost
+from quorate.progress import LINE
 from quorate.rows import query_digests, take_rows
 
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
@@ -256,5 +257,7 @@ class Session:
             drawn = zip(new[start:], answers.labels.tolist(), strict=False)
             fresh |= {query: label for query, label in drawn if label != REFUSED}
             spent = spent + (answers.spent or Cost(0.0))
+            if (line := LINE.get()) is not None:  # somebody watches
+                line.advance(len(answers.labels))
             start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
         return fresh, spent, None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
+from quorate.progress import progress
 
 __all__ = ["CONFIDENCE", "Attempt", "Effort", "Verdict", "audit", "game", "settled", "verdict_on"]
 
@@ -132,6 +133,9 @@ def game(*kinds: type) -> Callable[[Callable[..., Verdict]], Callable[..., Verdi
 _EFFORT = tuple(one.name for one in fields(Effort))
 
 
+_NOTHING_READ = "Interrupted: plays are simulated, and nothing is spent."
+
+
 def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
     """Attack what `target` claims and return the verdict: for mechanisms, fitted predictors and releases.
 
@@ -144,7 +148,9 @@ def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
     >>> verdict.violated, 0.5 < verdict.ratio < 1.0
     (False, True)
     """
-    return verdict_on(target, plays=check_count("plays", plays, least=10), **options)
+    plays = check_count("plays", plays, least=10)
+    with progress(f"attacking {type(target).__name__}, {plays:,} plays", left=_NOTHING_READ):
+        return verdict_on(target, plays=plays, **options)
 
 
 audit.register = verdict_on.register  # type: ignore[attr-defined]  # the documented way to add a game

@@ -111,7 +111,9 @@ def main() -> int:
     told = json.loads(sys.stdin.buffer.readline())
     requests = [sys.stdin.buffer.read(length) for length in told["lengths"]]
     total, seconds, status = uvloop.run(run_load(told["port"], requests, told["connections"]))
-    print(json.dumps({"total": total, "seconds": seconds.tolist(), "status": status.tolist()}))
+    seen = json.dumps({"total": total, "seconds": seconds.tolist(), "status": status.tolist()})
+    with open(sys.stdout.fileno(), "w", encoding="ascii", closefd=False) as out:  # one with a buffer, whatever -u says:
+        out.write(seen)  # without it, what a pipe does not take at once is lost
     return 0
 
 

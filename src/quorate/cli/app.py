@@ -14,6 +14,7 @@ from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, expo
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
 from quorate.errors import QuorateError
+from quorate.progress import HIDDEN
 
 __all__ = ["app", "main"]
 
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from quorate.cli.commands.fit import new_spelling
 
         given = new_spelling(given)
+    hidden = HIDDEN.set(True)  # a command has a display of its own
     try:
         result = app(
             given,
@@ -71,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"quorate: interrupted; {_left_by(given)}", file=sys.stderr)
         return 130
+    finally:
+        HIDDEN.reset(hidden)
     return result if isinstance(result, int) else 0
 
 

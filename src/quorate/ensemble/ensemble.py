@@ -10,6 +10,7 @@ from quorate.checks import check_count
 from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
 from quorate.errors import InvalidInput
 from quorate.learners import Deal, Teachers, batched_equivalent
+from quorate.progress import progress
 from quorate.quiet import silence
 
 __all__ = ["Ballots", "Ensemble"]
@@ -90,7 +91,8 @@ class Ensemble:
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
         if learner is not None:
-            return cls(learner.fit(X, codes, deal, classes=classes, one_scale=one_scale))
+            with progress(f"fitting {deal.teachers:,} teachers"):
+                return cls(learner.fit(X, codes, deal, classes=classes, one_scale=one_scale))
         dealt = deal.rows.size if units is None else units
         _probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
         return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))

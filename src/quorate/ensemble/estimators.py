@@ -17,6 +17,7 @@ from quorate.arrays import Integers
 from quorate.calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.errors import InvalidInput
 from quorate.learners import Deal
+from quorate.progress import advance, progress
 from quorate.quiet import global_randomness, silence
 from quorate.rows import copy_rows, is_frame, take_rows
 
@@ -68,6 +69,7 @@ def _fit_some(estimator: Any, chunks: Sequence[_Chunk], classes: int, parent: in
         for chunk in chunks:
             seed(chunk[2])
             fitted.append(_fit_one(estimator, chunk, classes))
+            advance()  # where this is the process that was called
     return fitted
 
 
@@ -100,7 +102,10 @@ def fit_estimators(
             yield delayed(_fit_some)(estimator, dealt, classes, os.getpid())
 
     named = nullcontext() if backend is None else _named(backend, n_jobs)
-    with named, silence():
+    counted = progress("fitting teachers,", len(chunks))  # here, one after the other
+    if backend is not None or effective_n_jobs(n_jobs) > 1:
+        counted = progress(f"fitting {len(chunks):,} teachers")
+    with named, silence(), counted:
         parts = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
     tried = [teacher for part in parts for teacher in part]
     if sum(failed for _, _, failed in tried) > len(tried) / 2:

@@ -19,6 +19,7 @@ from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.features.words import finite_numbers
 from quorate.predictors.base import check_records, class_codes, named_columns
+from quorate.progress import progress
 from quorate.quiet import global_randomness, silence
 from quorate.rows import as_frame, is_frame, query_digests, take_rows
 
@@ -109,8 +110,8 @@ def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
     seen: dict[bytes, int] = {}
     numbers = np.array([seen.setdefault(digest, len(seen)) for digest in query_digests(X)], dtype=np.int64)
     different = take_rows(X, np.unique(numbers, return_index=True)[1])
-    with silence(), global_randomness() as seed, one_thread():  # in this order, as where teachers are asked
-        says.seed = seed
+    with progress(f"asking the model about {len(X):,} rows"), silence(), global_randomness() as seed, one_thread():
+        says.seed = seed  # in this order, as where teachers are asked
         return Calls(different, says.rows).values(says, width)[numbers]
 
 

@@ -24,6 +24,7 @@ from quorate.predictors.base import check_matrix, check_records
 from quorate.predictors.manners import CountedCopies, ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim, replaced
+from quorate.progress import progress
 from quorate.rows import FrameForm, as_frame, is_frame
 
 __all__ = ["LinearModel", "check_columns", "make_private_pipeline", "refuse_weights"]
@@ -103,7 +104,9 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0)
         self.entries_ = entries_of(described)
         noisy = NoisyVectors(budget, entries=self.entries_)  # proof: step 3
-        fitted = fit(described, private, None if known is None else self.columns_.encode(known), noisy)  # proof: step 4
+        points = None if known is None else self.columns_.encode(known)
+        with progress("fitting a linear model"):
+            fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_ = fitted.shift
         return fitted
 

@@ -6,6 +6,7 @@ repeat no value of theirs. Queries belong to the one who asks.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from quorate.predictors.labels import REMEDY, class_codes, declared_classes, two
 from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Without
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.progress import HIDDEN, progress
 from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_named_id, is_number, warn_of_id
 from quorate.session import Session
 
@@ -49,6 +51,7 @@ __all__ = [
 ]
 
 _SHOWN = 10  # labels in a notebook
+_CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
 
 
 _MOST_BYTES = 2**32  # of a sparse matrix that is filled
@@ -137,8 +140,9 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     try:
         checked = validate_data(
             classifier,
-            X.toarray() if hasattr(X, "toarray") else X,
+            X,
             reset=reset,
+            accept_sparse="csr",
             dtype=np.float64,
             ensure_all_finite="allow-nan" if missing else True,
         )
@@ -241,10 +245,13 @@ class Predictions(np.ndarray):
         columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
         if self.scores is not None:
             columns |= {f"score_{label}": self.scores[:, place] for place, label in enumerate(self.classes.tolist())}
-        if library == "pandas":
-            return import_module("pandas").DataFrame(columns)
-        plain = {name: values.tolist() for name, values in columns.items()}
-        return import_module("pyarrow").table(plain) if library == "arrow" else import_module("polars").DataFrame(plain)
+        plain = columns if library == "pandas" else {name: values.tolist() for name, values in columns.items()}
+        if library == "arrow":
+            return import_module("pyarrow").table(plain)
+        try:
+            return import_module(library).DataFrame(plain)
+        except ModuleNotFoundError:
+            raise InvalidInput(f"a data frame of {library} needs {library}: install it, or ask for 'arrow'") from None
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -383,7 +390,8 @@ class SessionClassifier(QuorateClassifier):
         check_is_fitted(self)
         self.check_settings()
         queries = self.checked(X)
-        replies = self.session_.ask(queries, caller=caller)
+        with nullcontext() if HIDDEN.get() else progress("answering", len(queries), left=_CHARGED):
+            replies = self.session_.ask(queries, caller=caller)
         return self._predictions(queries, replies.labels, refused=replies.refused, spent=replies.spent)
 
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **known: Any) -> Predictions:

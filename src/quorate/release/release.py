@@ -21,6 +21,7 @@ from quorate.errors import Infeasible, InvalidInput
 from quorate.predictors.manners import ShowsClaim
 from quorate.privacy import Budget
 from quorate.privacy.claims import Claim
+from quorate.progress import progress
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
@@ -100,9 +101,10 @@ class QueryRelease(ShowsClaim, BaseEstimator):
                 + "; leave engine='auto', or ask fewer"
             )
         budget = Budget(epsilon=epsilon, delta=delta, slack=0.0)
-        released = release_counts(  # proof: step 3
-            sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
-        )
+        with progress(f"releasing {domain.queries.count:,} queries by the engine {engine.name}"):
+            released = release_counts(  # proof: step 3
+                sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
+            )
         self.keep_released(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget
         self.seconds_ = time.perf_counter() - began

@@ -32,6 +32,7 @@ from quorate.mechanisms.selection.trials import MOST_ENTRIES
 from quorate.predictors.base import check_matrix, declared_classes
 from quorate.predictors.labels import as_vector
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.progress import hidden_progress, progress
 from quorate.quiet import randomness_kept, silence
 from quorate.rows import as_frame, is_frame, take_rows
 from quorate.search.plan import Method, choose_selection, plan_of
@@ -141,7 +142,8 @@ class PrivateSearchCV(BaseEstimator):
         trials = _Trials(candidates, chosen.trial.epsilon, chosen.trial.delta, scoring, public)
         trials.deal(X, y, groups, held_out=check_rate("held_out", self.held_out))
         self.unit_ = "row" if groups is None else "person"
-        found = chosen.best(trials.run)  # proof: step 4
+        with progress("searching"):
+            found = chosen.best(trials.run)  # proof: step 4
         if found is None:
             raise NoQuorum("the best of all trials has found nothing, and all was paid for; raise epsilon")
         self._keep(found, settings, conditions)
@@ -281,7 +283,7 @@ class _Trials:
     def run(self, number: int) -> tuple[float, _Found | None]:
         """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
         try:
-            with silence(), randomness_kept():  # a later trial finds the generators as the first did: proof: step 3
+            with silence(), randomness_kept(), hidden_progress():  # alike for every trial, uncounted: proof: step 3
                 model = self._fit(_copied(self._candidates[number]))
                 score = self._scoring.score(model, *self._scored, epsilon=self._epsilon, delta=self._delta)
         except (InvalidInput, Infeasible):  # decided from public values

@@ -39,6 +39,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._limits = _settings(os.environ[ENVIRONMENT])
         self._bytes = 0  # of headers that are not complete
+        self._received = 0  # bytes since then, with those that are being read
         self._in_headers = True
         self._refused: bytes | None = None  # a refusal, which comes after the answers to earlier requests
         self._timer: asyncio.TimerHandle | None = None
@@ -71,11 +72,14 @@ class EdgeProtocol(HttpToolsProtocol):
         """Read on, unless the headers have become too large."""
         if self._refused is not None:
             return
+        self._received = self._bytes + len(data)
         super().data_received(data)
         if self._in_headers and self._refused is None and not self.transport.is_closing():
             self._bytes += len(data)
             if self._bytes > self._limits.header_limit:
                 self._refuse(431, "headers_too_large")
+            elif self._timer is None:
+                self._wait()
 
     def on_message_begin(self) -> None:
         """Begin with the headers of a request."""
@@ -83,8 +87,6 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         super().on_message_begin()
         self._in_headers, self._bytes = True, 0
-        if self._timer is None:
-            self._wait()
 
     def on_headers_complete(self) -> None:
         """Begin with the rest of a request, which has limits of its own."""
@@ -93,9 +95,11 @@ class EdgeProtocol(HttpToolsProtocol):
         self._stop_waiting()
         self._in_headers = False
         self.idle.pop(self, None)
-        if sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url) > self._limits.header_limit:
-            self._refuse(431, "headers_too_large")
-            return
+        if self._received > self._limits.header_limit:  # with what else came: else there is nothing to add up
+            size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
+            if size > self._limits.header_limit:
+                self._refuse(431, "headers_too_large")
+                return
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

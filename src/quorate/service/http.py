@@ -11,7 +11,7 @@ the address, the headers and the key alone, and leaves at once.
 
 import asyncio
 import math
-import secrets
+import os
 import time
 from typing import Any, Self
 
@@ -35,6 +35,19 @@ __all__ = [
 ]
 
 _CONTEXT = "quorate"  # the key of a request's scope
+_ID_BYTES, _IDS = 8, 512  # of an id, and how many are drawn together
+
+_ids: list[str] = []  # for the next requests
+
+
+def _new_id() -> str:
+    """Return an id that nobody can guess. Drawn one by one, each would wait for its turn among the threads."""
+    try:
+        return _ids.pop()
+    except IndexError:
+        drawn = os.urandom(_ID_BYTES * _IDS)
+        _ids.extend(drawn[start : start + _ID_BYTES].hex() for start in range(0, len(drawn), _ID_BYTES))
+        return _ids.pop()
 
 
 class Context:
@@ -65,7 +78,7 @@ class Context:
         self.code = ""  # of the refusal, if it was one
         self.cause = ""  # and the class of what caused it
         self.rows = 0  # that were asked
-        self.id = secrets.token_hex(8)  # for the log and the response: what a client calls it stays with the client
+        self.id = _new_id()  # for the log and the response: what a client calls it stays with the client
         scope[_CONTEXT] = self
 
     @property
