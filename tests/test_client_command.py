@@ -1,7 +1,9 @@
 """`quorate ask`: the same answers, written in the same way, as `quorate predict` gives to the same caller."""
 
+import io
 import json
 import re
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -13,31 +15,30 @@ from service_client import serving
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A folder with tables and a model whose columns are numbers, texts and gaps; its server; a key."""
+    """A folder with tables and a model whose columns are numbers and texts, a key, and the address of its server."""
     home = tmp_path_factory.mktemp("ask")
-    with pytest.MonkeyPatch.context() as patch:
+    fit = "fit subsample visits.csv --label outcome --classes ill,well --public survey.csv --out triage --epsilon 20"
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.chdir(home)
         write_visits(8000)
-        fit = (
-            "fit subsample visits.csv --label outcome --classes ill,well --public survey.csv --out triage --epsilon 20"
-        )
         assert main([*fit.split(), "--leave-out", "patient", "--queries", "200", "--teachers", "100"]) == 0
-    return home
+        assert main(["keys", "add", "triage", "ward"]) == 0
+    (key,) = re.findall(r"qk_\S+", printed.getvalue())
+    settings = Settings(models={"triage": str(home / "triage")}, port=0, pace_ms=0)
+    with serving(settings, home / "log") as server:
+        yield home, key, f"http://127.0.0.1:{server.port}"
 
 
 @pytest.fixture
-def asked(served, monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(served)
-    capsys.readouterr()
-    assert main(["keys", "add", "triage", "ward"]) == 0
-    key = re.findall(r"qk_\S+", capsys.readouterr().out)[0]
+def asked(served, monkeypatch, capsys):
+    home, key, address = served
+    monkeypatch.chdir(home)
     monkeypatch.setenv("QUORATE_KEY", key)
-    settings = Settings(models={"triage": str(served / "triage")}, port=0, pace_ms=0)
+    capsys.readouterr()
 
-    def ask(*options, status=0):
-        with serving(settings, tmp_path / "log") as server:
-            got = main(["ask", f"http://127.0.0.1:{server.port}", *options])
-        assert got == status
+    def ask(*options):
+        assert main(["ask", address, *options]) == 0
         return capsys.readouterr()
 
     return ask, key
@@ -75,7 +76,7 @@ def test_the_key_is_read_from_a_file_that_is_nobody_elses(asked, monkeypatch, tm
 
 
 def test_what_is_wrong_is_said_in_plain_words(served, monkeypatch, capsys):
-    monkeypatch.chdir(served)
+    monkeypatch.chdir(served[0])
     for options, told in (
         (
             ["http://127.0.0.1:1", "new.csv", "--seconds", "0.2"],

@@ -37,7 +37,7 @@ PROMETHEUS_LABELS = {"instance", "job", "le"}
 
 
 def test_the_dockerfile_is_clean():
-    tool = shutil.which("hadolint")
+    tool = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if tool is None:
         pytest.skip("hadolint is not installed")
     done = subprocess.run([tool, DEPLOY / "Dockerfile"], check=False, capture_output=True, text=True)

@@ -20,6 +20,7 @@ from quorate.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Thresho
 from quorate.export import to_onnx, write_card
 from quorate.features import AdditiveColumns
 from quorate.students import Labelled
+from quorate.tables import Schema, read_table
 
 DRAW = np.random.default_rng(0)
 X, PUBLIC, NEW = DRAW.normal(size=(4000, 2)), DRAW.normal(size=(500, 2)), 2 * DRAW.normal(size=(10_000, 2))
@@ -229,6 +230,28 @@ def test_the_command_writes_both_and_refuses_what_is_private(tmp_path, capsys, r
         assert text in capsys.readouterr().err
 
 
+def test_a_model_of_the_command_line_takes_rows_as_its_schema_encodes_them(tmp_path, runtime):
+    rows = named(X).assign(answer=Y)
+    for name, part in (("private", rows), ("public", named(PUBLIC)), ("new", named(NEW))):
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
+    folder, file = tmp_path / "model", tmp_path / "model.onnx"
+    fit = [
+        "fit",
+        "linear",
+        str(tmp_path / "private.csv"),
+        "--public",
+        str(tmp_path / "public.csv"),
+        "--label",
+        "answer",
+    ]
+    assert main([*fit, "--classes", "no,yes", "--out", str(folder), "--json"]) == 0
+    assert main(["export", str(folder), "--onnx", str(file), "--json"]) == 0
+    session = runtime.InferenceSession(file)
+    schema = Schema.from_bytes(session.get_modelmeta().custom_metadata_map["schema"].encode(), "schema.json")
+    encoded = schema.encode(read_table(tmp_path / "new.csv"))
+    assert np.array_equal(session.run(["label"], {"X": encoded})[0], qr.load(folder).predict(encoded))
+
+
 def test_a_private_folder_and_a_release_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     private = qr.PrivateClassifier(epsilon=8.0, teachers=50, queries=10, classes=["no", "yes"]).fit(X, Y)
@@ -275,8 +298,11 @@ def test_mlflow_keeps_published_models_alone(tmp_path, monkeypatch):
         logged = flavour.log_model(tmp_path / "kept" / "data" / "model", "risk")
     assert flavour.load_model(logged.model_uri).claim_ == model.claim_
     private = qr.PrivateClassifier(epsilon=8.0, teachers=50, queries=10, classes=["no", "yes"]).fit(X, Y)
-    with pytest.raises(qr.InvalidInput, match="each copy that a registry hands out would spend again"):
-        flavour.save_model(private, tmp_path / "private")
+    online = qr.OnlineRelease(Thresholds(), epsilon=1.0).fit(X[:, 0], PUBLIC[:, 0])
+    for answering in (private, online):
+        with pytest.raises(qr.InvalidInput, match="each copy that is handed out would spend it again"):
+            flavour.save_model(answering, tmp_path / "private")
+    assert private.predict(X[:1]).answered.all()  # from the budget in memory, which was not moved
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     qr.save(private, tmp_path / "folder")
     with pytest.raises(qr.InvalidInput, match="is private"):
@@ -290,7 +316,7 @@ def test_without_mlflow_it_is_said_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
     monkeypatch.setitem(__import__("sys").modules, "mlflow.pyfunc", None)
     with pytest.raises(qr.InvalidInput, match=r"pip install 'quorate\[mlflow\]'"):
-        flavour.save_model(qr.SemiPrivateClassifier(), tmp_path / "kept")
+        flavour.save_model(qr.SemiPrivateClassifier(), tmp_path / "kept")  # before anything else is looked at
 
 
 def test_without_onnx_it_is_said_how_to_install_it(monkeypatch):

@@ -1,5 +1,6 @@
 """What users of scikit-learn expect, and what they are told where privacy does not give it."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -189,7 +190,7 @@ def test_tables_labels_and_people_come_in_any_container(library):
         assert np.mean(np.asarray(fitted.predict(public)) == LABELS[:300]) > 0.8, type(model).__name__
 
 
-def test_answers_become_data_frames():
+def test_answers_become_data_frames(monkeypatch):
     told = Predictions.of(
         np.array([1, -1, -1]), classes=np.array([0, 1]), refused=np.array([False, False, True])
     )  # fmt: skip
@@ -201,6 +202,10 @@ def test_answers_become_data_frames():
         assert [row["outcome"] for row in plain] == ["answered", "no_quorum", "refused"]
     with pytest.raises(qr.InvalidInput, match="library must be one of pandas, polars, arrow"):
         told.to_frame("numpy")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "polars", None)
+        with pytest.raises(qr.InvalidInput, match="install it, or ask for 'arrow'"):
+            told.to_frame("polars")
     scored = voting(scores=True, aggregator="auto", teachers=50, queries=100).fit(X, Y).predict(X[:4])
     assert scored.to_frame().columns.tolist() == ["answer", "outcome", "score_0", "score_1"]
     assert np.array_equal(scored.copy().to_frame()[["score_0", "score_1"]], scored.scores)

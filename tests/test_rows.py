@@ -1,6 +1,7 @@
 """One way in: every container becomes one canonical form, by rules that the fit fixed."""
 
 import json
+import tracemalloc
 from datetime import datetime
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate import EverlastingClassifier, PrivateClassifier
 from quorate.errors import InvalidInput
 from quorate.predictors import StableClassifier
-from quorate.predictors.base import check_records
+from quorate.predictors.base import check_matrix, check_records
 from quorate.rows import FrameForm, canonical_matrix, join_rows, query_digests, take_rows
 from quorate.service.codec import Tensor
 from quorate.service.tensors import MatrixInput, NamedInputs, SchemaInputs
@@ -299,3 +300,22 @@ def test_people_with_more_rows_shift_nobodys_index():
     classifier = PrivateClassifier(Indexed(), teachers=40, epsilon=20.0, aggregator="noisy_max", queries=3)
     classifier.fit(X[["age"]], y, groups=groups).predict(X[["age"]][5:7])
     assert seen == {10: {tuple(range(10))}}
+
+
+def test_a_sparse_matrix_is_filled_once():
+    """Beside the filled matrix there is no second one, and what marks gaps is an eighth of it."""
+    sparse = scipy.sparse.random_array((2000, 1000), density=0.001, random_state=0, format="csr")
+    tracemalloc.start()
+    filled = check_matrix(LogisticRegression(), sparse, reset=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(filled, sparse.toarray())
+    assert peak < 1.3 * filled.nbytes
+
+
+def test_a_sparse_matrix_with_gaps_is_refused_or_taken_as_a_filled_one_is():
+    gaps = scipy.sparse.csr_array([[0.0, np.nan], [1.0, 0.0]])
+    with pytest.raises(ValueError, match="contains NaN"):
+        check_matrix(LogisticRegression(), gaps, reset=True)
+    taken = check_matrix(LogisticRegression(), gaps, missing=True, reset=True)
+    assert np.array_equal(taken, gaps.toarray(), equal_nan=True)

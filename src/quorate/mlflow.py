@@ -18,13 +18,18 @@ from typing import Any
 
 from quorate.errors import InvalidInput
 from quorate.export import open_published
+from quorate.held_out.conformal import ConformalModel
+from quorate.linear.model import LinearModel
 from quorate.models import load, save
 from quorate.models.folder import Trusted
 from quorate.search import PrivateSearchCV
+from quorate.students import StudentClassifier
+from quorate.students.cover import CoverClassifier
 
 __all__ = ["load_model", "log_model", "save_model"]
 
 _FLAVOUR = "quorate"
+_PUBLISHED = (LinearModel, StudentClassifier, CoverClassifier, ConformalModel)
 
 
 def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **options: Any) -> None:
@@ -65,10 +70,10 @@ def _described(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
     """Return how MLflow keeps a model: its published folder, who loads it, and what is claimed of it."""
     if isinstance(model, PrivateSearchCV):
         model = model.best_estimator_
-    if hasattr(model, "session_"):
+    if not isinstance(model, (str, Path, *_PUBLISHED)):  # before it is saved: a budget would move to the new folder
         raise InvalidInput(
-            f"a {type(model).__name__} answers from private records and a budget, which each copy that a registry "
-            "hands out would spend again: it is not logged. Linear models, students and hypotheses may be published"
+            f"a {type(model).__name__} is not kept in a registry: linear models, students, hypotheses and what stands "
+            "on them may be published. A model with a budget is not: each copy that is handed out would spend it again"
         )
     folder = Path(model) if isinstance(model, str | Path) else save(model, home / "model", trusted=trusted)
     claim = open_published(folder).manifest["claim"]

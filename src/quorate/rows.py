@@ -160,9 +160,12 @@ def as_frame(X: Any) -> Any:
 
 
 def canonical_matrix(X: Any) -> NDArray[np.float64]:
-    """Return numbers as 64-bit floats in C order, with one zero and one nan. The rows of a sparse matrix are filled."""
-    dense = X.toarray() if hasattr(X, "toarray") else X
-    matrix = np.add(np.asarray(dense, dtype=np.float64, order="C"), 0.0)
+    """Return numbers as 64-bit floats in C order, with one zero and one nan. A sparse matrix is filled, once."""
+    if hasattr(X, "toarray"):
+        matrix = np.asarray(X.toarray(order="C"), dtype=np.float64)
+        matrix += 0.0
+    else:
+        matrix = np.add(np.asarray(X, dtype=np.float64, order="C"), 0.0)
     matrix[np.isnan(matrix)] = np.nan
     return matrix
 

@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Generator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -14,13 +14,24 @@ import httpx
 from quorate.client.asking import Asking, Pause, Reply, Send, Step
 from quorate.errors import InvalidInput
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["AsyncClient", "Client", "ClientOptions"]
 
 Result = TypeVar("Result")
 Call = Generator[Step, Reply, Result]
 
 _CONNECT_SECONDS = 5.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class ClientOptions(TypedDict, total=False):
+    """What both clients take beside the address; `Client` says what each means."""
+
+    model: str | None
+    key: str | None
+    seconds: float
+    attempt_seconds: float
+    rows: int
+    insecure: bool
 
 
 class _Calls:
@@ -121,9 +132,18 @@ class Client(_Calls):
     >>> with Client("https://triage.example.org", model="triage") as client:  # doctest: +SKIP
     ...     client.predict(visits)
     Predictions(['ill', 'well', None], dtype=object)
+
+    A key does not cross a network in the clear by accident:
+
+    >>> Client("http://triage.example.org", key="qk_1f2e3d4c_secret")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the key would be readable on the way to triage.example.org: use https://, or ...
     """
 
-    def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Any) -> None:
+    def __init__(
+        self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(url, **options)
         self._http = httpx.Client(base_url=self._url, headers=self._headers, transport=transport)
 
@@ -196,17 +216,19 @@ class Client(_Calls):
 class AsyncClient(_Calls):
     """Asks a model on a server, as `Client` does, with asyncio. Use it in an `async with` block, or `aclose` it.
 
-    >>> async def answers(visits):
+    >>> async def labels(visits):
     ...     async with AsyncClient("https://triage.example.org", model="triage") as client:
     ...         return await client.predict(visits)
-    >>> AsyncClient("http://triage.example.org", key="qk_secret")
-    Traceback (most recent call last):
-    ...
-    quorate.errors.InvalidInput: the key would be readable on the way to triage.example.org: use https://, or say
-    insecure=True where the network is your own
+
+    What it shows of itself has no key in it:
+
+    >>> AsyncClient("https://triage.example.org", model="triage", key="qk_1f2e3d4c_secret")
+    AsyncClient('https://triage.example.org', model='triage')
     """
 
-    def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Any) -> None:
+    def __init__(
+        self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(url, **options)
         self._http = httpx.AsyncClient(base_url=self._url, headers=self._headers, transport=transport)
 

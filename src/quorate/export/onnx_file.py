@@ -10,7 +10,8 @@ answers.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,10 @@ _SIDES = (RidgeClassifier, LinearSVC)  # linear, without probabilities: skl2onnx
 _KINDS = {"U": "STRING", "i": "INT64", "u": "INT64", "b": "BOOL", "f": "DOUBLE"}  # of labels
 
 
-def to_onnx(model: Any) -> bytes:
+def to_onnx(model: Any, *, facts: Mapping[str, str] = MappingProxyType({})) -> bytes:
     """Return a published model as the bytes of an ONNX file; one that answers from private records is refused.
+
+    `facts` are kept among its metadata, beside the claim and the classes.
 
     >>> import quorate as qr
     >>> X = np.random.default_rng(0).normal(size=(4000, 2))
@@ -52,11 +55,13 @@ def to_onnx(model: Any) -> bytes:
     """
     if isinstance(model, PrivateSearchCV):
         check_is_fitted(model, "best_estimator_")
-        return to_onnx(model.best_estimator_)
+        return to_onnx(model.best_estimator_, facts=facts)
     for kind, fitted, write in _WRITERS:
         if isinstance(model, kind):
             check_is_fitted(model, fitted)
             made = write(model)
+            for name, text in facts.items():
+                made.metadata_props.add(key=name, value=text)
             import_onnx().checker.check_model(made, full_check=True)
             return bytes(made.SerializeToString())
     raise InvalidInput(

@@ -140,8 +140,9 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
     try:
         checked = validate_data(
             classifier,
-            X.toarray() if hasattr(X, "toarray") else X,
+            X,
             reset=reset,
+            accept_sparse="csr",
             dtype=np.float64,
             ensure_all_finite="allow-nan" if missing else True,
         )
@@ -244,10 +245,13 @@ class Predictions(np.ndarray):
         columns: dict[str, Any] = {"answer": self.labels, "outcome": self.outcomes}
         if self.scores is not None:
             columns |= {f"score_{label}": self.scores[:, place] for place, label in enumerate(self.classes.tolist())}
-        if library == "pandas":
-            return import_module("pandas").DataFrame(columns)
-        plain = {name: values.tolist() for name, values in columns.items()}
-        return import_module("pyarrow").table(plain) if library == "arrow" else import_module("polars").DataFrame(plain)
+        plain = columns if library == "pandas" else {name: values.tolist() for name, values in columns.items()}
+        if library == "arrow":
+            return import_module("pyarrow").table(plain)
+        try:
+            return import_module(library).DataFrame(plain)
+        except ModuleNotFoundError:
+            raise InvalidInput(f"a data frame of {library} needs {library}: install it, or ask for 'arrow'") from None
 
     @property
     def labels(self) -> NDArray[Any]:

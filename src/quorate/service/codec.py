@@ -65,10 +65,10 @@ DATATYPES: dict[str, Datatype] = {
     "BYTES": Datatype(None, str | None),
 }
 
-_DECODERS: dict[tuple[Any, int], msgspec.json.Decoder[Any]] = {}
-for _element in (bool, int, float | None, str | None):
-    _DECODERS[_element, 1] = msgspec.json.Decoder(list[_element])  # type: ignore[valid-type]
-    _DECODERS[_element, 2] = msgspec.json.Decoder(list[list[_element]])  # type: ignore[valid-type]
+_DECODERS: dict[tuple[str, int], msgspec.json.Decoder[Any]] = {}  # not by the type: the hash of a union is slow
+for _name, _kind in DATATYPES.items():
+    _DECODERS[_name, 1] = msgspec.json.Decoder(list[_kind.element])  # type: ignore[name-defined]
+    _DECODERS[_name, 2] = msgspec.json.Decoder(list[list[_kind.element]])  # type: ignore[name-defined]
 _NESTED = re.compile(rb"\s*\[\s*\[")
 _LENGTH = struct.Struct("<I")
 
@@ -281,7 +281,7 @@ def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> 
     kind = DATATYPES[datatype]
     depth = 2 if len(shape) == 2 and _NESTED.match(data) else 1
     try:
-        values: Any = _DECODERS[kind.element, depth].decode(data)
+        values: Any = _DECODERS[datatype, depth].decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Refused(
             "bad_tensor", f"the data of input {name!r} must be a list of {datatype}, as its shape is"

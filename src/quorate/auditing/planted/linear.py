@@ -88,14 +88,14 @@ def _measured_again(vectors: type[NoisyVectors], _plays: int, seed: int) -> Caug
     family: Any = Bernoulli()
     problem = Problem(family, 1, columns.atoms(), columns.families(), start=0.5)
     targets = np.arange(500.0)[:, np.newaxis] % 2
-    private = PrivateSums(lambda rows: columns.transform(table[rows]), targets, np.arange(500), 500, one_each=True)
+    private = PrivateSums(lambda rows: columns.encode(table[rows]), targets, np.arange(500), 500, one_each=True)
 
     def opened() -> NoisyVectors:
         return vectors(Budget(epsilon=4.0, delta=1e-6, slack=0.0), entries=entries_of(problem))
 
     with entropy_tape(seed):
         noted: Any = _Noted(opened())
-        fitted = fit(problem, private, columns.transform(public), noted)
+        fitted = fit(problem, private, columns.encode(public), noted)
         allowed = SQUARED_SENSITIVITY / opened().scale(squared_sensitivity=SQUARED_SENSITIVITY, fraction=1.0) ** 2
     twice = "measured twice" if not fitted.public_used else "measured once"
     evidence = (

@@ -25,8 +25,8 @@ def export(
     folder
         The model, as `quorate fit linear`, `student` or `semi-private`, or `quorate.save` wrote it.
     onnx
-        The ONNX file to write. It takes rows of 64-bit numbers, encoded as the model's schema says, and gives labels
-        and probabilities. Needs quorate[onnx].
+        The ONNX file to write. It takes rows of 64-bit numbers, encoded as the model's schema says, which is among its
+        metadata, and gives labels and probabilities. Needs quorate[onnx].
     card
         The folder to write: the model, a skops file, and a card in the format of the Hugging Face Hub that states the
         guarantee.
@@ -39,6 +39,7 @@ def export(
     """
     from quorate.export import open_published, to_onnx, write_card
     from quorate.models import load
+    from quorate.tables import SCHEMA_FILE
 
     if onnx is None and card is None:
         raise InvalidInput("say what to write: --onnx FILE, or --card FOLDER")
@@ -48,7 +49,9 @@ def export(
     told = {"kind": opened.kind, "claim": opened.manifest["claim"]}
     if onnx is not None:
         check_new_file(onnx)
-        content = to_onnx(load(opened, trusted=types))
+        model, files = load(opened, trusted=types), opened.contents
+        schema = {"schema": files[SCHEMA_FILE].decode()} if SCHEMA_FILE in files else {}
+        content = to_onnx(model, facts=schema)
         onnx.write_bytes(content)
         told |= {"onnx": str(onnx), "bytes": len(content)}
     if card is not None:
