@@ -21,12 +21,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from quorate import InvalidInput, PrivateClassifier, PrivateLogisticRegression, load, save
+from quorate.checks import is_named_id
 from quorate.cli import main
 from quorate.service.codec import Tensor
 from quorate.service.errors import Refused
 from quorate.service.tensors import SchemaInputs
 from quorate.tables import Category, Date, Number, Schema, Text
-from quorate.tables.infer import is_named_id
 
 YEAR = Date(low="2024-01-01", high="2024-12-31")
 DAYS = [date(2024, 1, 1), date(2024, 7, 1), date(2024, 12, 31)]

@@ -1,8 +1,10 @@
-"""One way to refuse a bad parameter: what was expected of which value; and a process other than the one that began."""
+"""One way to refuse a bad parameter, or a process other than the one that began, and to warn of a column of ids."""
 
 import dataclasses
 import math
 import os
+import re
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -18,11 +20,14 @@ __all__ = [
     "check_process",
     "check_rate",
     "check_scale",
+    "is_named_id",
     "process_identity",
     "set_validated",
     "validate_fields",
+    "warn_of_id",
 ]
 
+_ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
 _forks = [0]  # how many forks lie between this process and the one that imported the module
 
 
@@ -134,3 +139,19 @@ def validate_fields(instance: Any, **checked: object) -> None:
     named = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
     by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in named if name not in checked}
     set_validated(instance, **by_name, **checked)
+
+
+def is_named_id(name: Any) -> bool:
+    """Return whether a column is named as numbers of rows or persons are."""
+    return isinstance(name, str) and _ID.fullmatch(name.strip()) is not None
+
+
+def warn_of_id(name: str) -> None:
+    """Warn of a column of numbers that name rows or persons. Its name decides, or public values."""
+    warnings.warn(
+        f"column {name!r} looks like a number that names a row or a person, and is used as a feature; if it is one, "
+        f"leave it out (leave_out=[{name!r}] of a schema, --leave-out {name}, or drop it), or if it says whose row it "
+        "is, name it as groups",
+        UserWarning,
+        stacklevel=2,
+    )

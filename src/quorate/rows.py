@@ -14,8 +14,6 @@ import importlib
 import importlib.util
 import json
 import math
-import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,16 +29,13 @@ __all__ = [
     "canonical_matrix",
     "copy_rows",
     "is_frame",
-    "is_named_id",
     "is_number",
     "join_rows",
     "query_digests",
     "take_rows",
-    "warn_of_id",
 ]
 
 _EXACT = 2**53  # whole numbers up to it are floats as well
-_ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
 _FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
 
 
@@ -131,22 +126,6 @@ class FrameForm:
 def is_frame(X: Any) -> bool:
     """Return whether these are named columns: of pandas, polars or Arrow."""
     return hasattr(X, "columns") and hasattr(X, "__getitem__")
-
-
-def is_named_id(name: Any) -> bool:
-    """Return whether a column is named as numbers of rows or persons are."""
-    return isinstance(name, str) and _ID.fullmatch(name.strip()) is not None
-
-
-def warn_of_id(name: str) -> None:
-    """Warn of a column of numbers that name rows or persons. Its name decides, or public values."""
-    warnings.warn(
-        f"column {name!r} looks like a number that names a row or a person, and is used as a feature; if it is one, "
-        f"leave it out (leave_out=[{name!r}] of a schema, --leave-out {name}, or drop it), or if it says whose row it "
-        "is, name it as groups",
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 def as_frame(X: Any) -> Any:

@@ -18,14 +18,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quorate.checks import check_count, check_delta, check_positive
+from quorate.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.cli.fit import classes_of_records
 from quorate.cli.output import check_new_folder
 from quorate.cli.start_files import Commands, write_start
 from quorate.errors import InvalidInput
 from quorate.planner import PrivatePlan, plan
 from quorate.planner.roads import Road
-from quorate.rows import is_named_id
 from quorate.tables import MISSING_TEXTS, Schema, read_table
 from quorate.tables.read import NotANumber, numbers, texts, whole_array
 
@@ -221,7 +220,7 @@ def _classes(records: pa.Table, label: str) -> tuple[str, ...]:
     found = classes_of_records(records, label)
     if not 2 <= len(found) <= _MOST_CLASSES:
         raise InvalidInput(
-            f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see PrivateLinearRegression"
+            f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see quorate fit linear --bounds"
         )
     return tuple(found)
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from quorate.arrays import Floats
-from quorate.checks import check_count
+from quorate.checks import check_count, is_named_id, warn_of_id
 from quorate.errors import InvalidInput
 from quorate.features.blocks import (
     Block,
@@ -30,7 +30,7 @@ from quorate.features.blocks import (
 from quorate.features.crosses import Cross, crosses_of
 from quorate.features.waves import Waves, waves_of
 from quorate.features.words import Words, number_for, words_from_public
-from quorate.rows import as_frame, is_frame, is_named_id, is_number, warn_of_id
+from quorate.rows import as_frame, is_frame, is_number
 
 __all__ = ["AdditiveColumns", "column_names", "column_of", "cuts_for"]
 

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from quorate.checks import is_named_id, warn_of_id
 from quorate.concepts import Concept
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.exchange import Quote
@@ -30,7 +31,7 @@ from quorate.predictors.manners import NO_SCORES, CountedCopies, ShowsClaim, Wit
 from quorate.privacy import Cost
 from quorate.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.progress import HIDDEN, progress
-from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_named_id, is_number, warn_of_id
+from quorate.rows import FrameForm, as_frame, canonical_matrix, is_frame, is_number
 from quorate.session import Session
 
 __all__ = [

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from quorate.checks import check_count
+from quorate.checks import check_count, is_named_id, warn_of_id
 from quorate.concepts.line import cut_points
 from quorate.errors import InvalidInput
-from quorate.rows import is_named_id, warn_of_id
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.dates import DateUnit, is_temporal, read_dates
 from quorate.tables.document import EXAMPLE
