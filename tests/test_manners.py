@@ -171,6 +171,7 @@ CONTAINERS = {
 
 @pytest.mark.parametrize("library", CONTAINERS)
 def test_tables_labels_and_people_come_in_any_container(library):
+    """All are right on 0.94 of the rows or more, give or take 0.012: the bar is ten deviations away from each."""
     table, labels, people = CONTAINERS[library]
     both = {"epsilon": 100.0, "classes": [0, 1]}  # noise that leaves the labels alone
     public = table[:300] if library != "arrow" else table.slice(0, 300)
@@ -289,9 +290,11 @@ def test_people_reach_a_model_through_a_pipeline_and_a_cross_validation():
 
 def test_a_copy_keeps_the_published_model_that_it_stands_on():
     published = LogisticRegression().fit(X, Y)
-    for model in (qr.ConformalClassifier(published, epsilon=2.0), qr.StudentFirstClassifier(published, epsilon=4.0)):
+    clear = X[np.abs(X[:, 0] - 0.3) > 1][:5]  # a student stands there, but for once in 10**11
+    first = qr.StudentFirstClassifier(published, epsilon=8.0, teachers=200, dissents=5, no_quorums=2)
+    for model in (qr.ConformalClassifier(published, epsilon=2.0), first):
         copied = clone(model)
-        assert copied.fit(X, Y).predict([[-3.0, 0.0], [3.0, 0.0]]).tolist() == [1, 0]
+        assert copied.fit(X, Y).predict(clear).tolist() == published.predict(clear).tolist()
         assert copied.get_params() == model.get_params()
     line = LinearRegression().fit(X, Y)
     assert cross_val_score(qr.ConformalRegressor(line, largest_error=10.0), X, Y, cv=2).shape == (2,)

@@ -1,6 +1,7 @@
 """The line that shows what is under way: where it is seen, what it says, what an interrupted call leaves and says."""
 
 import io
+import re
 import sys
 import threading
 import time
@@ -50,7 +51,7 @@ def said(terminal, monkeypatch):
 
 
 def until(condition):
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)
@@ -59,9 +60,9 @@ def until(condition):
 def test_a_line_says_what_how_far_and_how_long_and_goes(terminal):
     with progress("answering", 40):
         advance(12)
-        until(lambda: "quorate: answering 12 of 40 (0:00)" in terminal.getvalue())
+        until(lambda: re.search(r"quorate: answering 12 of 40 \(\d+:\d\d\)", terminal.getvalue()))
         with progress("counting"):  # within: the same line
-            until(lambda: "quorate: counting (0:00)" in terminal.getvalue())
+            until(lambda: re.search(r"quorate: counting \(\d+:\d\d\)", terminal.getvalue()))
     *_, blanks, last = terminal.getvalue().split("\r")
     assert (blanks.strip(), last) == ("", "")
     assert not any(one.name == "quorate-progress" for one in threading.enumerate())
@@ -95,6 +96,7 @@ def test_nothing_is_shown_where_nobody_watches(terminal, monkeypatch):
 def test_a_short_call_shows_nothing(monkeypatch):
     shown = Terminal()
     monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=shown, modules=sys.modules))
+    monkeypatch.setattr(module, "_WAIT", 120 * module._WAIT)  # this machine may be busy
     with progress("answering"):
         pass
     assert shown.getvalue() == ""

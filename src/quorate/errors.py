@@ -90,10 +90,10 @@ class NoQuorum(QuorateError):
     """A query of a batch found no quorum, and `on_no_quorum="raise"`. `predictions` holds the whole batch.
 
     >>> import quorate as qr
-    >>> settings = {"teachers": 100, "aggregator": "quorum", "no_quorums": 1, "on_no_quorum": "raise"}
-    >>> classifier = qr.PrivateClassifier(epsilon=4.0, queries=5, classes=[0, 1], **settings)
+    >>> settings = {"teachers": 200, "aggregator": "quorum", "no_quorums": 1, "on_no_quorum": "raise"}
+    >>> classifier = qr.PrivateClassifier(epsilon=4.0, delta=1e-9, queries=5, classes=[0, 1], **settings)
     >>> try:
-    ...     classifier.fit([[0.0], [0.0]] * 1000, [0, 1] * 1000).predict([[0.0]])  # nobody can know
+    ...     classifier.fit([[0.0]] * 200, [0, 1] * 100).predict([[0.0]])  # a row for each teacher: a tie
     ... except qr.NoQuorum as error:
     ...     error.predictions.answered
     array([False])
@@ -110,7 +110,7 @@ class RunEnded(QuorateError):
     """A threshold run is over: it has met its last no-quorum.
 
     >>> from quorate.mechanisms import Quorum
-    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=400, no_quorums=1).open()
+    >>> run = Quorum.calibrate(epsilon=2.0, delta=1e-9, teachers=400, no_quorums=1).open()
     >>> run.answer([200, 200]) is None  # as many for each: no quorum
     True
     >>> run.answer([400, 0])
