@@ -27,6 +27,38 @@ def served(name):
     return model(name, view=view, activity=activity, refusals=[Refusal(at=AT, caller="id1", code="quota_spent")])
 
 
+def clinic():
+    """Return the page of a job like the demo's: a whole plan, a dozen results, notes of several lines."""
+    line = "teachers that learn from 26 columns lose accuracy to small chunks as simulated ones do"
+    plan = {
+        "aggregator": "quorum",
+        "teachers": 5042,
+        "rows_per_teacher": 23,
+        "queries": 10_000,
+        "classes": 2,
+        "no_quorums": 408,
+        "order": 24.77,
+        "slack": 6.187e-8,
+        "noise": {"threshold_scale": 16.55, "margin": 87, "price": 0.03187, "order": 24.77},
+        "answered": 0.977,
+        "agreement": 1.0,
+        "right": 0.977,
+        "answer_rate": 0.5,
+        "feasible": True,
+        "published": [{"citation": "Somebody 2018", "sentence": f"{line}; {line}"}],
+        "assumptions": ["disagreement differs from query to query like a Beta law of concentration 4", line],
+        "on_no_quorum": "abstain",
+        "lasts": 1.0,
+        "disagreement": 0.0638,
+        "basis": "given",
+    }
+    names = ["sharp majority", "noisy max", "confident max", "soft majority"]
+    plan["candidates"] = [{"aggregator": name, "answered": 1.0, "right": 0.99} for name in names]
+    results = {f"the same model, later visits, {place}": "94.00%" for place in range(12)}
+    notes = (f"{line}: {line}.", f"{line}. {line}.", f"{line}. {line}. {line}.")
+    return render_report(dataclasses.replace(full(), plan=plan, results=results, notes=notes, curves=None))
+
+
 PAGES = {
     "check": lambda: rendered("check", "clinic"),
     "model": lambda: rendered("model", "clinic"),
@@ -35,9 +67,10 @@ PAGES = {
     "plan": lambda: render_release(full_release(planned=True, answers=(), shares=())),
     "dashboard": lambda: dashboard_page([served("triage")], at=AT),
     "dashboards": lambda: dashboard_page([model("triage"), model("ward")], at=AT),
+    "clinic": clinic,
     "api": lambda: docs_page(openapi_document(Settings(models={"m": "m"}))),
 }
-SHEETS = {"check": 1, "model": 1, "release": 2, "audit": 1, "plan": 1, "dashboard": 1, "dashboards": 2}
+SHEETS = {"check": 1, "clinic": 1, "model": 1, "release": 2, "audit": 1, "plan": 1, "dashboard": 1, "dashboards": 2}
 
 
 @functools.cache
@@ -63,7 +96,7 @@ def violations(page, axe):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"clinic"}))  # which has the sections of "model"
 def test_a_page_is_sound_for_keyboard_and_screen_reader_and_does_not_scroll_sideways(
     browser, axe, tmp_path, name, view
 ):

@@ -582,7 +582,7 @@ class Rule(ClassifierMixin, BaseEstimator):
 
 def test_types_that_are_named_are_trusted_by_every_command_that_asks_a_published_model(tmp_path, capsys):
     random = np.random.default_rng(6)
-    X = random.normal(size=(2000, 2))
+    X = random.normal(size=(600, 2))
     y = np.where(X[:, 0] > 0, "yes", "no")
     student = StudentClassifier(student=Rule(), epsilon=20.0, teachers=100, queries=20, aggregator="noisy_max")
     name = f"{Rule.__module__}.Rule"

@@ -647,6 +647,16 @@ def test_columns_that_go_together_are_no_harm_where_no_public_row_says_so():
 
 
 @pytest.mark.usefixtures("taped")
+def test_long_tails_are_seen_where_only_their_ends_are_declared():
+    """Even cuts of such ends, and the means of ramps, once left an AUC of 0.734; with public rows there is 0.77."""
+    X, y = nested_table(30_000, 0)
+    rest, labels = nested_table(10_000, 1)
+    columns = AdditiveColumns(declared=[(-1, 5000), (0, 100), (0, 1), (0, 1), (0, 50_000), (0, 1_000_000)])
+    model = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y)
+    assert roc_auc_score(labels, model.decision_function(rest)) > 0.757
+
+
+@pytest.mark.usefixtures("taped")
 def test_many_classes():
     generator = np.random.default_rng(0)
     centres = np.array([[0, 2], [2, -1], [-2, -1]])

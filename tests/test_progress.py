@@ -14,7 +14,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import quorate as qr
 from quorate import progress as module
-from quorate.auditing import entropy_tape
 from quorate.concepts import Thresholds
 from quorate.ensemble import Ensemble
 from quorate.linear import model as linear_model
@@ -108,14 +107,13 @@ def test_what_is_said_depends_on_the_shape_of_the_data_alone(said):
     other[0], labels = (99.0, -99.0), np.append(1 - Y[:1], Y[1:])
     told = []
     for rows, y in ((X, Y), (other, labels)):
-        with entropy_tape(1):
-            votes = qr.PrivateClassifier(epsilon=4.0, teachers=60, queries=10, aggregator="noisy_max", classes=[0, 1])
-            votes.fit(rows, y).predict(X[:5])
-            trees = DecisionTreeClassifier(max_depth=9)
-            slow = qr.PrivateClassifier(trees, epsilon=4.0, teachers=40, queries=9, aggregator="noisy_max")
-            slow.set_params(classes=[0, 1]).fit(rows, y)
-            qr.PrivateLogisticRegression(classes=[0, 1]).fit(rows, y, public=X[:200])
-            qr.QueryRelease(Thresholds()).fit(rows[:, 0], X[:50, 0])
+        votes = qr.PrivateClassifier(epsilon=4.0, teachers=60, queries=10, aggregator="noisy_max", classes=[0, 1])
+        votes.fit(rows, y).predict(X[:5])
+        trees = DecisionTreeClassifier(max_depth=9)
+        slow = qr.PrivateClassifier(trees, epsilon=4.0, teachers=40, queries=9, aggregator="noisy_max")
+        slow.set_params(classes=[0, 1]).fit(rows, y)
+        qr.PrivateLogisticRegression(classes=[0, 1]).fit(rows, y, public=X[:200])
+        qr.QueryRelease(Thresholds()).fit(rows[:, 0], X[:50, 0])
         told.append(list(said))
         said.clear()
     assert told[0] == told[1]

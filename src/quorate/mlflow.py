@@ -47,7 +47,8 @@ def log_model(model: Any, name: str, *, trusted: Trusted = None, **options: Any)
     """Log a published model, or the folder of one, in the current run of MLflow, and return what MLflow returns.
 
     >>> with mlflow.start_run():  # doctest: +SKIP
-    ...     log_model(model, "risk", registered_model_name="risk")
+    ...     log_model(model, "risk", registered_model_name="risk").registered_model_version
+    1
     """
     with tempfile.TemporaryDirectory() as home:
         return _flow().log_model(name=name, **_described(model, Path(home), trusted), **options)

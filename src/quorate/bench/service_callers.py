@@ -25,6 +25,7 @@ __all__ = ["caller_figures", "repeat", "small_model"]
 _FEATURES, _TEACHERS = 3, 1000
 _CALLERS, _WORKERS = 64, 4
 _BURNER = {"quota": 5000, "no_quorums": 20}  # the share of who burns it
+_SERVED = 5  # models of one server: each worker holds a connection to the database of each
 _REPEATS = (20, 1)  # models that 64 callers ask, in a whole run and in a quick one
 _PACE = 20.0
 
@@ -151,9 +152,11 @@ def _off_shares(home: Path, store: str, repeats: int) -> tuple[int, int] | None:
         urls = [None if database is None else database.database() for _ in range(repeats)]
         home.mkdir()
         models = [_shared_model(home / f"shared{number}", url) for number, url in enumerate(urls)]
-        with serving([folder for folder, _, _ in models], pace=0.0, workers=_WORKERS, keys=True) as server:
-            for folder, shares, _ in models:
-                _threads([partial(_spend, server.port, folder.name, token) for token in shares])
+        for start in range(0, repeats, _SERVED):
+            served = models[start : start + _SERVED]
+            with serving([folder for folder, _, _ in served], pace=0.0, workers=_WORKERS, keys=True) as server:
+                for folder, shares, _ in served:
+                    _threads([partial(_spend, server.port, folder.name, token) for token in shares])
         return _off(models)
     finally:
         if database is not None:

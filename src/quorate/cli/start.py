@@ -220,7 +220,7 @@ def _classes(records: pa.Table, label: str) -> tuple[str, ...]:
     found = classes_of_records(records, label)
     if not 2 <= len(found) <= _MOST_CLASSES:
         raise InvalidInput(
-            f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see PrivateLinearRegression"
+            f"{label!r} is no label with 2 to {_MOST_CLASSES} values; for numbers see quorate fit linear --bounds"
         )
     return tuple(found)
 
