@@ -48,7 +48,7 @@ async def call(app, method, path, body=b"", headers=None, parts=None):
 
     given = {"content-length": str(len(body))} if parts is None else {}
     pairs = [(name.encode(), value.encode("latin-1")) for name, value in (LOCAL | given | (headers or {})).items()]
-    await app({"type": "http", "method": method, "path": path, "headers": pairs}, receive, send)
+    await app({"type": "http", "method": method, "path": path, "query_string": b"", "headers": pairs}, receive, send)
     return Got(sent["status"], sent["headers"], sent["body"])
 
 
