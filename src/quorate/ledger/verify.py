@@ -73,10 +73,12 @@ def _at(hashes: bytes, place: int, length: int) -> str:
 
 
 def read_entries(store: Store, ledger: str, start: int = 1) -> Iterator[Entry]:
-    """Yield the entries of a ledger, oldest first."""
+    """Yield the entries of a ledger, oldest first; raise `LedgerRefused` where one is missing."""
     while True:
         with store.transaction(ledger) as statements:
             part = _part(statements, ledger, start)
+        if part and part[0].seq != start:  # an export without them would look whole
+            raise LedgerRefused(f"entry {start} is missing, or was compacted while this was read; read it again")
         yield from part
         if len(part) < _PART:  # not: until nothing is left, for others may write as fast as this reads
             return
