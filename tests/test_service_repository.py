@@ -20,6 +20,7 @@ from quorate.ledger import find_ledger
 from quorate.models import open_folder
 from quorate.service import Settings
 from quorate.service.app import make_app
+from quorate.service.auth import Access
 from quorate.service.documents import DOCUMENTS
 from quorate.service.model import Model
 from quorate.service.routes import ROUTES
@@ -128,6 +129,43 @@ def test_the_owner_unloads_and_loads_and_nobody_else():
     assert (index[0][0]["state"], index[1]) == ("UNAVAILABLE", [])
     assert (others, loaded.status, again, odd) == (200, 200, 200, "bad_request")
     assert shelf.opened == 1
+
+
+def test_a_key_of_the_model_before_does_not_open_the_one_that_is_loaded():
+    """The folder may hold another model by now. To its ledger this caller would be nobody, who has no limit."""
+    shelf = Shelf("a")
+
+    async def work(ask):
+        before = (await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))).status
+        shelf.models["a"].ledger.keys.pop("qk_a_caller")
+        shelf.models["a"].ledger.add("qk_new_caller", "ask")
+        loaded = (await ask(LOAD.format("a"), "qk_a_owner")).status
+        after = [
+            (await ask(infer("a"), token, features([1, 0, 0]))).status for token in ("qk_a_caller", "qk_new_caller")
+        ]
+        return before, loaded, after
+
+    assert run(shelf, work) == (200, 200, [401, 200])
+
+
+def test_who_is_looked_up_while_a_model_is_exchanged_is_looked_up_again():
+    held, looked = threading.Event(), threading.Event()
+
+    def before(token):
+        looked.set()
+        held.wait(10)
+        return SimpleNamespace(id="a", scopes=("admin",), revoked=False)
+
+    async def main():
+        access = Access()
+        access.put("a", before)
+        asked = asyncio.create_task(access.caller("a", "qk_a_a"))
+        await asyncio.to_thread(looked.wait, 10)
+        access.put("a", lambda token: None)
+        held.set()
+        return await asked, await access.caller("a", "qk_a_a")
+
+    assert asyncio.run(main()) == (None, None)
 
 
 def test_without_keys_nobody_is_the_owner():
