@@ -192,6 +192,43 @@ def test_what_is_queued_is_answered_before_a_model_is_unloaded():
     assert run(shelf, work) == (200, 200, "not_ready")
 
 
+def test_a_model_that_takes_long_to_close_gives_its_lease_back_all_the_same():
+    """It is unloaded at once. Nothing is loaded in its place while it still answers, and a stop waits for it."""
+    shelf = Shelf("a")
+    session = shelf.models["a"].session
+    session.held = threading.Event()
+
+    async def work(ask):
+        asked = asyncio.create_task(ask(infer("a"), "qk_a_caller", features([1, 0, 0])))
+        await asyncio.to_thread(session.asking.wait, 10)
+        unloaded, listed = await ask(UNLOAD.format("a"), "qk_a_owner"), await ask(INDEX, "qk_a_owner")
+        loading = asyncio.create_task(ask(LOAD.format("a"), "qk_a_owner"))
+        await asyncio.sleep(0.05)
+        assert not shelf.opened
+        session.held.set()
+        return unloaded, listed.json[0]["reason"], (await asked).status, (await loading).status, session.closed
+
+    unloaded, reason, *rest = run(shelf, work, stop_seconds=1)
+    assert (unloaded.status, unloaded.code) == (503, "not_ready")
+    assert (reason, rest) == ("its owner has unloaded it", [200, 200, True])
+
+
+def test_a_model_whose_ledger_takes_nothing_back_is_unloaded_and_loaded():
+    shelf = Shelf("a")
+
+    def close():
+        raise LedgerRefused("the ledger went back while it was in use")
+
+    async def work(ask):
+        statuses = []
+        for path in (LOAD, UNLOAD):
+            shelf.models["a"].session.close = close
+            statuses.append((await ask(path.format("a"), "qk_a_owner")).status)
+        return statuses, (await ask(INDEX, "qk_a_owner")).json[0]["reason"]
+
+    assert run(shelf, work) == ([200, 200], "its owner has unloaded it")
+
+
 def test_a_model_that_was_refused_is_loaded_once_its_ledger_is_sound():
     shelf = Shelf("a", "b")
     refused = shelf.closed("a", "refused_at_start")

@@ -57,6 +57,7 @@ class Repository:
             self._put(model)
         self._source, self._log, self._seconds = source, log, settings.stop_seconds
         self._turn = asyncio.Lock()
+        self.closing: dict[str, asyncio.Task[None]] = {}  # models that were unloaded, and still answer what is queued
         self._orders = Path(os.environ[ORDERS]) if ORDERS in os.environ else None
         self._followed: dict[str, str] = {}
 
@@ -84,8 +85,8 @@ class Repository:
     async def unload(self, name: str) -> None:
         """Answer what is queued, give the lease back, and answer nothing more."""
         async with self._turn:
-            await self._unload(name, _UNLOADED)
             self._give_order(name, "unload")
+            await self._unload(name, _UNLOADED)
 
     async def _load(self, name: str) -> None:
         source = await self._unload(name, "loading")
@@ -110,10 +111,22 @@ class Repository:
         before = self.models[name]
         self._put(await asyncio.to_thread(self._source.closed, name, cause))
         if not before.refused:
-            async with asyncio.timeout(self._seconds):
-                await before.close()
+            self.closing[name] = asyncio.create_task(self._close(before))
+        if name in self.closing:
+            done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
+            if not done:
+                self.models[name].refused = _UNLOADED
+                raise Refused("not_ready", "what was asked of this model is still being answered; ask again in a moment")
+            del self.closing[name]
         self._log.event("unloaded", model=name)
         return self._source
+
+    async def _close(self, model: Model) -> None:
+        """Close a model. Where its ledger does not take the lease back, that stays charged."""
+        try:
+            await model.close()
+        except Exception as error:
+            self._log.failure(error, route="")
 
     # What other processes are told.
 
@@ -133,7 +146,7 @@ class Repository:
                     continue
                 async with self._turn:
                     self._followed[name] = order
-                    with suppress(Refused, TimeoutError):  # which the log has
+                    with suppress(Refused):  # which the log has
                         await (self._load(name) if order.startswith("load") else self._unload(name, _UNLOADED))
 
 
