@@ -116,7 +116,9 @@ class Repository:
             done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
             if not done:
                 self.models[name].refused = _UNLOADED
-                raise Refused("not_ready", "what was asked of this model is still being answered; ask again in a moment")
+                raise Refused(
+                    "not_ready", "what was asked of this model is still being answered; ask again in a moment"
+                )
             del self.closing[name]
         self._log.event("unloaded", model=name)
         return self._source
