@@ -284,6 +284,19 @@ def test_what_one_worker_is_told_the_others_do(tmp_path, monkeypatch):
     assert asyncio.run(main()) == ([503, 200, 503], 200, "unloaded")
 
 
+def test_a_worker_that_is_replaced_does_not_open_what_was_unloaded(tmp_path, monkeypatch):
+    """Its folder may be away: a worker that could not start would end the whole server."""
+    monkeypatch.setenv(ORDERS, str(tmp_path))
+    settings = Settings(models={"a": str(tmp_path / "nowhere")}, workers=2)
+    with pytest.raises(InvalidInput):
+        open_models(settings)
+    (tmp_path / "a").write_text("unload 0123")
+    assert [model.refused for model in open_models(settings)] == ["unloaded"]
+    (tmp_path / "a").write_text("load 4567")
+    with pytest.raises(InvalidInput):
+        open_models(settings)
+
+
 # With real folders, and the stock client.
 
 

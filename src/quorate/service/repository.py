@@ -19,11 +19,11 @@ from quorate.service.model import VERSION, Model
 from quorate.service.settings import ORDERS, Settings
 from quorate.service.telemetry import Log
 
-__all__ = ["Repository", "Source", "refusal_of"]
+__all__ = ["UNLOADED", "Repository", "Source", "is_unloaded", "refusal_of"]
 
-_UNLOADED = "unloaded"
+UNLOADED = "unloaded"
 _REASONS = {  # why a model answers nothing, by its cause, for those who have a key of it
-    _UNLOADED: "its owner has unloaded it",
+    UNLOADED: "its owner has unloaded it",
     "loading": "it is being loaded",
     "not_loaded": "it could not be loaded; the server's log says why",
 }
@@ -38,6 +38,14 @@ class Source(Protocol):
 
     def closed(self, name: str, cause: str) -> Model:
         """Return a model that answers nothing, with the keys of its ledger if they can be read."""
+
+
+def is_unloaded(name: str) -> bool:
+    """Return whether the other workers were last told to unload a model: one that starts then does not open it."""
+    try:
+        return (Path(os.environ[ORDERS]) / name).read_text(encoding="ascii").startswith("unload")
+    except (KeyError, OSError):
+        return False
 
 
 def refusal_of(model: Model) -> Refused:
@@ -86,7 +94,7 @@ class Repository:
         """Answer what is queued, give the lease back, and answer nothing more."""
         async with self._turn:
             self._give_order(name, "unload")
-            await self._unload(name, _UNLOADED)
+            await self._unload(name, UNLOADED)
 
     async def _load(self, name: str) -> None:
         source = await self._unload(name, "loading")
@@ -115,7 +123,7 @@ class Repository:
         if name in self.closing:
             done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
             if not done:
-                self.models[name].refused = _UNLOADED
+                self.models[name].refused = UNLOADED
                 raise Refused(
                     "not_ready", "what was asked of this model is still being answered; ask again in a moment"
                 )
@@ -149,7 +157,7 @@ class Repository:
                 async with self._turn:
                     self._followed[name] = order
                     with suppress(Refused):  # which the log has
-                        await (self._load(name) if order.startswith("load") else self._unload(name, _UNLOADED))
+                        await (self._load(name) if order.startswith("load") else self._unload(name, UNLOADED))
 
 
 async def _reason(model: Model) -> str:
