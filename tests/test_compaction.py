@@ -4,15 +4,19 @@ import json
 import shutil
 import sqlite3
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from ledger_in_use import LEASE, SPENT, UNITS, ask, edit, make_used, open_ledger, request_of, session_of, units_spent
 from quorate.errors import BudgetSpent, IdReused, InvalidInput, LedgerRefused
-from quorate.ledger import Ledger, check_export, compaction, export_entries, move, restore, verify
+from quorate.exchange import Asked
+from quorate.ledger import Ledger, Phase, check_export, compaction, export_entries, move, restore, verify
 from quorate.ledger.chain import Mark
 from quorate.ledger.rules import Event, apply, to_json
+from quorate.privacy import Budget
 from quorate.session import Request
 
 
@@ -191,6 +195,26 @@ def test_two_processes_compact_at_once(tmp_path, monkeypatch, days):
         assert (again.answers_kept(), count(again, "entry"), units_spent(path)) == (SPENT, 1, spent)
         again.close_store()
     assert number > 5
+
+
+@pytest.mark.parametrize("what", ["verify", "compact"])
+def test_a_phase_that_opens_meanwhile_is_no_edit(tmp_path, what):
+    """It forgets answers that were read before it."""
+    for number in range(5):
+        path = tmp_path / str(number) / "ledger.sqlite"
+        path.parent.mkdir()
+        server = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        first, second = (Phase(number=n, seats=9, noise="", files={}, seated=str(n)) for n in (1, 2))
+        kept = server.keep_phase(None, first, noises=(1, 2))
+        asked = [Asked("", [b""], "id", b"body")]
+        server.admit(asked)
+        kept = server.keep_phase(kept, replace(kept, taken=1), asked=asked, outcomes=[[1]])
+        server.compact()
+        ledger = open_ledger(path)
+        opening = partial(server.keep_phase, kept, second, noises=(3, 4))
+        meanwhile(ledger, number, opening)
+        assert ledger.compact().through if what == "compact" else ledger.verify().sound
+        assert open_ledger(path).verify().sound
 
 
 def test_a_part_ends_where_it_holds_many_answers(path, monkeypatch):

@@ -86,12 +86,12 @@ class Compacting(ABC):
         if answers_days is not None and not answers_days >= 0:
             raise InvalidInput(f"answers_days must be a number of days, 0 or more, not {answers_days!r}")
         while (compaction := self._written(answers_days)) is None:
-            pass  # another process was faster: what it left is replayed
+            pass  # what is there now is replayed
         self._sweep(compaction)
         return compaction
 
     def _written(self, answers_days: float | None) -> Compaction | None:
-        """Replay the ledger and write the entry that begins anew; None where others have compacted it meanwhile."""
+        """Replay the ledger and write the entry that begins anew; None where some of it went meanwhile."""
         gathered = _Gathered()
         replay = Replay(self._id, self._key, collect=gathered.add)
         problem = replay.begin(self._store)
@@ -99,8 +99,8 @@ class Compacting(ABC):
             with self._store.transaction(self._id) as statements:
                 problem = replay.advance(statements)
         with self.change() as change:
-            if change.state.compaction != replay.compaction:
-                return None  # its entries are gone, and its parts are not those that were read
+            if replay.is_outdated(change.statements):
+                return None  # entries and answers are gone, and parts are not those that were read
             _refuse(problem)
             replay.over = False
             while not replay.over:  # what was written meanwhile
