@@ -368,6 +368,14 @@ def test_a_proxy_of_the_environment_does_not_get_a_key_that_stays_on_this_machin
             proxy.accept()
 
 
+def test_a_redirect_is_not_followed_and_gets_no_key():
+    elsewhere = httpx.Response(307, headers={"location": "http://elsewhere.example.org/v2/models/m/infer"})
+    client, wire = client_of(fake_model(), trouble=[elsewhere], key="qk_me_secret")
+    with client, pytest.raises(ServerRefused, match="status 307"):
+        client.predict(ROWS)
+    assert len(wire.bodies) == 1
+
+
 def test_an_answer_that_is_garbled_on_the_way_is_asked_for_again():
     garbled = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
     client, wire = client_of(fake_model(), trouble=[garbled])
