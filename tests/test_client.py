@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 import time
 
@@ -20,7 +21,7 @@ from quorate.client.queries import Queries
 from quorate.errors import BudgetSpent, IdReused, InvalidInput, KeyClosed, ServerRefused, Unanswered
 from quorate.predictors import Predictions
 from quorate.service import Model, Settings, make_app
-from quorate.service.tensors import NamedInputs, Outputs, SchemaInputs
+from quorate.service.tensors import MatrixInput, NamedInputs, Outputs, SchemaInputs
 from quorate.tables import Category, Date, Number, Schema
 from service_client import call, running
 
@@ -64,6 +65,15 @@ class Wire(httpx.BaseTransport):
         if happens == "response lost":
             raise httpx.ReadError("reset")
         return httpx.Response(got.status, headers=got.headers, content=got.body)
+
+    def exchange(self, model):
+        """Load another model."""
+
+        async def load():
+            model.batcher.start()
+            self._app.state.service.models["m"] = model
+
+        asyncio.run_coroutine_threadsafe(load(), self._loop).result(10)
 
     def ids(self):
         return [json.loads(body)["id"] for body in self.bodies]
@@ -329,8 +339,54 @@ def test_outputs_of_every_kind_become_columns():
     assert released.predictions()[0] == 0.5
 
 
+def test_a_model_that_is_loaded_in_the_place_of_another_is_read_anew():
+    """Its classes may have another order: a number that was read by the old ones would be a wrong label."""
+    session = fake_model().session
+    models = [Model("m", session=session, inputs=MatrixInput(3), outputs=Outputs(np.array(classes)), claim="dp")
+              for classes in (["no", "yes"], ["yes", "no"], [7, 8, 9])]  # fmt: skip
+    wire = Wire(models[0])
+    with Client("http://127.0.0.1:8900", transport=wire, rows=2) as client:
+        assert client.predict(ROWS).labels.tolist() == LABELS
+        wire.exchange(models[1])
+        assert client.predict(ROWS).labels.tolist() == ["no", "yes", None, "no", "yes"]
+        wire.exchange(models[2])
+        assert client.ask(pd.DataFrame(ROWS))["answer"].tolist()[:2] == [8, 7]
+    assert 10**9 - session.left == len(ROWS)
+
+
+def test_a_proxy_of_the_environment_does_not_get_a_key_that_stays_on_this_machine(monkeypatch):
+    for name in ("NO_PROXY", "no_proxy", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as proxy, socket.create_server(("127.0.0.1", 0)) as closed:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        port = closed.getsockname()[1]
+        closed.close()
+        with Client(f"http://127.0.0.1:{port}", key="qk_me_secret", seconds=0.1) as client, pytest.raises(Unanswered):
+            client.models()
+        proxy.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+def test_a_redirect_is_not_followed_and_gets_no_key():
+    elsewhere = httpx.Response(307, headers={"location": "http://elsewhere.example.org/v2/models/m/infer"})
+    client, wire = client_of(fake_model(), trouble=[elsewhere], key="qk_me_secret")
+    with client, pytest.raises(ServerRefused, match="status 307"):
+        client.predict(ROWS)
+    assert len(wire.bodies) == 1
+
+
+def test_an_answer_that_is_garbled_on_the_way_is_asked_for_again():
+    garbled = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
+    client, wire = client_of(fake_model(), trouble=[garbled])
+    with client:
+        assert client.predict(ROWS).labels.tolist() == LABELS
+    assert len(set(wire.bodies)) == 1 < len(wire.bodies)
+
+
 def test_something_else_than_a_server_of_ours_is_told():
     odd = [
+        httpx.Response(200, json={"outputs": [{"name": "label", "shape": [5], "data": ["no"] * 6}]}),
         httpx.Response(200, text="<html>"),
         httpx.Response(200, json={"outputs": [{"name": "label", "shape": [9], "data": []}]}),
     ]

@@ -4,15 +4,19 @@ import json
 import shutil
 import sqlite3
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from ledger_in_use import LEASE, SPENT, UNITS, ask, edit, make_used, open_ledger, request_of, session_of, units_spent
 from quorate.errors import BudgetSpent, IdReused, InvalidInput, LedgerRefused
-from quorate.ledger import Ledger, check_export, compaction, export_entries, move, restore
+from quorate.exchange import Asked
+from quorate.ledger import Ledger, Phase, check_export, compaction, export_entries, move, restore, verify
 from quorate.ledger.chain import Mark
 from quorate.ledger.rules import Event, apply, to_json
+from quorate.privacy import Budget
 from quorate.session import Request
 
 
@@ -156,6 +160,93 @@ def test_wherever_it_is_interrupted_nothing_is_lost_or_given_back(tmp_path, monk
         assert units_spent(path) == SPENT + 1
     assert compacted == {True, False}
     assert number > 10
+
+
+def meanwhile(ledger, number, act):
+    """Let something happen before the transaction of this number, counted from 0."""
+    real, seen = ledger._store.transaction, [0]
+
+    @contextmanager
+    def transaction(name, then=None):
+        mine, seen[0] = seen[0], seen[0] + 1
+        if mine == number:
+            act()
+        with real(name, then) as statements:
+            yield statements
+
+    ledger._store.transaction = transaction
+    return seen
+
+
+@pytest.mark.parametrize("days", [None, 0])
+def test_two_processes_compact_at_once(tmp_path, monkeypatch, days):
+    """Whoever comes second begins anew from what the first has left, and says nothing of an edited ledger."""
+    monkeypatch.setattr(compaction, "_SWEPT", 4)
+    number, ended = 0, False
+    while not ended:
+        path = tmp_path / str(number) / "ledger.sqlite"
+        make_used(path, path.parent)
+        spent = units_spent(path)
+        ledger, other = open_ledger(path), open_ledger(path)
+        seen = meanwhile(ledger, number, lambda other=other: other.compact(answers_days=days))
+        ledger.compact(answers_days=None if number % 2 else days)
+        ended, number = seen[0] <= number, number + 1
+        again = open_ledger(path)
+        assert (again.answers_kept(), count(again, "entry"), units_spent(path)) == (SPENT, 1, spent)
+        again.close_store()
+    assert number > 5
+
+
+@pytest.mark.parametrize("what", ["verify", "compact"])
+def test_a_phase_that_opens_meanwhile_is_no_edit(tmp_path, what):
+    """It forgets answers that were read before it."""
+    for number in range(5):
+        path = tmp_path / str(number) / "ledger.sqlite"
+        path.parent.mkdir()
+        server = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+        first, second = (Phase(number=n, seats=9, noise="", files={}, seated=str(n)) for n in (1, 2))
+        kept = server.keep_phase(None, first, noises=(1, 2))
+        asked = [Asked("", [b""], "id", b"body")]
+        server.admit(asked)
+        kept = server.keep_phase(kept, replace(kept, taken=1), asked=asked, outcomes=[[1]])
+        server.compact()
+        ledger = open_ledger(path)
+        opening = partial(server.keep_phase, kept, second, noises=(3, 4))
+        meanwhile(ledger, number, opening)
+        assert ledger.compact().through if what == "compact" else ledger.verify().sound
+        assert open_ledger(path).verify().sound
+
+
+def test_a_part_ends_where_it_holds_many_answers(path, monkeypatch):
+    """A start reads the answers of a part in one statement, which a database gives a few seconds."""
+    monkeypatch.setattr(compaction, "_ROWS", 4)
+    ledger = open_ledger(path)
+    ledger.compact()
+    assert count(ledger, "part") > SPENT // 4
+    assert open_ledger(path).compact().through
+
+
+def test_an_export_does_not_skip_what_is_compacted_while_it_is_read(path, monkeypatch):
+    monkeypatch.setattr(verify, "_PART", 2)
+    ledger = open_ledger(path)
+    entries = ledger.entries()
+    assert [next(entries).seq, next(entries).seq] == [1, 2]
+    open_ledger(path).compact()
+    with pytest.raises(LedgerRefused, match="entry 3 "):
+        next(entries)
+
+
+def test_a_role_that_makes_no_tables_compacts(tmp_path, postgres_url):
+    """Only the first compaction in a database takes the right to make a table."""
+    make_used(postgres_url, tmp_path)
+    open_ledger(postgres_url, tmp_path).compact()
+    edit(postgres_url, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    role = f"server_{tmp_path.name[-4:]}".replace("-", "_")
+    edit(postgres_url, f"CREATE ROLE {role}")
+    edit(postgres_url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+    joined = "&" if "?" in postgres_url else "?"
+    ledger = open_ledger(f"{postgres_url}{joined}options=-crole%3D{role}", tmp_path)
+    assert ledger.compact().through > 1
 
 
 EDITS = {

@@ -10,9 +10,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from quorate import BudgetSpent, Infeasible, InvalidInput
+from quorate import BudgetSpent, Infeasible, InvalidInput, load, save
 from quorate.answerers import OneByOne
 from quorate.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
+from quorate.ledger import restore
+from quorate.models import open_folder
 from quorate.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.predictors.concept_teachers import ErmClassifier
 from quorate.predictors.semi_private import choose_from_cover, cover_excess, cover_points
@@ -171,6 +173,20 @@ def test_a_stable_answer_is_kept_for_its_caller():
     assert made.session_.answerer.drawn == 1
     assert len({made.predict([[0.0]], caller=str(caller)).tolist()[0] for caller in range(60)}) == 2
     assert made.spent_delta() == 1.0
+
+
+def test_the_delta_of_a_stable_model_counts_what_its_ledger_has_forgotten_or_lost(tmp_path):
+    X, y, _ = noisy(200, noise=0.0)
+    save(StableClassifier(Thresholds(), gamma=0.1).fit(X, y), tmp_path / "model")
+    made = load(tmp_path / "model")
+    for drawn in (4, 8):
+        made.predict(CLEAR)
+        assert made.spent_delta() == pytest.approx(0.1 * drawn)
+        made.session_.ledger.compact(answers_days=0)
+        assert made.spent_delta() == pytest.approx(0.1 * drawn)
+    made.session_.close()
+    restore(tmp_path / "model", fingerprint=open_folder(tmp_path / "model").fingerprint, charge="mark")
+    assert load(tmp_path / "model").spent_delta() == 1.0  # whoever kept the copy may not have kept what came after
 
 
 def test_persons_are_units():

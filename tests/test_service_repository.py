@@ -20,6 +20,7 @@ from quorate.ledger import find_ledger
 from quorate.models import open_folder
 from quorate.service import Settings
 from quorate.service.app import make_app
+from quorate.service.auth import Access
 from quorate.service.documents import DOCUMENTS
 from quorate.service.model import Model
 from quorate.service.routes import ROUTES
@@ -130,6 +131,43 @@ def test_the_owner_unloads_and_loads_and_nobody_else():
     assert shelf.opened == 1
 
 
+def test_a_key_of_the_model_before_does_not_open_the_one_that_is_loaded():
+    """The folder may hold another model by now. To its ledger this caller would be nobody, who has no limit."""
+    shelf = Shelf("a")
+
+    async def work(ask):
+        before = (await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))).status
+        shelf.models["a"].ledger.keys.pop("qk_a_caller")
+        shelf.models["a"].ledger.add("qk_new_caller", "ask")
+        loaded = (await ask(LOAD.format("a"), "qk_a_owner")).status
+        after = [
+            (await ask(infer("a"), token, features([1, 0, 0]))).status for token in ("qk_a_caller", "qk_new_caller")
+        ]
+        return before, loaded, after
+
+    assert run(shelf, work) == (200, 200, [401, 200])
+
+
+def test_who_is_looked_up_while_a_model_is_exchanged_is_looked_up_again():
+    held, looked = threading.Event(), threading.Event()
+
+    def before(token):
+        looked.set()
+        held.wait(10)
+        return SimpleNamespace(id="a", scopes=("admin",), revoked=False)
+
+    async def main():
+        access = Access()
+        access.put("a", before)
+        asked = asyncio.create_task(access.caller("a", "qk_a_a"))
+        await asyncio.to_thread(looked.wait, 10)
+        access.put("a", lambda token: None)
+        held.set()
+        return await asked, await access.caller("a", "qk_a_a")
+
+    assert asyncio.run(main()) == (None, None)
+
+
 def test_without_keys_nobody_is_the_owner():
     async def work(ask):
         return [(await ask(path.format("a"))).code for path in (LOAD, UNLOAD)]
@@ -153,6 +191,43 @@ def test_what_is_queued_is_answered_before_a_model_is_unloaded():
         return (await asked).status, (await unloading).status, late.code
 
     assert run(shelf, work) == (200, 200, "not_ready")
+
+
+def test_a_model_that_takes_long_to_close_gives_its_lease_back_all_the_same():
+    """It is unloaded at once. Nothing is loaded in its place while it still answers, and a stop waits for it."""
+    shelf = Shelf("a")
+    session = shelf.models["a"].session
+    session.held = threading.Event()
+
+    async def work(ask):
+        asked = asyncio.create_task(ask(infer("a"), "qk_a_caller", features([1, 0, 0])))
+        await asyncio.to_thread(session.asking.wait, 10)
+        unloaded, listed = await ask(UNLOAD.format("a"), "qk_a_owner"), await ask(INDEX, "qk_a_owner")
+        loading = asyncio.create_task(ask(LOAD.format("a"), "qk_a_owner"))
+        await asyncio.sleep(0.05)
+        assert not shelf.opened
+        session.held.set()
+        return unloaded, listed.json[0]["reason"], (await asked).status, (await loading).status, session.closed
+
+    unloaded, reason, *rest = run(shelf, work, stop_seconds=1)
+    assert (unloaded.status, unloaded.code) == (503, "not_ready")
+    assert (reason, rest) == ("its owner has unloaded it", [200, 200, True])
+
+
+def test_a_model_whose_ledger_takes_nothing_back_is_unloaded_and_loaded():
+    shelf = Shelf("a")
+
+    def close():
+        raise LedgerRefused("the ledger went back while it was in use")
+
+    async def work(ask):
+        statuses = []
+        for path in (LOAD, UNLOAD):
+            shelf.models["a"].session.close = close
+            statuses.append((await ask(path.format("a"), "qk_a_owner")).status)
+        return statuses, (await ask(INDEX, "qk_a_owner")).json[0]["reason"]
+
+    assert run(shelf, work) == ([200, 200], "its owner has unloaded it")
 
 
 def test_a_model_that_was_refused_is_loaded_once_its_ledger_is_sound():
@@ -211,6 +286,19 @@ def test_what_one_worker_is_told_the_others_do(tmp_path, monkeypatch):
                 )
 
     assert asyncio.run(main()) == ([503, 200, 503], 200, "unloaded")
+
+
+def test_a_worker_that_is_replaced_does_not_open_what_was_unloaded(tmp_path, monkeypatch):
+    """Its folder may be away: a worker that could not start would end the whole server."""
+    monkeypatch.setenv(ORDERS, str(tmp_path))
+    settings = Settings(models={"a": str(tmp_path / "nowhere")}, workers=2)
+    with pytest.raises(InvalidInput):
+        open_models(settings)
+    (tmp_path / "a").write_text("unload 0123")
+    assert [model.refused for model in open_models(settings)] == ["unloaded"]
+    (tmp_path / "a").write_text("load 4567")
+    with pytest.raises(InvalidInput):
+        open_models(settings)
 
 
 # With real folders, and the stock client.

@@ -29,8 +29,14 @@ class Answers:
 
     def __init__(self, rows: int, model: Mapping[str, Any]) -> None:
         self._rows, self._classes = rows, list(model.get("parameters", {}).get("classes") or ())
+        self._texts = [str(label) for label in self._classes]
         self._outputs: dict[str, list[Any]] = {}
         self._told = np.zeros(rows, dtype=np.bool_)
+
+    def knows(self, outputs: Mapping[str, list[Any]]) -> bool:
+        """Return whether each label is that of the class whose number comes with it: or else the classes are others."""
+        pairs = zip(outputs.get("index", ()), outputs.get("label", ()), strict=False)
+        return all(index < 0 or self._texts[index : index + 1] == [str(label)] for index, label in pairs)
 
     def put(self, start: int, outputs: Mapping[str, list[Any]]) -> None:
         """Take the outputs of the rows from `start` on."""

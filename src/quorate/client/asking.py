@@ -9,6 +9,7 @@ the key may ask at once, was not charged; its rows are asked in smaller ones.
 """
 
 import json
+import math
 import random
 import time
 import uuid
@@ -32,7 +33,7 @@ from quorate.errors import (
     Unanswered,
 )
 
-__all__ = ["Asking", "Pause", "Reply", "Send", "Step"]
+__all__ = ["Asking", "Exchanged", "Pause", "Reply", "Send", "Step"]
 
 _AGAIN = frozenset({408, 425, 429, 502, 503, 504})  # statuses that are worth another try, whoever sent them
 _LATER = frozenset({"in_progress"})  # and codes, of a status that is not
@@ -91,6 +92,10 @@ class Reply:
 Step = Send | Pause
 
 
+class Exchanged(ServerRefused):
+    """The answers are of another model than the one whose metadata were read: it was loaded in its place meanwhile."""
+
+
 class Asking:
     """One call of a client: what it may take, and when it must be over."""
 
@@ -127,8 +132,7 @@ class Asking:
             body = queries.body(place, stop, id=f"{self._id}-{place}-{stop}")
             reply = yield from self._settled("POST", path, body, give_up=("rate_limited",))
             if reply.status == 200:
-                outputs = self._outputs(reply, stop - place)
-                answers.put(place, outputs)
+                answers.put(place, self._outputs(reply, answers, stop - place))
                 place, waited, told = stop, False, told + stop - place
             elif reply.code == "rate_limited" and (size == 1 or not waited):
                 yield self._pause(reply, 0)  # a minute may be enough for this many rows
@@ -172,11 +176,15 @@ class Asking:
             raise self._unanswered(reply)
         return Pause(wait)
 
-    def _outputs(self, reply: Reply, rows: int) -> dict[str, list[Any]]:
+    def _outputs(self, reply: Reply, answers: Answers, rows: int) -> dict[str, list[Any]]:
         try:
-            return {one["name"]: _rows_of(one, rows) for one in reply.document()["outputs"]}
+            outputs = {one["name"]: _rows_of(one, rows) for one in reply.document()["outputs"]}
+            known = answers.knows(outputs)
         except (KeyError, TypeError, ValueError):
             raise ServerRefused(f"{self._host} sent an answer that is none: is it a server of quorate?") from None
+        if not known:
+            raise Exchanged(f"{self._host} answers from another model than the one that it described; ask again")
+        return outputs
 
     def _unanswered(self, reply: Reply) -> Unanswered:
         why = reply.lost or f"it said: {_sentence(reply)}"
@@ -201,7 +209,7 @@ def _sentence(reply: Reply) -> str:
 
 def _rows_of(output: Mapping[str, Any], rows: int) -> list[Any]:
     shape, data = output["shape"], output["data"]
-    if shape[0] != rows or not isinstance(data, list):
+    if shape[0] != rows or not isinstance(data, list) or len(data) != math.prod(shape):
         raise ValueError("an output has more or fewer rows than were asked")
     if len(shape) == 1:
         return data

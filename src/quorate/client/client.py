@@ -11,7 +11,8 @@ from urllib.parse import quote, urlsplit
 import anyio
 import httpx
 
-from quorate.client.asking import Asking, Pause, Reply, Send, Step
+from quorate.client.answers import Answers
+from quorate.client.asking import Asking, Exchanged, Pause, Reply, Send, Step
 from quorate.errors import InvalidInput
 
 __all__ = ["AsyncClient", "Client", "ClientOptions"]
@@ -66,6 +67,8 @@ class _Calls:
         self._url, self._host, self._model = url.rstrip("/"), parts.hostname, model
         self._seconds, self._attempt, self._rows = seconds, attempt_seconds, rows
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        # A proxy of the environment would read the key, and cannot reach this machine's loopback anyway.
+        self._proxied = parts.scheme == "https" or parts.hostname not in _LOOPBACK
         self._known: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
@@ -94,12 +97,20 @@ class _Calls:
         share: dict[str, Any] = yield from asking.document(f"/share/{model['name']}")
         return share
 
+    def _answers(self, asking: Asking, X: Any) -> Call[Answers]:
+        """Ask all rows; once more, under the same ids, where another model was loaded since its metadata were read."""
+        try:
+            return (yield from asking.answers((yield from self._metadata(asking)), X))
+        except Exchanged:
+            self._known = None
+            return (yield from asking.answers((yield from self._metadata(asking)), X))
+
     def _predict(self, asking: Asking, X: Any) -> Call[Any]:
-        answers = yield from asking.answers((yield from self._metadata(asking)), X)
+        answers = yield from self._answers(asking, X)
         return answers.predictions()
 
     def _ask(self, asking: Asking, X: Any) -> Call[Any]:
-        answers = yield from asking.answers((yield from self._metadata(asking)), X)
+        answers = yield from self._answers(asking, X)
         return answers.frame_like(X)
 
 
@@ -145,7 +156,9 @@ class Client(_Calls):
         self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Unpack[ClientOptions]
     ) -> None:
         super().__init__(url, **options)
-        self._http = httpx.Client(base_url=self._url, headers=self._headers, transport=transport)
+        self._http = httpx.Client(
+            base_url=self._url, headers=self._headers, transport=transport, trust_env=self._proxied
+        )
 
     def predict(self, X: Any, *, id: str | None = None) -> Any:
         """Return `Predictions`: a label a row, of an array, a data frame or a table. A regressor's are a plain array.
@@ -209,7 +222,7 @@ class Client(_Calls):
                     if time.monotonic() > end:
                         return Reply(0, lost="the answer did not arrive in time")
                 return _reply(response, b"".join(parts))
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _lost(error)
 
 
@@ -230,7 +243,9 @@ class AsyncClient(_Calls):
         self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Unpack[ClientOptions]
     ) -> None:
         super().__init__(url, **options)
-        self._http = httpx.AsyncClient(base_url=self._url, headers=self._headers, transport=transport)
+        self._http = httpx.AsyncClient(
+            base_url=self._url, headers=self._headers, transport=transport, trust_env=self._proxied
+        )
 
     async def predict(self, X: Any, *, id: str | None = None) -> Any:
         """Return `Predictions`, as `Client.predict` does."""
@@ -286,7 +301,7 @@ class AsyncClient(_Calls):
                 return _reply(response, response.content)
         except TimeoutError:
             return Reply(0, lost="the answer did not arrive in time")
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _lost(error)
 
 
@@ -299,7 +314,7 @@ def _reply(response: httpx.Response, body: bytes) -> Reply:
     return Reply(response.status_code, body, float(told) if told.isdecimal() else None)
 
 
-def _lost(error: httpx.TransportError) -> Reply:
+def _lost(error: httpx.RequestError) -> Reply:
     """Return what is known of a request without a response. A certificate that is not trusted will not be later."""
     if isinstance(error, httpx.TimeoutException):
         return Reply(0, lost="the answer did not arrive in time")
@@ -308,5 +323,7 @@ def _lost(error: httpx.TransportError) -> Reply:
         cause = cause.__cause__ or cause.__context__
     if cause is not None:
         return Reply(0, lost="its certificate is not trusted here", final=True)
+    if isinstance(error, httpx.DecodingError):
+        return Reply(0, lost="the answer was garbled on the way")
     why = "it could not be reached" if isinstance(error, httpx.ConnectError) else "the connection was lost"
     return Reply(0, lost=why)

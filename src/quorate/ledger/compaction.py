@@ -24,6 +24,7 @@ from quorate.ledger.verify import Given, Replay, check_end
 __all__ = ["Compacting"]
 
 _ENTRIES = 10_000  # of a part, at most
+_ROWS = 50_000  # answers and requests after which a part ends: a start reads those of one part in one statement
 _DAY = 86_400  # seconds, which a part is no longer than: answers are forgotten by whole parts
 _SWEPT = 5000  # entries removed in one transaction: others need not wait long
 
@@ -41,7 +42,8 @@ class _Gathered:
     def add(self, entry: Entry, given: Given) -> None:
         """Add an entry."""
         event = entry.event
-        if self._macs and (len(self._macs) >= _ENTRIES * MAC_BYTES or event.at // _DAY != self._at // _DAY):
+        full = len(self._macs) >= _ENTRIES * MAC_BYTES or len(self._rows) >= _ROWS
+        if self._macs and (full or event.at // _DAY != self._at // _DAY):
             self.close()
         if event.kind == "phase":
             self.forgets, self._rows = True, []
@@ -83,13 +85,23 @@ class Compacting(ABC):
         """
         if answers_days is not None and not answers_days >= 0:
             raise InvalidInput(f"answers_days must be a number of days, 0 or more, not {answers_days!r}")
+        while (compaction := self._written(answers_days)) is None:
+            pass  # what is there now is replayed
+        self._sweep(compaction)
+        return compaction
+
+    def _written(self, answers_days: float | None) -> Compaction | None:
+        """Replay the ledger and write the entry that begins anew; None where some of it went meanwhile."""
         gathered = _Gathered()
         replay = Replay(self._id, self._key, collect=gathered.add)
-        _refuse(replay.begin(self._store))
-        while not replay.over:
+        problem = replay.begin(self._store)
+        while problem is None and not replay.over:
             with self._store.transaction(self._id) as statements:
-                _refuse(replay.advance(statements))
+                problem = replay.advance(statements)
         with self.change() as change:
+            if replay.is_outdated(change.statements):
+                return None  # entries and answers are gone, and parts are not those that were read
+            _refuse(problem)
             replay.over = False
             while not replay.over:  # what was written meanwhile
                 _refuse(replay.advance(change.statements))
@@ -97,10 +109,7 @@ class Compacting(ABC):
                 _refuse(problem)
             gathered.close()
             self._append(change, replay, gathered, answers_days)
-            compaction = change.state.compaction
-        assert compaction is not None
-        self._sweep(compaction)
-        return compaction
+            return change.state.compaction
 
     def _append(self, change: Change, replay: Replay, gathered: _Gathered, answers_days: float | None) -> None:
         """Write what is left of the entries, and the entry that begins anew."""

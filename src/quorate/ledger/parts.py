@@ -59,7 +59,8 @@ def _hash_parts(parts: Iterable[Part]) -> str:
 
 def add_parts(statements: Statements, ledger: str, before: Sequence[Part], new: Sequence[tuple[Part, bytes]]) -> str:
     """Write parts behind those that were there before, and return the hash of all."""
-    statements.run(_TABLE)
+    if not before:  # or else it is there: PostgreSQL asks for the right to make it also where it is
+        statements.run(_TABLE)
     statements.run_many(
         "UPDATE quorate_part SET digest = ? WHERE ledger = ? AND last = ? AND digest <> ?",
         [(part.digest, ledger, part.last, part.digest) for part in before],

@@ -73,10 +73,12 @@ def _at(hashes: bytes, place: int, length: int) -> str:
 
 
 def read_entries(store: Store, ledger: str, start: int = 1) -> Iterator[Entry]:
-    """Yield the entries of a ledger, oldest first."""
+    """Yield the entries of a ledger, oldest first; raise `LedgerRefused` where one is missing."""
     while True:
         with store.transaction(ledger) as statements:
             part = _part(statements, ledger, start)
+        if part and part[0].seq != start:  # an export without them would look whole
+            raise LedgerRefused(f"entry {start} is missing, or was compacted while this was read; read it again")
         yield from part
         if len(part) < _PART:  # not: until nothing is left, for others may write as fast as this reads
             return
@@ -153,6 +155,7 @@ class Replay:
         self.ledger, self.key, self._collect = ledger, key, collect
         self.state: State | None = None
         self.compaction: Compaction | None = None  # where it began
+        self._began: tuple[Compaction | None, str] = (None, "")
         self.parts: list[Part] = []
         self.compacted = bytearray()  # the first bytes of the hashes before that
         self.macs = bytearray()  # and whole ones since
@@ -173,7 +176,8 @@ class Replay:
     def begin(self, store: Store) -> str | None:
         """Read what is left of compacted entries, and return what is wrong with it."""
         with store.transaction(self.ledger) as statements:
-            self.compaction = _compaction(statements, self.ledger, self.key)
+            self._began = _began(statements, self.ledger, self.key)
+            self.compaction = self._began[0]
             if self.compaction is None:
                 return None
             self.parts = check_parts(statements, self.ledger, self.compaction)
@@ -195,6 +199,10 @@ class Replay:
         if self.seq != self.compaction.through:
             return "what is left of compacted entries was edited"
         return None
+
+    def is_outdated(self, statements: Statements) -> bool:
+        """Return whether entries or answers went since this began: what it finds wrong may have been right then."""
+        return _began(statements, self.ledger, self.key) != self._began
 
     def advance(self, statements: Statements) -> str | None:
         """Replay some entries, and return what is wrong with the first that is not sound."""
@@ -262,12 +270,16 @@ class Replay:
         )
 
 
-def _compaction(statements: Statements, ledger: str, key: bytes) -> Compaction | None:
-    """Return how far the entries are compacted; None where the account cannot be read, which shows at the end."""
+def _began(statements: Statements, ledger: str, key: bytes) -> tuple[Compaction | None, str]:
+    """Return what lets entries and answers go: the last compaction, and the file of the phase that was opened last.
+
+    Nothing where the account cannot be read, which shows at the end.
+    """
     try:
-        return Change.read(statements, ledger, key, Head()).state.compaction
+        state = Change.read(statements, ledger, key, Head()).state
     except LedgerRefused:
-        return None
+        return None, ""
+    return state.compaction, "" if state.phase is None else state.phase.seated
 
 
 def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., str]) -> Verification:
@@ -278,8 +290,8 @@ def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., st
         if verification.sound:
             return verification
         with store.transaction(ledger) as statements:
-            if _compaction(statements, ledger, key) == replay.compaction:
-                return verification  # or else it was compacted while this read it
+            if not replay.is_outdated(statements):
+                return verification
 
 
 def _checked(store: Store, replay: Replay, run_mac: Callable[..., str]) -> Verification:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.answerers import OneByOne
 from quorate.checks import check_count
 from quorate.concepts import Concept
+from quorate.ledger import LOST
 from quorate.predictors.concept_classifier import ConceptClassifier
 from quorate.predictors.stable_choice import Calibration, StableChoice, check_gamma
 from quorate.predictors.unit_rows import UnitRows
@@ -110,6 +111,8 @@ class StableClassifier(ConceptClassifier):
     def spent_delta(self) -> float:
         """Return by how much one unit can move all predictions drawn so far together: gamma for each, at most 1.
 
+        A ledger that was restored from an old copy does not know how many were drawn after the copy: then it is 1.
+
         >>> classifier = StableClassifier(gamma=0.1).fit([[0.0], [1.0]] * 100, [0, 1] * 100)
         >>> answers = classifier.predict([[0.0], [1.0], [1.0]])
         >>> round(classifier.spent_delta(), 6)
@@ -118,6 +121,8 @@ class StableClassifier(ConceptClassifier):
         check_is_fitted(self)
         ledger = self.session_.ledger
         drawn = self.session_.answerer.drawn if ledger is None else ledger.answers_kept()
+        if ledger is not None and ledger.choice() == LOST:
+            return 1.0
         return min(1.0, self.stability_ * drawn)
 
 

@@ -352,10 +352,10 @@ class Service:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         failed = False
-        for model in self.models.values():
+        for closing in (*self.repository.closing.values(), *(model.close() for model in self.models.values())):
             try:
                 async with asyncio.timeout(self.settings.stop_seconds):
-                    await model.close()
+                    await closing
             except Exception as error:
                 self.log.failure(error, route="")
                 failed = True

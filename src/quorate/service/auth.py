@@ -55,7 +55,11 @@ class Access:
         self._looking: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
     def put(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
-        """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key."""
+        """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key.
+
+        Who was known to the model before it in this place is looked up again: this one may have other keys.
+        """
+        self._known = {place: known for place, known in self._known.items() if place[0] != model}
         self._finders.pop(model, None)
         self._published.discard(model)
         if finder is not None:
@@ -92,7 +96,11 @@ class Access:
 
     async def _look(self, place: tuple[str, bytes], token: str) -> Caller | None:
         try:
-            key = await asyncio.to_thread(self._finders[place[0]], token)
+            while True:
+                finder = self._finders.get(place[0])
+                key = None if finder is None else await asyncio.to_thread(finder, token)
+                if finder is self._finders.get(place[0]):  # or else the model was exchanged meanwhile
+                    break
         finally:
             del self._looking[place]
         caller = None

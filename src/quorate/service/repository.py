@@ -19,11 +19,11 @@ from quorate.service.model import VERSION, Model
 from quorate.service.settings import ORDERS, Settings
 from quorate.service.telemetry import Log
 
-__all__ = ["Repository", "Source", "refusal_of"]
+__all__ = ["UNLOADED", "Repository", "Source", "is_unloaded", "refusal_of"]
 
-_UNLOADED = "unloaded"
+UNLOADED = "unloaded"
 _REASONS = {  # why a model answers nothing, by its cause, for those who have a key of it
-    _UNLOADED: "its owner has unloaded it",
+    UNLOADED: "its owner has unloaded it",
     "loading": "it is being loaded",
     "not_loaded": "it could not be loaded; the server's log says why",
 }
@@ -38,6 +38,14 @@ class Source(Protocol):
 
     def closed(self, name: str, cause: str) -> Model:
         """Return a model that answers nothing, with the keys of its ledger if they can be read."""
+
+
+def is_unloaded(name: str) -> bool:
+    """Return whether the other workers were last told to unload a model: one that starts then does not open it."""
+    try:
+        return (Path(os.environ[ORDERS]) / name).read_text(encoding="ascii").startswith("unload")
+    except (KeyError, OSError):
+        return False
 
 
 def refusal_of(model: Model) -> Refused:
@@ -57,6 +65,7 @@ class Repository:
             self._put(model)
         self._source, self._log, self._seconds = source, log, settings.stop_seconds
         self._turn = asyncio.Lock()
+        self.closing: dict[str, asyncio.Task[None]] = {}  # models that were unloaded, and still answer what is queued
         self._orders = Path(os.environ[ORDERS]) if ORDERS in os.environ else None
         self._followed: dict[str, str] = {}
 
@@ -84,8 +93,8 @@ class Repository:
     async def unload(self, name: str) -> None:
         """Answer what is queued, give the lease back, and answer nothing more."""
         async with self._turn:
-            await self._unload(name, _UNLOADED)
             self._give_order(name, "unload")
+            await self._unload(name, UNLOADED)
 
     async def _load(self, name: str) -> None:
         source = await self._unload(name, "loading")
@@ -110,10 +119,24 @@ class Repository:
         before = self.models[name]
         self._put(await asyncio.to_thread(self._source.closed, name, cause))
         if not before.refused:
-            async with asyncio.timeout(self._seconds):
-                await before.close()
+            self.closing[name] = asyncio.create_task(self._close(before))
+        if name in self.closing:
+            done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
+            if not done:
+                self.models[name].refused = UNLOADED
+                raise Refused(
+                    "not_ready", "what was asked of this model is still being answered; ask again in a moment"
+                )
+            del self.closing[name]
         self._log.event("unloaded", model=name)
         return self._source
+
+    async def _close(self, model: Model) -> None:
+        """Close a model. Where its ledger does not take the lease back, that stays charged."""
+        try:
+            await model.close()
+        except Exception as error:
+            self._log.failure(error, route="")
 
     # What other processes are told.
 
@@ -133,8 +156,8 @@ class Repository:
                     continue
                 async with self._turn:
                     self._followed[name] = order
-                    with suppress(Refused, TimeoutError):  # which the log has
-                        await (self._load(name) if order.startswith("load") else self._unload(name, _UNLOADED))
+                    with suppress(Refused):  # which the log has
+                        await (self._load(name) if order.startswith("load") else self._unload(name, UNLOADED))
 
 
 async def _reason(model: Model) -> str:

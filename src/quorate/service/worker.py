@@ -17,6 +17,7 @@ from quorate.ledger.place import place_of
 from quorate.models import PrivateFolder, PublishedFolder, load, open_folder
 from quorate.service.app import make_app
 from quorate.service.model import Model
+from quorate.service.repository import UNLOADED, is_unloaded
 from quorate.service.settings import ENVIRONMENT, PARENT, Settings
 from quorate.service.telemetry import Log
 from quorate.service.tracing import traces_to
@@ -65,14 +66,15 @@ def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
     try:
         for name in settings.models:
             try:
-                models.append(folders.open(name))
+                # The owner of one that was unloaded may be exchanging its folder just now.
+                models.append(folders.closed(name, UNLOADED) if is_unloaded(name) else folders.open(name))
             except LedgerRefused as error:
                 if len(settings.models) == 1:
                     raise
                 models.append(folders.closed(name, "refused_at_start"))
                 if log is not None:
                     log.event("refused", model=name, cause=error.cause)
-        if all(model.refused for model in models):
+        if all(model.refused not in ("", UNLOADED) for model in models):
             raise LedgerRefused("the ledger of every model is refused; `quorate ledger verify` says why")
     except BaseException:
         for model in models:
