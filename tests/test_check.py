@@ -193,6 +193,19 @@ def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_cells_alone(k
             assert np.abs(plain - strange).sum() in (0, 2)
 
 
+@pytest.mark.parametrize("odd", [math.nan, None, "north", 2.5, True])
+@pytest.mark.parametrize("container", [list, pandas.Series])
+def test_the_group_of_one_row_is_not_how_those_of_others_are_read(odd, container):
+    regions = [1, 2] * 150
+    told = []
+    for first in (1, odd):
+        with entropy_tape(3):
+            by = container([first, *regions[1:]])
+            told.append(check_model(MODEL, X[:300], Y[:300], by=by, by_values=[1, 2], epsilon=1.0).counts)
+    for plain, strange in zip(*told, strict=True):
+        assert np.abs(plain - strange).sum() in (0, 2)
+
+
 def test_the_noise_is_what_the_claim_takes():
     found = check_model(MODEL, X[:300], Y[:300], epsilon=0.7, delta=1e-5)
     noisy = NoisyVector(squared_sensitivities=(2, 2), scales=found.scales)

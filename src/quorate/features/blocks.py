@@ -221,8 +221,8 @@ def as_texts(values: Any) -> list[str]:
 
 
 def _objects(values: Any) -> Any:
-    """Return an array whose values are written as those of a frame's column are."""
-    given = np.asarray(values)
+    """Return an array whose values are written as those of a frame's column are, and a list as it is."""
+    given = np.asarray(values) if hasattr(values, "dtype") else _listed(values)
     return given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given
 
 
