@@ -22,6 +22,7 @@ from quorate import (
 )
 from quorate.auditing import entropy_tape
 from quorate.cli import main
+from quorate.features import HashedColumns
 from quorate.held_out.intervals import NoisyCount, area_interval, noise_bound, share_interval
 from quorate.mechanisms import NoisyVector
 
@@ -191,6 +192,30 @@ def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_cells_alone(k
     for tables in told[1:]:
         for plain, strange in zip(told[0], tables, strict=True):
             assert np.abs(plain - strange).sum() in (0, 2)
+
+
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.coo_array, np.asarray])
+def test_a_count_that_is_no_number_is_none_as_where_the_model_was_fitted(container):
+    counts = np.random.default_rng(0).poisson(0.02, size=(400, 400)).astype(float)
+    model = PrivateLogisticRegression(epsilon=20.0, classes=[0, 1], columns=HashedColumns())
+    model.fit(sparse.csr_array(counts), counts[:, 0] > 0, public=sparse.csr_array(counts))
+    odd = counts[:3].copy()
+    odd[1, 7], counts[1, 7] = np.nan, 0.0
+    said = [model.predict_proba(model.private_queries(container(rows))) for rows in (odd, counts[:3])]
+    assert np.array_equal(*said)
+
+
+@pytest.mark.parametrize("odd", [math.nan, None, "north", 2.5, True])
+@pytest.mark.parametrize("container", [list, pandas.Series])
+def test_the_group_of_one_row_is_not_how_those_of_others_are_read(odd, container):
+    regions = [1, 2] * 150
+    told = []
+    for first in (1, odd):
+        with entropy_tape(3):
+            by = container([first, *regions[1:]])
+            told.append(check_model(MODEL, X[:300], Y[:300], by=by, by_values=[1, 2], epsilon=1.0).counts)
+    for plain, strange in zip(*told, strict=True):
+        assert np.abs(plain - strange).sum() in (0, 2)
 
 
 def test_the_noise_is_what_the_claim_takes():

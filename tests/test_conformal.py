@@ -276,6 +276,15 @@ def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_score_alone(k
         assert np.abs(plain - strange).sum() in (0, 2)
 
 
+@pytest.mark.parametrize("target", [1.7e308, np.inf])
+@pytest.mark.filterwarnings("error")
+def test_a_distance_beyond_all_numbers_is_no_warning(target):
+    steep = LinearRegression().fit([[0.0], [1.0]], [0.0, -1e8])  # it says -1e308, or so, of the largest number
+    X, y = np.zeros((300, 1)), np.zeros(300)
+    X[7], y[7] = np.inf, target
+    assert ConformalRegressor(steep, 4.0, 0.2, largest_error=1.0).fit(X, y).width_ < 0.1
+
+
 def test_the_grid_is_made_of_public_numbers():
     random = np.random.default_rng(5)
     grids = [

@@ -157,6 +157,21 @@ def test_a_category_is_found_by_its_text_whatever_came_before_it(values):
     assert Categories("a", known).read(values).tolist() == [known.index(t) if t in known else 6 for t in texts]
 
 
+@pytest.mark.parametrize("declared", [["a", " b"], Categories("x", ("a", " b"))])
+def test_a_value_without_a_hash_does_not_change_how_others_are_looked_up(declared):
+    columns = AdditiveColumns(declared={"x": declared}).fit(None)
+    plain, strange = (
+        columns.encode(pandas.DataFrame({"x": pandas.Series([" b", "b", "a", last], dtype=object)}))
+        for last in ("another", [1])
+    )
+    assert np.array_equal(plain, strange)
+    assert plain[0].tolist() == [0, 1, 0]
+
+
+def test_lists_are_written_value_by_value():
+    assert as_texts([True, 2, 1e20, None]) == ["True", "2", str(10**20), "nan"]
+
+
 def test_a_value_that_cannot_be_written_is_missing():
     assert as_texts(pandas.Series([1, 10**5000], dtype=object)) == ["1", "nan"]
 

@@ -57,6 +57,12 @@ def until(condition):
         time.sleep(0.002)
 
 
+def test_the_number_of_rows_of_people_is_not_said(said):
+    model = DecisionTreeClassifier(max_depth=2).fit(X[:300], Y[:300])
+    qr.ConformalClassifier(model, epsilon=4.0, alpha=0.2).fit(X, Y, groups=np.arange(1200) // 3)
+    assert said == [("asking the model about held-out rows", None)]
+
+
 def test_a_line_says_what_how_far_and_how_long_and_goes(terminal):
     with progress("answering", 40):
         advance(12)

@@ -313,6 +313,21 @@ def test_a_sparse_matrix_is_filled_once():
     assert peak < 1.3 * filled.nbytes
 
 
+@pytest.mark.parametrize("kind", ["coo", "csr"])
+def test_how_a_sparse_row_is_stored_does_not_change_how_others_are_added_up(kind):
+    """Scipy sorts all rows of a csr where one is not sorted, and adds what is there twice in another order."""
+    generator = np.random.default_rng(0)
+    columns, values = np.sort(generator.integers(0, 8, size=60)), np.append(generator.normal(size=60), [1.0, 2.0])
+    first = []
+    for last in ([0, 1], [1, 0]):
+        places = np.append(columns, last)
+        stored = scipy.sparse.coo_array((values, (np.repeat([0, 1], [60, 2]), places)), shape=(2, 8))
+        if kind == "csr":
+            stored = scipy.sparse.csr_array((values, places, [0, 60, 62]), shape=(2, 8))
+        first.append(check_matrix(LogisticRegression(), stored, reset=True)[0])
+    assert np.array_equal(*first)
+
+
 def test_a_sparse_matrix_with_gaps_is_refused_or_taken_as_a_filled_one_is():
     gaps = scipy.sparse.csr_array([[0.0, np.nan], [1.0, 0.0]])
     with pytest.raises(ValueError, match="contains NaN"):

@@ -338,6 +338,18 @@ def test_the_model_found_answers_and_is_saved_as_what_it_is(found, tmp_path):
     assert found.classes_.tolist() == ["no", "yes"]
 
 
+def test_how_a_sparse_row_is_stored_does_not_change_how_others_are_added_up(monkeypatch):
+    generator = np.random.default_rng(0)
+    columns, values = np.sort(generator.integers(0, 8, size=60)), np.append(generator.normal(size=60), [1.0, 2.0])
+    dealt = []
+    monkeypatch.setattr(search_module, "take_rows", lambda rows, _: dealt.append(rows.toarray()[0]))
+    for last in ([0, 1], [1, 0]):
+        places = np.repeat([0, 1], [60, 2]), np.append(columns, last)
+        trials = search_module._Trials([], 1.0, 1e-6, Scoring("accuracy"), None)
+        trials.deal(sparse.coo_array((values, places), shape=(2, 8)), [0, 1], None, held_out=0.5)
+    assert np.array_equal(dealt[0], dealt[2])
+
+
 def test_nothing_but_what_was_released_is_kept(found):
     assert set(vars(found)) - set(found.get_params()) == {
         "best_estimator_", "best_index_", "best_params_", "best_score_", "claim_", "method_", "plan_", "unit_",

@@ -116,6 +116,10 @@ def test_votes_without_public_rows_and_a_first_answer_in_the_same_command(tables
     assert len(rows) == 5
     assert (tables / "first" / "model" / "ledger.sqlite").exists()
     ast.parse((tables / "first" / "script.py").read_text())
+    for name in ("script.py", "commands.sh"):
+        written = (tables / "first" / name).read_text()
+        assert "# Which columns hold texts, and are left out, was read from the records" in written
+        assert "missing" not in written
     assert (tables / "first" / "questions.csv").stat().st_mode & 0o077 == 0  # private rows
 
 
@@ -135,6 +139,10 @@ def test_ids_are_left_out_and_gaps_are_marked(tables, capsys, public):
     assert "Not used: visit_id" in shown
     assert "gaps are marked in every column (--gaps)" in shown
     assert "--leave-out visit_id --gaps" in shown
+    for name in ("script.py", "commands.sh"):
+        written = (tables / "quorate-start" / name).read_text()
+        assert "# That values are missing was read from the records" in written
+        assert "hold texts" not in written  # an id is left out by its name
     runpy.run_path("quorate-start/script.py")
     assert "epsilon" in capsys.readouterr().out or public
 

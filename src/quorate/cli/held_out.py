@@ -113,7 +113,7 @@ def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) 
             held.rows,
             held.labels,
             groups=held.units,
-            by=None if by is None else _texts(held.records, by),
+            by=None if by is None else held.records[by].to_pylist(),
             by_values=values,
             confidence=test.confidence,
             **vars(budget),
@@ -181,10 +181,6 @@ def _declared(by: str, given: str | None, columns: Schema | None, names: Sequenc
     if not isinstance(kind, Category):
         raise InvalidInput(f"the values of {by!r} are not declared, and are not read from private records: --by-values")
     return list(kind.categories)
-
-
-def _texts(records: Any, by: str) -> list[str]:
-    return [str(value).strip() for value in records[by].to_pylist()]
 
 
 def _failed(found: "ModelCheck", test: Tested) -> list[str]:

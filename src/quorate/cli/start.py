@@ -81,6 +81,7 @@ def run_start(
         declared=situation.declared,
         groups=situation.groups,
         leave_out=(*situation.ids, *situation.leave_out),
+        texts=bool(situation.leave_out),
         gaps=situation.gaps,
         epsilon=epsilon,
         delta=delta,
@@ -306,8 +307,9 @@ def _show(console: Console, planned: PrivatePlan, road: Road, situation: _Situat
         )
     if situation.leave_out:
         console.print(
-            f"Left out: {', '.join(situation.leave_out)}. Without public rows nothing says which texts a column may "
-            "hold; declare them in a schema (--schema) to use them. That they hold texts is public with the model."
+            f"Left out: {escape(', '.join(situation.leave_out))}. Without public rows nothing says which texts a "
+            "column may hold; declare them in a schema (--schema) to use them. That they hold texts is public with "
+            "the model."
         )
     if not situation.declared:
         console.print(

@@ -24,6 +24,7 @@ class Commands:
     declared: bool
     groups: str | None
     leave_out: tuple[str, ...]
+    texts: bool  # whether columns are left out because private values in them are no numbers
     gaps: bool
     epsilon: float
     delta: float
@@ -72,16 +73,28 @@ def write_start(commands: Commands, questions: pa.Table) -> None:
 
 
 _READ_CLASSES = """# The classes were read from the records: which of them occur is public with the model, and its claim
-# says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private."""
+# says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private.
+"""
+_READ_TEXTS = """# Which columns hold texts, and are left out, was read from the records: it is public with the model.
+# Declare them in a schema (--schema) to use them, whatever the records hold.
+"""
+_READ_GAPS = """# That values are missing was read from the records: it is public with the model. Mark gaps whether
+# or not there are any (--gaps, with_gaps) to keep that private.
+"""
+
+
+def _read_from_records(commands: Commands) -> str:
+    """Return, as comments, what of the commands was read from private records."""
+    notes = {_READ_CLASSES: not commands.declared, _READ_TEXTS: commands.texts, _READ_GAPS: commands.gaps}
+    return "".join(note for note, was_read in notes.items() if was_read)
 
 
 def _shell(commands: Commands) -> str:
     fit, ask = commands.lines()
     kept = "It may be published." if commands.linear else "It holds its budget and is for its owner alone."
-    read = "" if commands.declared else f"{_READ_CLASSES}\n"
     return f"""#!/bin/sh
 # Made by quorate start. Run this file or script.py, not both: each fit opens a budget of its own.
-{read}set -e
+{_read_from_records(commands)}set -e
 
 # Fit the model and write it into a folder. {kept}
 {fit}
@@ -115,10 +128,9 @@ def _script(commands: Commands) -> str:
         "gaps": ".with_gaps()  # values may be missing in any column: another says where" if commands.gaps else "",
         "more": "" if commands.public is None else '    public=schema.encode(public, role="public"),\n',
     }
-    read = "" if commands.declared else f"{_READ_CLASSES}\n"
     parts = [
         _READ,
-        read + (_BY_HEADER if commands.public is None else _BY_PUBLIC),
+        _read_from_records(commands) + (_BY_HEADER if commands.public is None else _BY_PUBLIC),
         _LINEAR if commands.linear else _VOTES,
     ]
     return "\n".join(part.format(**values) for part in parts)

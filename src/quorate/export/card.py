@@ -1,7 +1,7 @@
 """A published model with a card in the format of the Hugging Face Hub, which says what is guaranteed of it.
 
 README.md       the card: YAML for the hub, then the guarantee, who may see the model, and how to ask it
-model.skops     the fitted model without pickle; of a student, the scikit-learn estimator alone
+published.skops the fitted model without pickle; of a student, the scikit-learn estimator alone
 ...             the files of the model's folder: `quorate.load` reads the new one as it read the old one
 """
 

@@ -138,8 +138,9 @@ class Categories:
         listed = values.to_list() if hasattr(values, "to_list") else _objects(values)
         try:
             return np.fromiter(map(places.__getitem__, listed), dtype=np.int32, count=len(listed))
-        except Exception:  # a value that has no hash: each is then written out
-            return np.array([places.of(value) for value in listed], dtype=np.int32)
+        except Exception:  # a value that has no hash: it is written out, and texts are looked up as they would be
+            found = (places[value] if isinstance(value, str) else places.of(value) for value in listed)
+            return np.fromiter(found, dtype=np.int32, count=len(listed))
 
     def encode(self, values: Any) -> Floats:
         """Return one row a value."""
@@ -221,8 +222,8 @@ def as_texts(values: Any) -> list[str]:
 
 
 def _objects(values: Any) -> Any:
-    """Return an array whose values are written as those of a frame's column are."""
-    given = np.asarray(values)
+    """Return an array whose values are written as those of a frame's column are, and a list as it is."""
+    given = np.asarray(values) if hasattr(values, "dtype") else _listed(values)
     return given.astype("datetime64[us]").astype(object) if given.dtype.kind == "M" else given
 
 
@@ -287,7 +288,7 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
         return declared
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
     if values and all(isinstance(value, str) for value in values):
-        return Categories(name, tuple(values))
+        return Categories(name, tuple(dict.fromkeys(value.strip() for value in values)))  # as values are read
     try:
         numbers = np.unique(np.array(values, dtype=np.float64))
     except (TypeError, ValueError):

@@ -22,6 +22,7 @@ from quorate.arrays import Integers
 from quorate.checks import check_count, check_rate
 from quorate.ensemble.ensemble import Ballots
 from quorate.errors import InvalidInput
+from quorate.features.blocks import as_texts
 from quorate.held_out.measures import ModelCheck, ReleasedCounts
 from quorate.held_out.rows import (
     check_published,
@@ -158,8 +159,8 @@ def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Int
         if values is not None:
             raise InvalidInput("by_values declares the groups of by; there is no by")
         return ["all"], np.empty(0, dtype=np.int64)
-    given = [str(value) for value in np.asarray(by).tolist()]
-    declared = sorted(set(given)) if values is None else [str(value) for value in values]
+    given = as_texts(by)  # proof: step 6: each by itself, so that a missing one does not make 1.0 of the 1 of others
+    declared = sorted(set(given)) if values is None else as_texts(list(values))
     if len(set(declared)) != len(declared) or {"all", OTHER} & set(declared):
         raise InvalidInput("by_values must name each group once, and none of them 'all' or 'other'")
     names = declared if values is None else [*declared, OTHER]

@@ -75,7 +75,9 @@ class ConformalRegressor(ConformalModel, RegressorMixin, BaseEstimator):
         units, first, count = first_rows(len(rows), groups, y)
         grid = np.append(np.geomspace(_SMALLEST * largest, largest, self._grid_cells(count) - 1), np.inf)
         self._open(grid, count, groups)
-        errors = np.abs(target_numbers(y) - values_by_row(self.model, rows))
+        targets, said = target_numbers(y), values_by_row(self.model, rows)
+        with np.errstate(all="ignore"):  # a warning would tell of a value: proof: step 1
+            errors = np.abs(targets - said)
         cells = np.searchsorted(grid, np.nan_to_num(errors, nan=np.inf))  # rounded up: proof: step 1
         self._release(cells, units, first)
         return self

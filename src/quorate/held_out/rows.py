@@ -110,7 +110,7 @@ def _asked(says: "_Says", X: Any, width: int) -> NDArray[np.float64]:
     seen: dict[bytes, int] = {}
     numbers = np.array([seen.setdefault(digest, len(seen)) for digest in query_digests(X)], dtype=np.int64)
     different = take_rows(X, np.unique(numbers, return_index=True)[1])
-    with progress(f"asking the model about {len(X):,} rows"), silence(), global_randomness() as seed, one_thread():
+    with progress("asking the model about held-out rows"), silence(), global_randomness() as seed, one_thread():
         says.seed = seed  # in this order, as where teachers are asked
         return Calls(different, says.rows).values(says, width)[numbers]
 

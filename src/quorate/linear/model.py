@@ -191,6 +191,10 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "coef_")
         X = as_frame(X)
         validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
+        if isinstance(self.columns_, HashedColumns):
+            counts = as_counts(finite_numbers(X))
+            counts.data = np.nan_to_num(counts.data)  # what is no number counts as 0 there
+            return counts
         if self.form_ is None:
             return finite_numbers(X)
         if not is_frame(X):

@@ -56,6 +56,7 @@ _CHARGED = "Interrupted: what was charged stays charged. Ask again: what was ans
 
 
 _MOST_BYTES = 2**32  # of a sparse matrix that is filled
+_SPARSE = ("csr", "csc", "coo", "bsr")  # filled as they are: made a csr, one unsorted row changes sums in all others
 _PROJECT = (
     "Project it to a few hundred columns first, by numbers that do not depend on the records: "
     "SparseRandomProjection(256, random_state=0, dense_output=True).fit(X[:1]).transform(X), for records and queries "
@@ -143,7 +144,7 @@ def check_matrix(classifier: Any, X: Any, *, missing: bool = False, reset: bool)
             classifier,
             X,
             reset=reset,
-            accept_sparse="csr",
+            accept_sparse=_SPARSE,
             dtype=np.float64,
             ensure_all_finite="allow-nan" if missing else True,
         )

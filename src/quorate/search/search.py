@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.checks import check_rate
 from quorate.ensemble import deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput, NoQuorum
+from quorate.features.words import as_counts
 from quorate.linear.model import LinearModel
 from quorate.mechanisms.selection.trials import MOST_ENTRIES
 from quorate.predictors.base import check_matrix, declared_classes
@@ -268,7 +269,7 @@ class _Trials:
             rows = np.asarray(rows) if hasattr(rows, "__array__") else np.array(rows, dtype=object)
         if len(rows.shape) != 2 or rows.shape[1] < 1:
             raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
-        rows = rows.tocsr() if sparse.issparse(rows) else rows
+        rows = as_counts(rows) if sparse.issparse(rows) else rows  # each row added up by itself
         check_consistent_length(rows, y)
         units, count = unit_numbers(rows.shape[0], groups)
         scoring = round(count * held_out)
