@@ -550,6 +550,26 @@ def test_a_regression_saved_from_python_has_intervals_by_the_command_line(frames
     assert told["lows"][0] < 130 < told["highs"][0]
 
 
+@pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
+@pytest.mark.parametrize("frames", [False, True])
+@pytest.mark.parametrize("odd", ["secret", "1e999"])
+def test_no_value_of_a_private_file_is_refused_where_the_model_has_no_schema(kind, frames, odd, tmp_path, capsys):
+    random = np.random.default_rng(4)
+    X = pandas.DataFrame(random.normal(size=(600, 2)), columns=["a", "b"])
+    y = (X.a > 0).astype(int)
+    rows = X if frames else X.to_numpy()
+    if kind == "linear":
+        save(PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(rows, y, public=rows), tmp_path / "rule")
+    else:
+        student = StudentClassifier(LogisticRegression(), epsilon=9.0, classes=[0, 1], teachers=50)
+        save(student.fit(rows, y, public=rows[:40]), tmp_path / "rule")
+    held = X.assign(yes=y).astype(object)
+    held.loc[7, "a"] = odd
+    held.to_csv(tmp_path / "held.csv", index=False)
+    assert main(["check", str(tmp_path / "rule"), str(tmp_path / "held.csv"), "--label", "yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["units"] == 600
+
+
 def test_a_classifier_saved_from_python_has_sets_and_is_tested_by_the_command_line(tmp_path, capsys):
     random = np.random.default_rng(4)
     X = random.normal(size=(3000, 2))

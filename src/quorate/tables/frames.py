@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quorate.errors import InvalidInput
 from quorate.rows import FrameForm
 from quorate.tables.columns import Number
+from quorate.tables.lenient import read_columns, read_numbers
 from quorate.tables.read import (
     MISSING_TEXTS,
     NotANumber,
@@ -34,12 +35,16 @@ def matrix_of(
 ) -> NDArray[np.float64]:
     """Return a table as the matrix that a model was fitted on: these columns, or all of them where they have no names.
 
-    What is missing is nan, in private rows and where the model takes gaps; elsewhere it is refused.
+    What is missing is nan where the model takes gaps, and elsewhere refused. No private value is refused: one that is
+    no number is missing.
     """
     given = list(names) or table.column_names
     if len(given) != features:
         raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, not {len(given)}")
-    kind = Number(missing="indicator" if missing or role == "private" else "refuse")
+    if role == "private":
+        columns = read_columns(table, given, whose=subject(role))
+        return np.stack([read_numbers(_truths_as_numbers(columns[name])) for name in given], axis=1)
+    kind = Number(missing="indicator" if missing else "refuse")
     encoded = Schema(dict.fromkeys(given, kind)).encode(table, role=role)
     return encoded if kind.missing == "refuse" else np.where(encoded[:, 1::2] == 1, np.nan, encoded[:, ::2])
 
@@ -47,7 +52,8 @@ def matrix_of(
 def frame_of(table: pa.Table, form: FrameForm, *, role: Role = "query") -> Any:
     """Return a table as a data frame like the one that a model was fitted on; the model checks the rest.
 
-    A CSV file holds texts alone: a column that held numbers is read as numbers, and a missing value is one there.
+    A CSV file holds texts alone: a column that held numbers is read as numbers, and a missing value is one there, as
+    is a private one that is no number.
     """
     lacking = [name for name in form.columns if name not in table.column_names]
     if lacking:
@@ -58,7 +64,9 @@ def frame_of(table: pa.Table, form: FrameForm, *, role: Role = "query") -> Any:
     columns = {}
     for name, kind in zip(form.columns, form.kinds, strict=True):
         values = whole_array(table.column(name))
-        if kind == "number":
+        if kind == "number" and role == "private":
+            columns[name] = read_numbers(_truths_as_numbers(values))
+        elif kind == "number":
             try:
                 columns[name] = numbers(_truths_as_numbers(values), missing=MISSING_TEXTS)
             except NotANumber as error:
