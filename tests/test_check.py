@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 from scipy import sparse, stats
 from sklearn.dummy import DummyClassifier
@@ -347,6 +349,24 @@ def test_the_command_says_what_was_found_and_whether_limits_hold(student, tmp_pa
     output = capsys.readouterr()
     assert len(json.loads(output.out)["failed"]) == 2
     assert "the error is not shown to be at most 0.05" in output.err
+
+
+def test_the_command_reads_groups_as_categories_and_refuses_no_value(student, tmp_path, capsys):
+    random = np.random.default_rng(4)
+    rows = random.normal(size=(400, 2))
+    columns = {"x": rows[:, 0], "z": rows[:, 1], "y": np.where(rows.sum(axis=1) > 0, "ill", "well")}
+    half = b"\xff"  # bytes that are no text
+    texts = pyarrow.array([b"f", b"m", half, b" f "] * 100).cast(pyarrow.binary()).view(pyarrow.string())
+    kinds = {"texts": (texts, "f,m"), "truths": ([True, False] * 200, "true,false"), "wholes": ([1.0, None] * 200, "1")}
+    for name, (groups, values) in kinds.items():
+        table = pyarrow.table(columns | {"group": groups})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+        told = ["check", str(student), str(tmp_path / f"{name}.parquet"), "--label", "y", "--classes", "ill,well"]
+        assert main([*told, "--by", "group", "--by-values", values, "--epsilon", "100", "--json"]) == 0
+        [counts, _] = json.loads(capsys.readouterr().out)["counts"]
+        sizes = np.sum(counts, axis=(1, 2)).tolist()
+        expected = {"texts": [200, 100, 100], "truths": [200, 200, 0], "wholes": [200, 200]}[name]
+        assert np.abs(np.subtract(sizes, expected)).max() < 10
 
 
 def test_the_command_reads_no_groups_from_private_records(student, tmp_path, capsys):

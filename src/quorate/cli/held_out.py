@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from quorate.cli.commands.check import Tested
 from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Sets, Tables, Trusting
 from quorate.cli.fit import check_columns, check_named, published_model, read_features, read_tables, target_column
@@ -13,7 +15,8 @@ from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Category, Label, Number, Schema, read_table
-from quorate.tables.lenient import read_columns
+from quorate.tables.cells import OTHER
+from quorate.tables.lenient import read_columns, read_texts
 
 if TYPE_CHECKING:
     from quorate.held_out import ModelCheck
@@ -113,7 +116,7 @@ def run_check(test: Tested, tables: Tables, budget: Budget, trusting: Trusting) 
             held.rows,
             held.labels,
             groups=held.units,
-            by=None if by is None else held.records[by].to_pylist(),
+            by=None if by is None else _groups(held.records, by, values or []),
             by_values=values,
             confidence=test.confidence,
             **vars(budget),
@@ -181,6 +184,13 @@ def _declared(by: str, given: str | None, columns: Schema | None, names: Sequenc
     if not isinstance(kind, Category):
         raise InvalidInput(f"the values of {by!r} are not declared, and are not read from private records: --by-values")
     return list(kind.categories)
+
+
+def _groups(records: Any, by: str, values: Sequence[str]) -> list[str]:
+    """Return the group of each record, each read by itself, as categories are; "other" where it is not declared."""
+    column = read_columns(records, [by], whose="the private records")[by]
+    names = np.array([*values, OTHER], dtype=object)
+    return [str(name) for name in names[read_texts(column, values)]]
 
 
 def _failed(found: "ModelCheck", test: Tested) -> list[str]:
