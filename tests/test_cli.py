@@ -45,7 +45,7 @@ def test_demo_does_the_whole_job_and_names_its_report(tmp_path):
     for text in ("teachers of", "epsilon spent", "no quorum", "non-private model", "student", "nothing was paid"):
         assert text in shown.stdout, text
     assert shown.stdout.strip().splitlines()[-1] == f"The report: {tmp_path / 'page.html'}"
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 5
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 6
 
 
 def test_demo_as_json(tmp_path):

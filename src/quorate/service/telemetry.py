@@ -157,10 +157,9 @@ class Metrics:
             self._child(self._queries, model, outcome).inc(count)
 
     def unknown(self, model: str, counts: Mapping[str, int]) -> None:
-        """Count queries with a category that the model does not know, by column."""
+        """Count queries with a category that the model does not know, by column; 0 too, so that the work is the same."""
         for column, count in counts.items():
-            if count:
-                self._child(self._unknown, model, column).inc(count)
+            self._child(self._unknown, model, column).inc(count)
 
     def exposed(
         self, budgets: Mapping[str, Mapping[str, float]], *, models: Collection[str], processes: bool = False

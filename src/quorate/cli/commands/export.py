@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from quorate.cli.options import listed
-from quorate.cli.output import check_new_file, check_new_folder, show_bill
 from quorate.errors import InvalidInput
 
 __all__ = ["export"]
@@ -37,6 +36,7 @@ def export(
     json
         Print one JSON object.
     """
+    from quorate.cli.output import check_new_file, check_new_folder, show_bill
     from quorate.export import open_published, to_onnx, write_card
     from quorate.models import load
     from quorate.tables import SCHEMA_FILE
