@@ -30,6 +30,7 @@ from quorate import (
 )
 from quorate.auditing.quantiles import data_sets, least_coverage, quantile_law, worst_quantile_loss
 from quorate.cli import main
+from quorate.features import AdditiveColumns
 from quorate.mechanisms import PrivateQuantile
 from quorate.models import schema_of
 from quorate.service.model import Model
@@ -372,6 +373,15 @@ def test_they_are_what_scikit_learn_takes_them_for():
     assert is_classifier(a_classifier())
     assert is_regressor(a_regressor())
     assert a_classifier().score([[5.0], [-5.0]], ["yes", "no"]) == 1.0
+
+
+def test_sets_over_a_model_of_named_columns_take_what_the_model_takes():
+    random = np.random.default_rng(3)
+    X = pandas.DataFrame({"ward": random.choice([100, 200], size=600), "b": random.normal(size=600)})
+    columns = AdditiveColumns(declared={"ward": ["100", "200"], "b": (-3, 3)})
+    model = PrivateLogisticRegression(epsilon=9.0, classes=[0, 1], columns=columns).fit(X, (X.b > 0).astype(int))
+    sets = ConformalClassifier(model, 4.0, 0.2).fit(X, (X.b > 0).astype(int))
+    assert np.array_equal(sets.predict(X[:50]), model.predict(X[:50]))  # categories that are written as numbers
 
 
 def test_sets_come_back_with_their_model(tmp_path):

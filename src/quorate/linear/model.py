@@ -203,7 +203,7 @@ class LinearModel(CountedCopies, ShowsClaim, BaseEstimator):
             name: finite_numbers(X[name]) if kind == "number" else whole_texts(X[name])
             for name, kind in zip(self.form_.columns, self.form_.kinds, strict=True)
         }
-        return import_module(self.form_.library).DataFrame(columns)
+        return self.form_.rows(import_module(self.form_.library).DataFrame(columns))  # pandas has types of its own
 
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
