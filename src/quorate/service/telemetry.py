@@ -157,7 +157,7 @@ class Metrics:
             self._child(self._queries, model, outcome).inc(count)
 
     def unknown(self, model: str, counts: Mapping[str, int]) -> None:
-        """Count queries with a category that the model does not know, by column; 0 too, so that the work is the same."""
+        """Count queries with a category that the model does not know, by column: 0 too, so that the work is alike."""
         for column, count in counts.items():
             self._child(self._unknown, model, column).inc(count)
 

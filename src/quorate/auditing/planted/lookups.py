@@ -4,6 +4,7 @@ The attack counts work and not time: how many functions one caller's request cal
 request before it. A clock would see the same through noise.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,19 +44,25 @@ class RemembersTexts(QueryEncoder):
 
 
 def calls_made(work: Callable[[], object]) -> int:
-    """Return how many functions are called, in Python and below it, while something is done."""
-    count = 0
+    """Return how many functions are called, in Python and below it, while something is done.
+
+    Nothing is collected meanwhile: garbage of others may call functions of its own when it goes.
+    """
+    count, collects = 0, gc.isenabled()
 
     def note(frame: object, event: str, argument: object) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
+    gc.disable()
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return count
 
 
