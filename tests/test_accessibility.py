@@ -95,8 +95,14 @@ def violations(page, axe):
     return [(one["id"], one["nodes"][0]["html"][:200]) for one in found]
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", sorted(set(PAGES) - {"clinic"}))  # which has the sections of "model"
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [
+        pytest.param(name, view, marks=[pytest.mark.long] if (name, view) == ("api", "wide and light") else [])  # 6 s
+        for name in sorted(set(PAGES) - {"clinic"})  # which has the sections of "model"
+        for view in VIEWS
+    ],
+)
 def test_a_page_is_sound_for_keyboard_and_screen_reader_and_does_not_scroll_sideways(
     browser, axe, tmp_path, name, view
 ):

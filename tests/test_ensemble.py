@@ -393,7 +393,9 @@ def test_backends_fit_the_same_teachers(backend):
     assert (made.ballots(X[:50]) == plain.ballots(X[:50])).all()
 
 
-@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+@pytest.mark.parametrize(
+    ("backend", "package"), [("dask", "distributed"), pytest.param("ray", "ray", marks=pytest.mark.long)]
+)
 def test_a_real_cluster_fits_the_same_teachers(backend, package):
     pytest.importorskip(package, reason=f"{package} is not installed")
     script = Path(__file__).with_name("cluster_fit.py")
