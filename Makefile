@@ -30,6 +30,7 @@ demo: $(VENV)/.demo  ## the main job on a generated clinic of 200,000 records, w
 
 docs: $(READY)  ## the documentation site, strictly, into site/VERSION; its map and its links are checked
 	site=site/$$($(BIN)/quorate --version) && \
+	rm -rf $$site docs/proofs docs/project docs/reference/api && \
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs docs $$site && \
 	QUORATE_SITE=$$site $(BIN)/python -m pytest -q tests/test_site.py
 
