@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import numpy as np
+import pytest
 
 from quorate.answerers import Votes
 from quorate.ensemble import Ensemble
@@ -68,3 +69,21 @@ def edit(place, statement):
             return connection.execute(statement).rowcount
     with closing(sqlite3.connect(place)) as connection, connection:
         return connection.execute(statement).rowcount
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def used(request, tmp_path, monkeypatch):
+    """A used ledger in each store: its place, and the folder of its model."""
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    folder = tmp_path / "model"
+    place = request.getfixturevalue("postgres_url") if request.param == "postgres" else folder / "ledger.sqlite"
+    make_used(place, folder)
+    return place, folder
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """The file of a used ledger."""
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    make_used(tmp_path / "model" / "ledger.sqlite", tmp_path / "model")
+    return tmp_path / "model" / "ledger.sqlite"

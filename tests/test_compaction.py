@@ -10,7 +10,20 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ledger_in_use import LEASE, SPENT, UNITS, ask, edit, make_used, open_ledger, request_of, session_of, units_spent
+from ledger_in_use import (
+    LEASE,
+    SPENT,
+    UNITS,
+    ask,
+    edit,
+    make_used,
+    open_ledger,
+    path,
+    request_of,
+    session_of,
+    units_spent,
+    used,
+)
 from quorate.errors import BudgetSpent, IdReused, InvalidInput, LedgerRefused
 from quorate.exchange import Asked
 from quorate.ledger import Ledger, Phase, check_export, compaction, export_entries, move, restore, verify
@@ -19,23 +32,7 @@ from quorate.ledger.rules import Event, apply, to_json
 from quorate.privacy import Budget
 from quorate.session import Request
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def used(request, tmp_path, monkeypatch):
-    """A used ledger in each store: its place, and the folder of its model."""
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "model"
-    place = request.getfixturevalue("postgres_url") if request.param == "postgres" else folder / "ledger.sqlite"
-    make_used(place, folder)
-    return place, folder
-
-
-@pytest.fixture
-def path(tmp_path, monkeypatch):
-    """The file of a used ledger."""
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    make_used(tmp_path / "model" / "ledger.sqlite", tmp_path / "model")
-    return tmp_path / "model" / "ledger.sqlite"
+__all__ = ["path", "used"]  # fixtures
 
 
 def count(ledger, table):

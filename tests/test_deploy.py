@@ -77,7 +77,8 @@ def test_promtool_takes_the_rules():
     tool = shutil.which("promtool")
     if tool is None:
         pytest.skip("promtool is not installed")
-    subprocess.run([tool, "check", "rules", DEPLOY / "prometheus" / "rules.yml"], check=True)
+    done = subprocess.run([tool, "check", "rules", DEPLOY / "prometheus" / "rules.yml"], check=False)
+    assert done.returncode == 0
 
 
 # What they name is there.

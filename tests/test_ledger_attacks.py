@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from ledger_in_use import SPENT, ask, edit, make_used, open_ledger, session_of, units_spent
+from ledger_in_use import SPENT, ask, edit, open_ledger, path, session_of, units_spent, used
 from quorate.errors import LedgerRefused
 from quorate.ledger import Ledger
 from quorate.ledger.chain import link, state_folder
@@ -16,23 +16,7 @@ from quorate.ledger.rules import Event
 from quorate.mechanisms import Quorum
 from quorate.privacy import Budget
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def used(request, tmp_path, monkeypatch):
-    """A used ledger in each store: its place, and the folder of its model."""
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "model"
-    place = request.getfixturevalue("postgres_url") if request.param == "postgres" else folder / "ledger.sqlite"
-    make_used(place, folder)
-    return place, folder
-
-
-@pytest.fixture
-def path(tmp_path, monkeypatch):
-    """The file of a used ledger."""
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    make_used(tmp_path / "model" / "ledger.sqlite", tmp_path / "model")
-    return tmp_path / "model" / "ledger.sqlite"
+__all__ = ["path", "used"]  # fixtures
 
 
 def _refused(place, folder=None):
