@@ -363,13 +363,18 @@ class Schema:
         """Return a number for each row, the same for rows of one person, or None if the schema has no groups."""
         if self.groups is None:
             return None
+        units: NDArray[np.int64] = self.people(table, role=role).dictionary_encode().indices.to_numpy().astype(np.int64)
+        return units
+
+    def people(self, table: Any, *, role: Role = "private") -> pa.Array:
+        """Return the name of the person of each row, as a text. The schema must have groups."""
+        assert self.groups is not None
         column = self._special_column(as_table(table), self.groups, check_role(role))
         written = texts(column, missing=self.missing_texts)
         if written.null_count:
             first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
             raise refusal(role, self.groups, "it is not said whose row it is", row=first)
-        units: NDArray[np.int64] = written.dictionary_encode().indices.to_numpy().astype(np.int64)
-        return units
+        return written
 
     def _special(self) -> list[str]:
         return [*([self.label.column] if self.label else []), *([self.groups] if self.groups else [])]
