@@ -8,17 +8,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.learners.algebra import centred, damped_solve, row_space
 from quorate.learners.backends import Array, Backend
+from quorate.learners.gpu import TwoClassChunks, fit_on_gpu, fits_kernel, room_on_gpu
 from quorate.learners.linear import LinearLearner, LinearTeachers
 from quorate.learners.losses import BinaryLoss, MultinomialLoss
 from quorate.learners.newton import Loss, minimise
 from quorate.learners.quadratic import QuadraticTeachers, product_count, with_products
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import Block, Chunks, Learner, Teachers
+from quorate.learners.teachers import Block, Chunks, Learner, Matrix, Teachers
 from quorate.learners.tree import BatchedTree
 from quorate.learners.tree_teachers import DEEPEST, TreeTeachers
 
@@ -205,17 +207,36 @@ class BatchedLogistic(LinearLearner):
     def _class_weights(self, block: Block) -> NDArray[np.float64]:
         """Return the weight of each row by its class, from the rows of its own chunk alone (proof: step 14)."""
         indicators = block.indicators()
-        if self.class_weight == "balanced":
-            sizes = indicators.sum(axis=1)
-            weights = sizes.sum(axis=1, keepdims=True) / (sizes.shape[1] * np.maximum(sizes, 1.0))
-        else:
-            given = np.array(self.class_weight)
-            table = np.ones(max(len(given), int(block.shown.max()) + 1))  # a class without a weight weighs 1
-            table[: len(given)] = given
-            weights = np.zeros((len(indicators), indicators.shape[2]))
-            weights[: len(block.shown)] = table[block.shown]
+        weights = np.zeros((len(indicators), indicators.shape[2]))
+        weights[: len(block.shown)] = self._weights_of(indicators.sum(axis=1)[: len(block.shown)], block.shown)
         rows: NDArray[np.float64] = (indicators * weights[:, np.newaxis, :]).sum(axis=2)
         return rows[:, :, np.newaxis]
+
+    def _weights_of(self, sizes: NDArray[np.float64], shown: Integers) -> NDArray[np.float64]:
+        """Return what a row of each class weighs that a chunk shows, by how many rows of the chunk have that class."""
+        if self.class_weight is None:
+            return np.ones(shown.shape)
+        if self.class_weight == "balanced":
+            balanced: NDArray[np.float64] = sizes.sum(axis=1, keepdims=True) / (shown.shape[1] * np.maximum(sizes, 1.0))
+            return balanced
+        table = np.ones(max(len(self.class_weight), int(shown.max(initial=0)) + 1))  # without a weight it weighs 1
+        table[: len(self.class_weight)] = self.class_weight
+        return table[shown]
+
+    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix]:
+        """Return the teachers of small chunks that show two classes: the kernel takes features as they are."""
+        X, y, rows, starts, sizes = chunks.dealt()
+        teachers, features = chunks.showing(2), chunks.features
+        if self.coefficients(features) != features or not room_on_gpu(X.nbytes):
+            return super()._fit_fused(chunks)
+        shown = chunks.shown(teachers)
+        weights = self.C * self._weights_of(np.take_along_axis(chunks.counts[teachers] * 1.0, shown, axis=1), shown)
+        small = fits_kernel(sizes[teachers], features + self.fit_intercept)
+        teachers, upper, weights = teachers[small], shown[small, 1], weights[small]
+        two = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], upper, weights)
+        fitted = np.zeros((len(teachers), 2, features + 1))
+        fitted[:, 1] = fit_on_gpu(two, intercept=self.fit_intercept)
+        return teachers, fitted
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         columns = min(rows, features) + 1
