@@ -13,7 +13,7 @@ from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.learners.algebra import centred, damped_solve, row_space
 from quorate.learners.backends import Array, Backend
-from quorate.learners.gpu import TwoClassChunks, fit_on_gpu, fits_kernel, room_on_gpu
+from quorate.learners.gpu import fit_small_chunks
 from quorate.learners.linear import LinearLearner, LinearTeachers
 from quorate.learners.losses import BinaryLoss, MultinomialLoss
 from quorate.learners.newton import Loss, minimise
@@ -224,19 +224,9 @@ class BatchedLogistic(LinearLearner):
         return table[shown]
 
     def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix]:
-        """Return the teachers of small chunks that show two classes: the kernel takes features as they are."""
-        X, y, rows, starts, sizes = chunks.dealt()
-        teachers, features = chunks.showing(2), chunks.features
-        if self.coefficients(features) != features or not room_on_gpu(X.nbytes):
+        if self.coefficients(chunks.features) != chunks.features:  # products, which the kernel does not make
             return super()._fit_fused(chunks)
-        shown = chunks.shown(teachers)
-        weights = self.C * self._weights_of(np.take_along_axis(chunks.counts[teachers] * 1.0, shown, axis=1), shown)
-        small = fits_kernel(sizes[teachers], features + self.fit_intercept)
-        teachers, upper, weights = teachers[small], shown[small, 1], weights[small]
-        two = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], upper, weights)
-        fitted = np.zeros((len(teachers), 2, features + 1))
-        fitted[:, 1] = fit_on_gpu(two, intercept=self.fit_intercept)
-        return teachers, fitted
+        return fit_small_chunks(chunks, lambda *of: self.C * self._weights_of(*of), intercept=self.fit_intercept)
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         columns = min(rows, features) + 1

@@ -4,7 +4,7 @@ Several GPUs share the teachers between them. What a kernel counts is what `Line
 bit (PROOF.md, step 18).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -15,9 +15,17 @@ from quorate.arrays import Integers
 from quorate.learners.backends import Array
 from quorate.learners.linear import FINEST, QUERY_BITS, LinearTeachers
 from quorate.learners.newton import HALVINGS, STEPS, STILL
-from quorate.learners.teachers import LARGEST, Matrix
+from quorate.learners.teachers import LARGEST, Chunks, Matrix
 
-__all__ = ["GpuTeachers", "TwoClassChunks", "fit_on_gpu", "fits_kernel", "gridded_on_gpu", "on_gpus", "room_on_gpu"]
+__all__ = [
+    "GpuTeachers",
+    "TwoClassChunks",
+    "fit_on_gpu",
+    "fit_small_chunks",
+    "fits_kernel",
+    "gridded_on_gpu",
+    "on_gpus",
+]
 
 _DEEP = 16  # columns that one product of tensor cores takes
 _SPAN = 4096  # teachers that one program counts: enough to pay for its start, few enough to keep all of a GPU busy
@@ -167,11 +175,27 @@ def fits_kernel(sizes: Integers, columns: int) -> NDArray[np.bool_]:
     return small
 
 
-def room_on_gpu(size: int) -> bool:
-    """Return whether so many bytes take less than half of what the GPU has free."""
+def fit_small_chunks(
+    chunks: Chunks, weights: Callable[[Matrix, Integers], Matrix], *, intercept: bool
+) -> tuple[Integers, Matrix]:
+    """Return the teachers of small chunks that show two classes, and their logistic scores: 0 of the lower class.
+
+    `weights` says what a row of each class weighs, by the numbers of rows and the classes that a chunk shows. There are
+    no such teachers where the table would take more than half of what the GPU has free.
+    """
     import torch  # noqa: PLC0415
 
-    return 2 * size < int(torch.cuda.mem_get_info()[0])
+    X, y, rows, starts, sizes = chunks.dealt()
+    teachers = chunks.showing(2)
+    room = 2 * X.nbytes < int(torch.cuda.mem_get_info()[0])
+    teachers = teachers[room & fits_kernel(sizes[teachers], chunks.features + intercept)]
+    shown = chunks.shown(teachers)
+    counts = np.take_along_axis(chunks.counts[teachers], shown, axis=1).astype(np.float64)
+    fitted = np.zeros((len(teachers), 2, chunks.features + 1))
+    if len(teachers):
+        own = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
+        fitted[:, 1] = fit_on_gpu(own, intercept=intercept)
+    return teachers, fitted
 
 
 def fit_on_gpu(chunks: TwoClassChunks, *, intercept: bool, device: str = "cuda") -> Matrix:
