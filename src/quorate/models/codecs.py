@@ -55,6 +55,7 @@ _MECHANISMS = (
     "BetweenThresholds",
     "ConfidentMax",
     "Dissent",
+    "DistributedMax",
     "NoisyMax",
     "NoisyShares",
     "Quorum",
