@@ -3,7 +3,8 @@
     manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
     teachers.npz      plain arrays, where the teachers were fitted as one; or
     teachers.skops    scikit-learn estimators, of types that are known to be safe or were named; or
-    teachers.json     the addresses of teachers on servers
+    teachers.json     the addresses of teachers on servers; or
+    sites.json        the addresses and cards of the sites of a federation, and the keys of its coordinator
     estimator.skops   the estimator as it was given; none where the teachers were brought
     schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
     ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
