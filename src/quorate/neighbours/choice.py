@@ -68,6 +68,11 @@ class NeighbourPlan:
         names = ("epsilon", "delta", "queries", "records", "radius", "votes", "kernel", "metric")
         return {name: getattr(self, name) for name in names}
 
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "NeighbourPlan":
+        """Return the plan that a document describes."""
+        return cls(**document | {"forecast": tuple(tuple(line) for line in document["forecast"])})
+
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values that JSON can hold."""
         return asdict(self) | {"forecast": [list(line) for line in self.forecast]}

@@ -55,6 +55,16 @@ class UnitFile:
 
     def read(self, units: Units, *, features: int) -> int:
         """Put what the file holds into `units`, and return how many reports were drawn. What was changed is refused."""
+        try:
+            return self._read(units, features)
+        except sqlite3.Error as error:
+            self.close()
+            raise LedgerRefused(f"{self._path} cannot be read: {error}; nothing is answered") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
         rows = run(f"{_LINES} ORDER BY number").fetchall()
         self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone()

@@ -100,14 +100,15 @@ class Keys:
     def __init__(self, key: str, mask: str, card: Card) -> None:
         self._key, self.card = key, card
         try:
-            self._mask = serialization.load_pem_private_key(mask.encode(), None)
+            loaded = serialization.load_pem_private_key(mask.encode(), None)
             serialization.load_pem_private_key(key.encode(), None)
         except (ValueError, TypeError):
             raise InvalidInput(
                 f"the keys of {card.name} are damaged; make new ones, and give the others the card"
             ) from None
-        if not isinstance(self._mask, X25519PrivateKey) or self._mask.public_key().public_bytes_raw() != bytes_of(card):
+        if not isinstance(loaded, X25519PrivateKey) or loaded.public_key().public_bytes_raw() != bytes_of(card):
             raise InvalidInput(f"the keys of {card.name} do not belong to its card")
+        self._mask = loaded
 
     @classmethod
     def make(
@@ -154,7 +155,7 @@ class Keys:
     def shared(self, other: Card) -> bytes:
         """Return the secret that this party and another agree on: X25519 of their keys of masks."""
         try:
-            secret: bytes = self._mask.exchange(X25519PublicKey.from_public_bytes(bytes_of(other)))  # type: ignore[union-attr]
+            secret = self._mask.exchange(X25519PublicKey.from_public_bytes(bytes_of(other)))
         except ValueError:  # a point of low order: everybody would know the secret
             raise InvalidInput(f"the card of {other.name} has a key of masks that is none") from None
         return secret
