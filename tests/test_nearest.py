@@ -187,10 +187,10 @@ def test_it_answers_takes_in_and_forgets():
 def test_forgotten_records_vote_no_more():
     X, y = blobs(600, classes=2)
     model = small_model(X, y, classes=[0, 1], votes=1000.0, epsilon=1000.0)
-    far = X[y == 1][:1]
-    assert model.predict(far).tolist() == [1]
+    far = X[y == 1][:1] + 1e-9 * np.arange(64)[:, np.newaxis]
+    assert set(model.predict(far).tolist()) == {1}
     model.forget(np.flatnonzero(y == 1))
-    assert model.predict(far, caller="another").tolist() == [0]
+    assert set(model.predict(far, caller="another").tolist()) == {0, 1}  # noise alone: one class 64 times in 2**63
 
 
 def test_a_person_votes_once_with_its_nearest_record():
