@@ -11,7 +11,7 @@ from quorate.checks import check_count
 from quorate.ensemble.electorate import Electorate
 from quorate.ensemble.estimators import Part, fit_parts
 from quorate.errors import InvalidInput
-from quorate.learners import Deal, batched_equivalent, joined_teachers
+from quorate.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.progress import progress
 from quorate.quiet import silence
 
@@ -83,6 +83,7 @@ class Ensemble:
         classes: int,
         n_jobs: int | None = None,
         backend: str | None = None,
+        device: DeviceName = "auto",
         public: Any = None,
         units: int | None = None,
         one_scale: bool = False,
@@ -90,16 +91,16 @@ class Ensemble:
         """Fit so many teachers, one for each chunk of the parts, which are taken as they come.
 
         A part is rows, their class numbers from 0 to `classes` - 1, and a deal of them. An estimator with a batched
-        equivalent is fitted as one array; any other through joblib, on the backend that is named. It is first tried on
-        made-up rows, as many as a teacher has `units`, or on `public` ones: what it refuses there, it says. (How many
-        rows people have is not public; each row is a unit unless told.) `one_scale` says that columns are of about one
-        size, which makes counting faster and must be public.
+        equivalent is fitted as one array, on the `device`, which also counts its ballots; any other through joblib, on
+        the backend that is named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public`
+        ones: what it refuses there, it says. (How many rows people have is not public; each row is a unit unless told.)
+        `one_scale` says that columns are of about one size, which makes counting faster and must be public.
         """
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
         if learner is not None:
             with progress(f"fitting {teachers:,} teachers"):
-                fitted = [learner.fit(*part, classes=classes, one_scale=one_scale) for part in parts]
+                fitted = [learner.fit(*part, classes=classes, device=device, one_scale=one_scale) for part in parts]
             return cls(joined_teachers(fitted))
         coming = iter(parts)
         first = next(coming)

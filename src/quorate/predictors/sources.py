@@ -30,6 +30,7 @@ _OF_A_FIT = (
     "class_weight",
     "n_jobs",
     "backend",
+    "device",
 )  # settings of teachers fitted here
 _LEAST_MEMORY = 10**8  # bytes: a batch of rows of a wide table takes some ten million
 
@@ -102,7 +103,7 @@ class OtherSources(GuidedClassifier, ABC):
             with progress("reading records"):
                 for batch in stream:
                     labels = class_codes(self.classes_, schema.labels(batch))
-                    rows.add(schema.encode(batch), labels, None if schema.groups is None else _people(schema, batch))
+                    rows.add(schema.encode(batch), labels, _people(schema, batch))
             if not rows.rows:
                 raise InvalidInput("the table has no rows")
             return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
@@ -160,7 +161,10 @@ class OtherSources(GuidedClassifier, ABC):
         return made
 
 
-def _people(schema: Schema, table: Any) -> tuple[list[str], Integers]:
-    """Return the names of the people in a table, and whose each row is."""
-    coded = schema.people(table).dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
+    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
+    names = schema.people(table)
+    if names is None:
+        return None
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)

@@ -361,14 +361,20 @@ class Schema:
 
     def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
         """Return a number for each row, the same for rows of one person, or None if the schema has no groups."""
-        if self.groups is None:
+        written = self._people(table, role)
+        if written is None:
             return None
-        units: NDArray[np.int64] = self.people(table, role=role).dictionary_encode().indices.to_numpy().astype(np.int64)
+        units: NDArray[np.int64] = written.dictionary_encode().indices.to_numpy().astype(np.int64)
         return units
 
-    def people(self, table: Any, *, role: Role = "private") -> pa.Array:
-        """Return the name of the person of each row, as a text. The schema must have groups."""
-        assert self.groups is not None
+    def people(self, table: Any, *, role: Role = "private") -> list[str] | None:
+        """Return the name of the person of each row, or None if the schema has no groups."""
+        written = self._people(table, role)
+        return None if written is None else written.to_pylist()
+
+    def _people(self, table: Any, role: Role) -> Any:
+        if self.groups is None:
+            return None
         column = self._special_column(as_table(table), self.groups, check_role(role))
         written = texts(column, missing=self.missing_texts)
         if written.null_count:

@@ -3,7 +3,8 @@
     manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
     teachers.npz      plain arrays, where the teachers were fitted as one; or
     teachers.skops    scikit-learn estimators, of types that are known to be safe or were named; or
-    teachers.json     the addresses of teachers on servers
+    teachers.json     the addresses of teachers on servers; or
+    sites.json        the addresses and cards of the sites of a federation, and the keys of its coordinator
     estimator.skops   the estimator as it was given; none where the teachers were brought
     schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
     ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
@@ -15,6 +16,7 @@ The ledger is bound to the manifest by a fingerprint: a file that was changed, o
 holds private models: it is made for its owner's eyes alone.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,11 +90,12 @@ def move_into(
     extra: Extra,
     trusted: Trusted = None,
     journal: str | None = None,
+    then: Callable[[Any, Path], None] = lambda session, path: None,
 ) -> Path:
     """Write the folder of a classifier, and let it spend from the ledger there from now on.
 
     `trusted` names types of estimators that `load` will be told to trust, and `journal` the file of queries that it
-    goes on with, if there is one.
+    goes on with, if there is one. `then` is given the new session and the folder before this is a model.
     """
     check_loads(contents, trusted)
     if journal in (extra or {}):
@@ -106,6 +109,7 @@ def move_into(
     session = classifier.session_.move(make)  # from here on the old session answers nothing
     if journal is not None:
         session.answerer.journal = session.answerer.journal.copied(created.path / journal)
+    then(session, created.path)
     classifier.session_ = session
     return created.seal()
 
