@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.ipc
 import pyarrow.parquet
 
@@ -17,7 +18,7 @@ from quorate.tables.read import SUFFIXES, check_names
 __all__ = ["TableStream", "is_folder_or_pattern", "table_files"]
 
 _ROWS = 2**16  # read together
-_BUFFER = 2**20  # bytes of a column of a Parquet file that are read together
+_IN_PARTS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**20}  # else a Parquet file is kept in memory
 
 
 def table_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
@@ -78,7 +79,10 @@ class TableStream:
 
     def _batches(self) -> Iterator[pa.Table]:
         if self._dataset is not None:
-            options = {"batch_size": _ROWS, "batch_readahead": 1, "fragment_readahead": 1}
+            options: dict[str, Any] = {"batch_size": _ROWS, "batch_readahead": 1, "fragment_readahead": 1}
+            if getattr(getattr(self._dataset, "format", None), "default_extname", "") == "parquet":
+                scanned = pyarrow.dataset.ParquetFragmentScanOptions(use_buffered_stream=True, **_IN_PARTS)
+                options["fragment_scan_options"] = scanned
             yield from (pa.Table.from_batches([batch]) for batch in self._dataset.to_batches(**options))
         names = set(self.header.column_names)
         for file in self._files:
@@ -108,7 +112,7 @@ def _batches(file: Path) -> Iterator[pa.Table]:
         if suffix in (".csv", ".csv.gz"):
             yield from stream_csv(file, private=True)
         elif suffix == ".parquet":
-            with pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER) as opened:
+            with pyarrow.parquet.ParquetFile(file, **_IN_PARTS) as opened:
                 for batch in opened.iter_batches(batch_size=_ROWS):
                     yield _without_index(pa.Table.from_batches([batch]))
         else:
