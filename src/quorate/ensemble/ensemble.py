@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count
-from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.ensemble.electorate import Electorate
+from quorate.ensemble.estimators import fit_estimators
 from quorate.errors import InvalidInput
-from quorate.learners import Deal, DeviceName, Teachers, batched_equivalent
+from quorate.learners import Deal, DeviceName, batched_equivalent
 from quorate.progress import progress
 from quorate.quiet import silence
 
@@ -58,13 +59,13 @@ class Ballots:
 
 
 class Ensemble:
-    """Teachers fitted on disjoint chunks, and their ballots.
+    """Teachers fitted on disjoint chunks, wherever they stand, and their ballots.
 
     Replacing the rows of one unit changes one teacher at most, and so at most one ballot of each query.
     """
 
-    def __init__(self, teachers: Teachers | EstimatorTeachers) -> None:
-        self._teachers = teachers
+    def __init__(self, electorate: Electorate) -> None:
+        self._electorate = electorate
 
     @classmethod
     def fit(
@@ -102,21 +103,25 @@ class Ensemble:
     @property
     def teachers(self) -> int:
         """The number of teachers."""
-        return self._teachers.teachers
+        return self._electorate.teachers
 
     @property
     def classes(self) -> int:
         """The number of classes."""
-        return self._teachers.classes
+        return self._electorate.classes
 
     @property
-    def fitted(self) -> Teachers | EstimatorTeachers:
+    def fitted(self) -> Electorate:
         """The fitted teachers, for the owner's model files. They are private."""
-        return self._teachers
+        return self._electorate
 
     def count(self, X: Any) -> Ballots:
         """Count the ballots of every teacher on these queries."""
-        return Ballots(self._teachers.votes(X))
+        return Ballots(self._electorate.votes(X))
+
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self._electorate.close()
 
     def __repr__(self) -> str:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"

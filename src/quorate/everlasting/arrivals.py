@@ -165,5 +165,8 @@ class Arrivals:
         """Answer nothing more from memory: the folder goes on with the phase."""
         self.phase.end()
 
+    def close(self) -> None:
+        """Do nothing: all of it is in this process."""
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("the state of a phase holds private points and secret noise: it is not copied or pickled")

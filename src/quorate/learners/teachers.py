@@ -236,6 +236,9 @@ class Teachers(ABC):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays. They are private."""
 
+    def close(self) -> None:  # noqa: B027  most have nothing open
+        """Do nothing: they stand in this process."""
+
     def __repr__(self) -> str:
         shown = f"teachers={self.teachers}, classes={self.classes}, features={self.features}"
         return f"{type(self).__name__}({shown})"

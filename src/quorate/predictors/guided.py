@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
+from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible, InvalidInput
 from quorate.learners import DeviceName
 from quorate.mechanisms import NoisyShares
@@ -51,6 +52,10 @@ class GuidedClassifier(SessionClassifier, ABC):
     @abstractmethod
     def _left(self, held_out: int) -> tuple[float, float]:
         """Return (epsilon, delta) of the answers."""
+
+    @abstractmethod
+    def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
+        """Open the budget of the plan, from which the ensemble answers."""
 
     @abstractmethod
     def _class_weight(self) -> Any:

@@ -332,3 +332,7 @@ class StudentFirst:
     def move(self, ledger: Ledger) -> None:
         """End both runs here, and leave their secret noises in the ledger."""
         ledger.keep_run(self.dissent_run.end(), self.quorum_run.end())
+
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self.ensemble.close()

@@ -35,9 +35,9 @@ from quorate.predictors.base import (
     is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.predictors.guided import GuidedClassifier
 from quorate.predictors.manners import only_with
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
+from quorate.predictors.sources import OtherSources
 from quorate.predictors.trial import coefficients
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
@@ -51,7 +51,7 @@ def _gives_scores(classifier: "PrivateClassifier") -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(GuidedClassifier):
+class PrivateClassifier(OtherSources):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
     Parameters
@@ -374,7 +374,8 @@ class PrivateClassifier(GuidedClassifier):
         check_is_fitted(self)
         if _gives_scores(self):
             self.scoring()  # what cannot be read is not asked
-        return check_records(self, X, estimator=self.estimator_, reset=False)
+        missing = False if self.estimator_ is None else None  # teachers that were brought get whole rows
+        return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

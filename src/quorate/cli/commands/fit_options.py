@@ -15,6 +15,7 @@ __all__ = [
     "Columns",
     "Epsilon",
     "Hypotheses",
+    "Neighbours",
     "Output",
     "Phases",
     "PhasesBudget",
@@ -131,6 +132,35 @@ class Stability:
     """
 
     gamma: float = 0.1
+
+
+@Parameter(name="*", group=Group("Neighbours", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """Who votes on a query, and with which weight.
+
+    Parameters
+    ----------
+    records
+        About how many records (or people) there will be: a public number. Needed for a choice of radius and votes.
+    queries
+        How many queries are planned for. More can be asked: accuracy suffers then, not privacy.
+    radius
+        How near a record must be to vote; chosen on the public table unless given.
+    votes
+        How many votes of full weight a unit may cast in its life; chosen on the public table unless given.
+    kernel
+        Whether weights fall with the squared distance, or are all alike within the radius.
+    metric
+        Whether distances are between directions or between rows. The second needs a public table.
+    """
+
+    records: int | None = None
+    queries: int = 1000
+    radius: float | Literal["auto"] = "auto"
+    votes: float | Literal["auto"] = "auto"
+    kernel: Literal["linear", "flat"] = "linear"
+    metric: Literal["cosine", "euclidean"] = "euclidean"
 
 
 @Parameter(name="*", group=Group("Teachers", sort_key=3))
