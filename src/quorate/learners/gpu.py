@@ -114,7 +114,7 @@ class GpuTeachers:
         grid = (across.shape[1] // self._shape.wide, -(-teachers // _SPAN))
         with torch.cuda.device(tables.device if tables.is_cuda else -1):
             count_votes[grid](
-                tables, bars, across, totals, teachers, tables.shape[2], asked, tables[0].numel(),
+                tables, bars, across, totals, teachers, tables.shape[2], asked, 0.0, tables[0].numel(),
                 across[0].numel(), SEVERAL=self._several, POWERS=self._powers, SLICES=self._slices,
                 COLUMNS=self._columns, WHOLE=self._columns // _DEEP * _DEEP,
                 UNROLLED=self._columns * self._powers * self._slices <= _UNROLLED, HIGH=self._shape.high,
