@@ -66,6 +66,7 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench everlasting
 	$(BIN)/quorate bench release
 	$(BIN)/quorate bench audit
+	$(BIN)/quorate bench scale
 
 # Tools that package have an environment of their own.
 $(TOOLS)/.ready: packaging/requirements.txt
