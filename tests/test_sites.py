@@ -52,8 +52,8 @@ def spent(folder):
         classifier.session_.close()
 
 
-def counts_of(reply, rows=len(QUERIES)):
-    return reply.totals(rows, 2).view(np.int64)
+def counts_of(reply):
+    return reply.totals(len(QUERIES), 2).view(np.int64)
 
 
 def test_a_site_answers_with_the_counts_of_its_own_teachers(north, folders):
@@ -130,7 +130,10 @@ SHARES = DistributedMax(teachers=TOTAL, classes=2, scale=5.0, sites=3, corrupt=1
     [
         (replace(declared(), mode="sums"), "in the mode 'counts' alone"),
         (replace(declared(), mechanism={"name": "Nothing"}), "which this version does not know"),
-        (replace(declared(), mechanism={"name": "NoisyMax", "scale": -1.0, "teachers": 120, "classes": 2}), "scale must"),
+        (
+            replace(declared(), mechanism={"name": "NoisyMax", "scale": -1.0, "teachers": 120, "classes": 2}),
+            "scale must",
+        ),
         (replace(declared(), mechanism={"name": "NoisyMax"}), "none that this version knows"),
         (replace(declared(), mechanism={}), "none that this version knows"),
         (replace(declared(), mechanism=mechanism_document(QUORUM)), "mechanisms that pay for each query"),

@@ -5,6 +5,7 @@ named, the batch is refused and nothing is drawn. What the other sites have char
 """
 
 import secrets
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -65,9 +66,7 @@ class _Remote:
 
     def refused(self, why: str) -> SiteRefused:
         """Return the error that names this site."""
-        return SiteRefused(
-            f"site {self.card.name}: {why}. The batch is refused and nothing is drawn", site=self.card.name
-        )
+        return SiteRefused(f"site {self.card.name}: {why}. Nothing is drawn", site=self.card.name)
 
     def close(self) -> None:
         """Close the connections."""
@@ -107,6 +106,7 @@ class Sites:
         self._keys = keys
         self._remotes = [_Remote(url, card, keys, seconds) for url, card in addresses.items()]
         self._pool = ThreadPoolExecutor(max_workers=len(names), thread_name_prefix="quorate-sites")
+        self._finalizer = weakref.finalize(self, _close, self._pool, self._remotes)
         self._declaration: Declaration | None = None
         self._payable: dict[str, int] = {}
         try:
@@ -183,7 +183,7 @@ class Sites:
         if self.mode == "sums" and not _are_counts(summed, self.teachers):
             raise SiteRefused(
                 "the sites' masked counts do not add up to one ballot a teacher: a site lied, or has another card of "
-                "another site. In this mode nobody can say which. The batch is refused and nothing is drawn"
+                "another site. In this mode nobody can say which. Nothing is drawn"
             )
         return summed
 
@@ -227,12 +227,16 @@ class Sites:
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.shutdown(wait=True)
-        for remote in self._remotes:
-            remote.close()
+        self._finalizer()
 
     def __repr__(self) -> str:
         return f"Sites({', '.join(self.names)}; mode={self.mode!r})"
+
+
+def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
+    pool.shutdown(wait=True)
+    for remote in remotes:
+        remote.close()
 
 
 def _are_counts(counts: Integers, teachers: int) -> bool:
