@@ -17,7 +17,7 @@ from quorate.errors import InvalidInput
 if TYPE_CHECKING:
     from quorate.sites.keys import Card, Keys
 
-__all__ = ["Masks", "masks_of", "stream"]
+__all__ = ["Masked", "Masks", "masks_of", "stream"]
 
 Stream = Callable[[bytes, bytes, int], bytes]
 Masked = NDArray[np.uint64]
