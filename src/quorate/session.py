@@ -169,7 +169,7 @@ class Session:
             if isinstance(self._memory, KeptAnswers) and self._memory.answers():
                 ledger.keep(self._memory.answers(), {}, [])
         budget = None if self.budget is None else ledger.budget()
-        return Session(copy.copy(self.answerer), budget, ledger=ledger)
+        return type(self)(copy.copy(self.answerer), budget, ledger=ledger)
 
     def on_idle(self) -> None:
         """Return what is out on lease where others wait for it: for a server with nothing to do."""

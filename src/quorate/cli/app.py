@@ -41,6 +41,11 @@ Everything that is printed is covered by the guarantee. Exit code 1 if a limit t
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
 """
+_NEIGHBOURS = """\
+Insert and forget records of a model of neighbours, and look at how far they are worn out.
+
+Example: `quorate neighbours forget model p17,p20`
+"""
 for command in (
     demo,
     start,
@@ -61,6 +66,7 @@ for command in (
     app.command(command)
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 app.command("quorate.cli.commands.check:check", help=_CHECK)
+app.command("quorate.cli.commands.neighbours:neighbours", help=_NEIGHBOURS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -32,6 +32,7 @@ __all__ = [
     "check_named",
     "chosen_schema",
     "classes_of_records",
+    "public_labels",
     "published_model",
     "read_features",
     "read_tables",
@@ -125,7 +126,7 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
                 labels,
                 groups=units,
                 public=points,
-                public_labels=_public_labels(columns, known),
+                public_labels=public_labels(columns, known),
                 one_scale=columns.one_scale,
             )
         step()
@@ -155,7 +156,7 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))
     }
-    labelled = _public_labels(columns, public)
+    labelled = public_labels(columns, public)
     if prior is None and labelled is not None:
         known = labelled.tolist()
         counts = {label: max(known.count(label), 0.5) for label in labels.values()}
@@ -163,7 +164,7 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
     return given
 
 
-def _public_labels(columns: Schema, public: Any) -> Any:
+def public_labels(columns: Schema, public: Any) -> Any:
     """Return the labels of the public table; None where it has none."""
     assert columns.label is not None
     shown = public is not None and columns.label.column in public.column_names
@@ -175,7 +176,7 @@ def beside_public_rows(model: Any, points: Any, columns: Schema, public: Any) ->
 
     The model is released, so that this costs nothing. A row is judged by a model of other rows.
     """
-    labels = _public_labels(columns, public)
+    labels = public_labels(columns, public)
     if labels is None or min(Counter(labels.tolist()).values()) < _FOLDS or len(set(labels.tolist())) < 2:
         return {}
     from sklearn.linear_model import LogisticRegression

@@ -53,6 +53,7 @@ class Arrivals:
             first=number == 1,
             n_jobs=self.settings["n_jobs"],
             backend=self.settings["backend"],
+            device=self.settings.get("device", "auto"),  # which no folder keeps
         )
         run = self.terms.quorum(number).open(self.terms.budget(number))  # proof: steps 5 and 6
         self.begin(number, size, Phase(ensemble, run, self.terms.cutoff.open()), labelled)

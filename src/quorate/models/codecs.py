@@ -77,7 +77,7 @@ _CONCEPTS = {  # by their settings
     "Stumps": ("features", "binary"),
     "Thresholds": ("both_directions",),
 }
-_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
+_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns", "device")  # no values of a model
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
 # wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible, InvalidInput
+from quorate.learners import DeviceName
 from quorate.mechanisms import NoisyShares
 from quorate.planner import PrivatePlan
 from quorate.planner.mechanisms.task import Task
@@ -42,6 +43,7 @@ class GuidedClassifier(SessionClassifier, ABC):
     class_weight: Any
     n_jobs: int | None
     backend: str | None
+    device: DeviceName
 
     @abstractmethod
     def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
@@ -123,6 +125,7 @@ class GuidedClassifier(SessionClassifier, ABC):
             classes=len(self.classes_),
             n_jobs=self.n_jobs,
             backend=self.backend,
+            device=self.device,
         )
 
     def _warn(self, texts: Iterable[str]) -> None:

@@ -97,14 +97,15 @@ class Keys:
     def __init__(self, key: str, mask: str, card: Card) -> None:
         self._key, self.card = key, card
         try:
-            self._mask = serialization.load_pem_private_key(mask.encode(), None)
+            loaded = serialization.load_pem_private_key(mask.encode(), None)
             serialization.load_pem_private_key(key.encode(), None)
         except (ValueError, TypeError):
             raise InvalidInput(
                 f"the keys of {card.name} are damaged; make new ones, and give the others the card"
             ) from None
-        if not isinstance(self._mask, X25519PrivateKey) or self._mask.public_key().public_bytes_raw() != bytes_of(card):
+        if not isinstance(loaded, X25519PrivateKey) or loaded.public_key().public_bytes_raw() != bytes_of(card):
             raise InvalidInput(f"the keys of {card.name} do not belong to its card")
+        self._mask = loaded
 
     @classmethod
     def make(

@@ -12,6 +12,7 @@ from quorate.cli.commands.fit_options import (
     Candidates,
     Columns,
     Epsilon,
+    Neighbours,
     Output,
     Phases,
     PhasesBudget,
@@ -114,6 +115,21 @@ def _everlasting(
     from quorate.cli.fit_everlasting import run_fit_everlasting
 
     return run_fit_everlasting(tables, budget, phases, output)
+
+
+@fit.command(name="neighbours")
+def _neighbours(
+    tables: Tables, *, budget: Budget = Budget(), neighbours: Neighbours = Neighbours(), output: Output
+) -> int:
+    """Answer by the records near a query. Each pays for its own votes; `quorate neighbours` inserts and forgets.
+
+    The folder holds the model, the private records and the budget. The public table (--public) gives radius and noise.
+
+    Example: `quorate fit neighbours visits.csv --label outcome --public survey.csv --records 5000 --out model`
+    """
+    from quorate.cli.nearest import run_fit_neighbours
+
+    return run_fit_neighbours(tables, budget, neighbours, output)
 
 
 @fit.command(name="semi-private")

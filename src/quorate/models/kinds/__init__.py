@@ -5,6 +5,7 @@
     concept        AgnosticClassifier, UniversalClassifier,
                    StableClassifier, PureClassifier                private, with a ledger
     everlasting    EverlastingClassifier                           private, with a ledger
+    neighbours     NeighbourClassifier                             private, with a ledger
     online         OnlineRelease                                   private, with a ledger
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
@@ -36,6 +37,7 @@ _BY_KIND = {
     "stable": "concept",
     "pure": "concept",
     "everlasting": "everlasting",
+    "neighbours": "neighbours",
     "online release": "online",
     "student": "student",
     "published hypothesis": "hypothesis",
@@ -52,6 +54,7 @@ _BY_TYPE = {
     "StableClassifier": "concept",
     "PureClassifier": "concept",
     "EverlastingClassifier": "everlasting",
+    "NeighbourClassifier": "neighbours",
     "StudentClassifier": "student",
     "SemiPrivateClassifier": "hypothesis",
     "QueryReleaseClassifier": "hypothesis",

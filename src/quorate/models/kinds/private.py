@@ -16,6 +16,7 @@ The ledger is bound to the manifest by a fingerprint: a file that was changed, o
 holds private models: it is made for its owner's eyes alone.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,12 @@ def move_into(
     extra: Extra,
     trusted: Trusted = None,
     journal: str | None = None,
+    then: Callable[[Any, Path], None] = lambda session, path: None,
 ) -> Path:
     """Write the folder of a classifier, and let it spend from the ledger there from now on.
 
     `trusted` names types of estimators that `load` will be told to trust, and `journal` the file of queries that it
-    goes on with, if there is one.
+    goes on with, if there is one. `then` is given the new session and the folder before this is a model.
     """
     check_loads(contents, trusted)
     if journal in (extra or {}):
@@ -107,6 +109,7 @@ def move_into(
     session = classifier.session_.move(make)  # from here on the old session answers nothing
     if journal is not None:
         session.answerer.journal = session.answerer.journal.copied(created.path / journal)
+    then(session, created.path)
     classifier.session_ = session
     return created.seal()
 
