@@ -345,3 +345,39 @@ def test_commands_refuse_what_cannot_be(tmp_path, monkeypatch, capsys, arguments
     Keys.make(tmp_path / "K", "north")
     assert main(arguments) == 1
     assert re.search(said, capsys.readouterr().err)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["counts", "noise"])
+def test_twenty_sites_in_processes_of_their_own(tmp_path, mode):
+    """Their sum is the count of one ensemble, and one that is stopped in the middle ends the batch by its name."""
+    rng = np.random.default_rng(0)
+    names = [f"site-{place:02}" for place in range(20)]
+    folders = {}
+    for name in names:
+        X = rng.normal(size=(600, 2))
+        settings = {"epsilon": 2.0, "delta": 1e-6, "queries": 200, "aggregator": "noisy_max"}
+        classifier = qr.PrivateClassifier(teachers=30, classes=["no", "yes"], **settings)
+        folders[name] = qr.save(classifier.fit(X, np.where(X[:, 0] > 0, "yes", "no")), tmp_path / name)
+    processes, own, addresses = federate(tmp_path, folders, mode)
+    try:
+        cards = {text.partition("=")[0]: Card.read(text.partition("=")[2]) for text in addresses}
+        with contextlib.closing(Sites(cards, Keys.read(own), mode=mode, corrupt=0)) as together:
+            classifier = FederatedClassifier.from_sites(together, epsilon=2.0, queries=200)
+            X = rng.normal(size=(150, 2))
+            begun = time.perf_counter()
+            told = classifier.predict(X)
+            assert time.perf_counter() - begun < 30
+            assert (told.labels == np.where(X[:, 0] > 0, "yes", "no")).mean() > 0.9
+            counted = together.votes(X[:20])
+            processes["site-07"].terminate()
+            processes["site-07"].wait(timeout=60)
+            with pytest.raises(SiteRefused, match="site site-07: it does not answer"):
+                classifier.predict(X[:1] + 9.0)
+    finally:
+        assert set(ended(processes).values()) == {0}
+    if mode == "counts":
+        models = [load(folder).session_ for folder in folders.values()]
+        assert np.array_equal(counted, sum(one.answerer.ensemble.fitted.votes(X[:20]) for one in models))
+        for one in models:
+            one.close()

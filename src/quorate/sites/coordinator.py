@@ -88,6 +88,14 @@ class Sites:
         For "noise": with how many corrupt sites the noise of the others must suffice.
     seconds
         How long a site may take to answer a batch.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keys = Keys.make(f"{folder}/centre", "centre")
+    >>> Sites({"https://north.example.org:8901": keys.card}, keys)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: a federation has at least 2 sites, each with a name of its own
     """
 
     def __init__(
@@ -248,6 +256,11 @@ class FederatedClassifier(PrivateClassifier):
     """A private classifier whose teachers stand at sites. `from_sites` opens one; `predict` asks it as any other.
 
     It has a budget of its own, and each site has one: an answer is paid for by all of them.
+
+    >>> sites = Sites({"https://north.example.org:8901": north, "https://south.example.org:8901": south}, keys)
+    ... # doctest: +SKIP
+    >>> FederatedClassifier.from_sites(sites, epsilon=1.0, queries=100).predict(X)  # doctest: +SKIP
+    Predictions(4 of 4 answered, 0 refused)
     """
 
     @classmethod

@@ -38,7 +38,13 @@ _CERTIFICATE = "certificate.pem"
 
 @dataclass(frozen=True)
 class Card:
-    """What others know of a party: its name, its certificate, and its public key of masks, in hexadecimal digits."""
+    """What others know of a party: its name, its certificate, and its public key of masks, in hexadecimal digits.
+
+    >>> Card("north", "what somebody has typed", "00")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the card of north is damaged: it has no certificate, or no key of masks
+    """
 
     name: str
     certificate: str
@@ -48,7 +54,7 @@ class Card:
         _check_name(self.name)
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate.encode())
-            bytes_of(self)
+            _mask_key(self)
         except (AttributeError, TypeError, ValueError):
             raise InvalidInput(
                 f"the card of {self.name} is damaged: it has no certificate, or no key of masks"
@@ -74,7 +80,7 @@ class Card:
             raise InvalidInput(f"{path} is no card; 'quorate site keys' writes one") from None
 
 
-def bytes_of(card: Card) -> bytes:
+def _mask_key(card: Card) -> bytes:
     """Return the public key of masks."""
     raw = bytes.fromhex(card.mask)
     X25519PublicKey.from_public_bytes(raw)
@@ -103,7 +109,7 @@ class Keys:
             raise InvalidInput(
                 f"the keys of {card.name} are damaged; make new ones, and give the others the card"
             ) from None
-        if not isinstance(loaded, X25519PrivateKey) or loaded.public_key().public_bytes_raw() != bytes_of(card):
+        if not isinstance(loaded, X25519PrivateKey) or loaded.public_key().public_bytes_raw() != _mask_key(card):
             raise InvalidInput(f"the keys of {card.name} do not belong to its card")
         self._mask = loaded
 
@@ -151,7 +157,7 @@ class Keys:
     def shared(self, other: Card) -> bytes:
         """Return the secret that this party and another agree on: X25519 of their keys of masks."""
         try:
-            secret: bytes = self._mask.exchange(X25519PublicKey.from_public_bytes(bytes_of(other)))
+            secret: bytes = self._mask.exchange(X25519PublicKey.from_public_bytes(_mask_key(other)))
         except ValueError:  # a point of low order: everybody would know the secret
             raise InvalidInput(f"the card of {other.name} has a key of masks that is none") from None
         return secret
