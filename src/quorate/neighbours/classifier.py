@@ -51,7 +51,7 @@ class NeighbourClassifier(SessionClassifier):
     >>> model.insert(X[:1], y[:1])
     ['18000']
     >>> model.claim_
-    '(1, 1e-06)-differentially private under addition or removal of one row; (1.455, 1e-06) if it is replaced'
+    '(1, 1e-06)-differentially private under addition or removal of one row; (2.123, 1e-06) if it is replaced'
     """
 
     space_: Space
@@ -98,7 +98,9 @@ class NeighbourClassifier(SessionClassifier):
         known = None if public is None else check_matrix(self, public, reset=False)
         self.space_ = Space.of_public(self.metric, known, features=X.shape[1])
         radius, votes, self.plan_ = self._planned(known, public_labels)
-        self.terms_ = Terms.calibrate(epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=_TOP)
+        self.terms_ = Terms.calibrate(
+            epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=_TOP, classes=len(self.classes_)
+        )
         self.kernel_ = Kernel.within(radius, self.space_, shape=self.kernel, top=_TOP)
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = self.terms_.epsilon, self.terms_.delta, classes is not None
