@@ -160,6 +160,9 @@ class EstimatorTeachers:
             result[:, column] = ballots
         return result
 
+    def close(self) -> None:
+        """Do nothing: they stand in this process."""
+
     def _each(self, X: Any) -> Iterator[Integers | int]:
         """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""
         X = X if is_frame(X) else np.ascontiguousarray(X, dtype=np.float64)

@@ -24,7 +24,7 @@ from quorate.learners.linear import LinearTeachers
 from quorate.learners.quadratic import QuadraticTeachers
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import MEMORY, Learner, Teachers
+from quorate.learners.teachers import MEMORY, DeviceName, Learner, Teachers
 from quorate.learners.tree import BatchedTree
 from quorate.learners.tree_teachers import TreeTeachers
 
@@ -38,6 +38,7 @@ __all__ = [
     "BatchedStump",
     "BatchedTree",
     "Deal",
+    "DeviceName",
     "Learner",
     "LinearTeachers",
     "QuadraticTeachers",

@@ -69,6 +69,9 @@ class Nearby:
         voting, worn = release_counts(self.units.worn(self.terms.reported), self._noisy)[0].tolist()
         return voting, worn
 
+    def close(self) -> None:
+        """Do nothing: all of it is in this process, and the session lets go of the file."""
+
     def move(self, ledger: Ledger) -> None:
         """Leave nothing in the ledger: what units have spent goes into a file of its own."""
 

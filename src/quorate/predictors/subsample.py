@@ -20,6 +20,8 @@ from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble, deal_units, unit_numbers
 from quorate.errors import Infeasible, InvalidInput
+from quorate.learners import DeviceName
+from quorate.learners.backends import choose_backend
 from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
@@ -33,9 +35,9 @@ from quorate.predictors.base import (
     is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.predictors.guided import GuidedClassifier
 from quorate.predictors.manners import only_with
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
+from quorate.predictors.sources import OtherSources
 from quorate.predictors.trial import coefficients
 from quorate.privacy.cost import float_down
 from quorate.rows import take_rows
@@ -49,7 +51,7 @@ def _gives_scores(classifier: "PrivateClassifier") -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(GuidedClassifier):
+class PrivateClassifier(OtherSources):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
     Parameters
@@ -95,6 +97,9 @@ class PrivateClassifier(GuidedClassifier):
         query costs. Once the run has met its last no-quorum, queries are refused, not guessed.
     n_jobs, backend
         For joblib, where teachers are not fitted as one array: "loky", "dask", "ray", "threading".
+    device
+        Where teachers that are fitted as one array are fitted, and their ballots counted: "cpu", "cuda" for a GPU, or
+        "auto": a GPU where there is one. Ballots are the same everywhere. A saved model knows nothing of it.
 
     Fitting opens the budget. Fitting again, here or in a copy, opens another: who answers from both pays for both.
 
@@ -125,6 +130,7 @@ class PrivateClassifier(GuidedClassifier):
     class_weight: Any = "auto"
     n_jobs: int | None = None
     backend: str | None = None
+    device: DeviceName = "auto"
 
     def fit(
         self,
@@ -180,6 +186,7 @@ class PrivateClassifier(GuidedClassifier):
             classes=len(self.classes_),
             n_jobs=self.n_jobs,
             backend=self.backend,
+            device=self.device,
             public=public,
             units=count - held_out,
             one_scale=one_scale,
@@ -204,6 +211,7 @@ class PrivateClassifier(GuidedClassifier):
             raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
         if self.n_jobs == 0:
             raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+        choose_backend(self.device)
         for name in ("teachers", "no_quorums"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
@@ -366,7 +374,8 @@ class PrivateClassifier(GuidedClassifier):
         check_is_fitted(self)
         if _gives_scores(self):
             self.scoring()  # what cannot be read is not asked
-        return check_records(self, X, estimator=self.estimator_, reset=False)
+        missing = False if self.estimator_ is None else None  # teachers that were brought get whole rows
+        return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -31,8 +31,12 @@ class Claim:
 
 
 def replaced(unit: str) -> str:
-    """Return what is replaced between neighbouring data sets, for the unit "row" or "person"."""
-    return "one row" if unit == "row" else "all rows of one person"
+    """Return what is replaced between neighbouring data sets, for the unit "row", "person" or "teacher".
+
+    The last is of teachers that were brought: which records each has seen is known to whoever brought them.
+    """
+    named = {"row": "one row", "teacher": "all that one teacher has learned from"}
+    return named.get(unit, "all rows of one person")
 
 
 def added_or_removed(claim: Claim, *, replaced_epsilon: float) -> Claim:

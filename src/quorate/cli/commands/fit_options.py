@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import ConceptName, LearnerName, listed
+from quorate.cli.options import ConceptName, Device, LearnerName, listed
 
 __all__ = [
     "AskedHypotheses",
@@ -198,6 +198,9 @@ class Teachers:
         is balanced with --scores, where the learner takes weights.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    device
+        Where teachers that are fitted all at once are fitted: on the CPU, on a GPU ("cuda"), or on a GPU where there is
+        one.
     """
 
     learner: LearnerName | Literal["auto"] | None = None
@@ -214,6 +217,7 @@ class Teachers:
     prior: str | None = None
     class_weight: str = "auto"
     jobs: int | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Trust", sort_key=4))
@@ -257,6 +261,9 @@ class StudentFirst:
         How much traffic is planned for, to choose the number of teachers.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    device
+        Where teachers that are fitted all at once are fitted: on the CPU, on a GPU ("cuda"), or on a GPU where there is
+        one.
     """
 
     student: Path
@@ -266,6 +273,7 @@ class StudentFirst:
     no_quorums: int = 10
     queries: int = 100_000
     jobs: int | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Teachers and phases", sort_key=3))
@@ -293,6 +301,9 @@ class Phases:
         "votes" teaches with released labels, "labelboost" with those of a chosen hypothesis.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    device
+        Where teachers that are fitted all at once are fitted: on the CPU, on a GPU ("cuda"), or on a GPU where there is
+        one.
     """
 
     learner: Literal[LearnerName, "direction"] = "logistic"
@@ -304,6 +315,7 @@ class Phases:
     refresh: Literal["queries", "pool"] = "queries"
     relabel: Literal["votes", "labelboost"] = "votes"
     jobs: int | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Hypotheses", sort_key=3))

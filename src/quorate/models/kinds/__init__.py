@@ -1,6 +1,6 @@
 """The kinds of models: the manifest names one, and its module says how it becomes files and comes back.
 
-    private        PrivateClassifier                               private, with a ledger
+    private        PrivateClassifier, FederatedClassifier          private, with a ledger
     student_first  StudentFirstClassifier                          private, with a ledger
     concept        AgnosticClassifier, UniversalClassifier,
                    StableClassifier, PureClassifier                private, with a ledger
@@ -47,6 +47,7 @@ _BY_KIND = {
 }
 _BY_TYPE = {
     "PrivateClassifier": "private",
+    "FederatedClassifier": "private",
     "StudentFirstClassifier": "student_first",
     "AgnosticClassifier": "concept",
     "UniversalClassifier": "concept",

@@ -2,8 +2,10 @@
 
     manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
     teachers.npz      plain arrays, where the teachers were fitted as one; or
-    teachers.skops    scikit-learn estimators, of types that are known to be safe or were named
-    estimator.skops   the estimator as it was given
+    teachers.skops    scikit-learn estimators, of types that are known to be safe or were named; or
+    teachers.json     the addresses of teachers on servers; or
+    sites.json        the addresses and cards of the sites of a federation, and the keys of its coordinator
+    estimator.skops   the estimator as it was given; none where the teachers were brought
     schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
     ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
     ledger.key        proves that the ledger's entries are its own
@@ -58,7 +60,8 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: Extra = No
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
     contents = teacher_files(classifier.session_.answerer.ensemble.fitted)
-    contents["estimator.skops"] = to_skops(classifier.estimator_)
+    if classifier.estimator_ is not None:  # else the teachers were brought
+        contents["estimator.skops"] = to_skops(classifier.estimator_)
     return move_into(folder, KIND, classifier, _manifest(classifier), contents, extra=extra, trusted=trusted)
 
 
@@ -114,10 +117,12 @@ def move_into(
 def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> PrivateClassifier:
     """Return the classifier of a folder. It spends from the folder's ledger, which proves the manifest."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
-    classifier = PrivateClassifier(from_skops(contents["estimator.skops"], trusted), **manifest["settings"])
+    given = contents.get("estimator.skops")  # none where the teachers were brought
+    estimator = None if given is None else from_skops(given, trusted)
+    classifier = PrivateClassifier(estimator, **manifest["settings"])
     restore_rows(classifier, manifest)
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
-    classifier.estimator_ = clone(classifier.estimator)  # what is set later reaches the other
+    classifier.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
     classifier.estimate_ = None if manifest["estimate"] is None else _estimate(manifest["estimate"])
     classifier.chosen_ = _chosen(manifest.get("chosen"))  # earlier releases chose nothing
     ensemble = Ensemble(teachers_from(contents, trusted))

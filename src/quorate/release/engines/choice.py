@@ -25,7 +25,7 @@ ENGINES: dict[str, Engine] = {
     )
 }
 
-_TRUSTING = ("public_weights", "weights")  # what their few measurements do not touch stays as public records say
+_FEW_MEASUREMENTS = ("public_weights", "weights")  # what these do not touch stays as they started, right or wrong
 
 
 def expected_errors(
@@ -33,16 +33,16 @@ def expected_errors(
 ) -> dict[str, float]:
     """Return the expected largest error of each engine that can answer these queries, the one to take first.
 
-    It is the one of the least error; but for marginals, engines that start from public records and cannot find out that
-    these are from elsewhere come after those that can, or need none.
+    It is the one of the least error. But for marginals, engines that measure few cells come after those that measure
+    all of them: how far they err depends on how far the start was from the records, which nothing public says.
     """
     errors = {
         name: engine.expected_error(queries, records=records, epsilon=epsilon, delta=delta, public=public)
         for name, engine in ENGINES.items()
     }
     usable = {name: error for name, error in errors.items() if error < math.inf}
-    wary = isinstance(queries, Marginals) and public is not None
-    return dict(sorted(usable.items(), key=lambda pair: (wary and pair[0] in _TRUSTING, pair[1])))
+    wary = isinstance(queries, Marginals)
+    return dict(sorted(usable.items(), key=lambda pair: (wary and pair[0] in _FEW_MEASUREMENTS, pair[1])))
 
 
 def choose_engine(
