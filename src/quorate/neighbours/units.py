@@ -37,7 +37,8 @@ class Units:
     def __init__(self, kernel: Kernel, *, capacity: int, features: int, classes: int, persons: bool) -> None:
         if kernel.top > _LARGEST_TOP:
             raise InvalidInput(f"weights are at most {_LARGEST_TOP}, not {kernel.top}")
-        self._kernel, self._capacity, self._classes, self._persons = kernel, capacity, classes, persons
+        self.persons = persons
+        self._kernel, self._capacity, self._classes = kernel, capacity, classes
         self._numbers: dict[str, int] = {}
         self._rows: dict[int, slice] = {}  # where the rows of a unit are; a unit that is forgotten has none
         self._factors: Points = np.zeros((0, features + 2), dtype=np.float32)  # of the points: see `_record_factors`
@@ -113,7 +114,7 @@ class Units:
 
     def _blocks(self) -> list[slice]:
         """Return the rows in blocks that no unit straddles."""
-        if not self._persons:
+        if not self.persons:
             return [slice(start, min(start + _RECORDS, self._taken)) for start in range(0, self._taken, _RECORDS)]
         starts = np.flatnonzero(np.diff(self._owners[: self._taken], prepend=-1))
         cuts = [0, *starts[np.flatnonzero(np.diff(starts // _RECORDS)) + 1].tolist(), self._taken]
@@ -126,7 +127,7 @@ class Units:
         for start in range(0, len(factors), _QUERIES):
             block = slice(start, start + _QUERIES)
             weights = self._kernel.weigh(factors[block] @ self._factors[rows].T)  # proof: step 2
-            if self._persons:
+            if self.persons:
                 firsts = np.flatnonzero(np.diff(self._owners[rows], prepend=-1))
                 weights, codes = self._strongest(weights, self._codes[rows], firsts)
                 self._charge(weights, self._owners[rows][firsts])
