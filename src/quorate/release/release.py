@@ -105,6 +105,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             released = release_counts(  # proof: step 3
                 sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
             )
+        expected = released.details.get("expected_error", expected)  # what the run has found out about public data
         self.keep_released(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget
         self.seconds_ = time.perf_counter() - began
