@@ -7,6 +7,7 @@ PROOF.md says why.
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import BoxRanges, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 from quorate.session import release_counts
+from quorate.tables.read import shown_names
 
 __all__ = ["QueryRelease"]
 
@@ -89,7 +91,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
         domain = make_domain(self.subject, public, self.columns)  # proof: step 1
         private = private if groups is None else first_records(private, groups)
-        known = domain.public()
+        known, unread = domain.public(), domain.unread(private)
         sealed, records = domain.seal(private)  # proof: step 2
         settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
         engine = choose_engine(domain.queries, engine=self.engine, **settings)
@@ -105,6 +107,10 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             released = release_counts(  # proof: step 3
                 sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
             )
+        if unread:
+            note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
+            released = replace(released, notes=(*released.notes, note))
+        expected = released.details.get("expected_error", expected)  # what the run has found out about public data
         self.keep_released(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget
         self.seconds_ = time.perf_counter() - began
