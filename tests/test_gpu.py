@@ -21,7 +21,7 @@ from quorate.cli.options import use_device
 from quorate.errors import InvalidInput
 from quorate.learners import BatchedCentroid, BatchedLogistic, BatchedNaiveBayes, BatchedRidge, Deal, LinearTeachers
 from quorate.learners.backends import choose_backend
-from quorate.learners.gpu import fits_kernel
+from quorate.learners.gpu import GpuTeachers, fits_kernel
 from quorate.learners.linear import gridded_queries, sliced
 
 KINDS = {  # learner, classes, features, one slice
@@ -100,6 +100,8 @@ def test_ballots_on_a_gpu_are_those_of_the_cpu(kind):
     assert (teachers.votes(queries, device="cuda") == expected).all()
     assert (teachers.votes(queries[5:6], device="cuda") == expected[5:6]).all()
     assert (teachers.ballots(queries, device="cuda") == teachers.ballots(queries, device="cpu")).all()
+    shared = GpuTeachers(*teachers.tables(), devices=["cuda"] * 3)
+    assert (expected[:, 1:] == shared.votes(queries).T).all()
 
 
 @needs_gpu

@@ -99,7 +99,8 @@ def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int, missing: bool 
     with np.errstate(invalid="ignore"):
         for start in range(0, len(X), _SLICE):
             part = slice(start, start + _SLICE)
-            usable[part] &= ((np.abs(X[part]) <= LARGEST) | (missing & np.isnan(X[part]))).all(axis=1)
+            sound = np.abs(X[part]) <= LARGEST
+            usable[part] &= (sound | np.isnan(X[part]) if missing else sound).all(axis=1)
     return usable
 
 
