@@ -228,7 +228,7 @@ class LinearTeachers(Teachers):
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
         """
         arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
-        totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
+        totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
         if arrays.fused:
             from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
 
