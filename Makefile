@@ -61,6 +61,7 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench mechanisms
 	$(BIN)/quorate bench classifier
 	$(BIN)/quorate bench models
+	$(BIN)/quorate bench neighbours
 	$(BIN)/quorate bench concepts
 	$(BIN)/quorate bench service
 	$(BIN)/quorate bench everlasting

@@ -5,6 +5,7 @@ named, the batch is refused and nothing is drawn. What the other sites have char
 """
 
 import secrets
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -65,9 +66,7 @@ class _Remote:
 
     def refused(self, why: str) -> SiteRefused:
         """Return the error that names this site."""
-        return SiteRefused(
-            f"site {self.card.name}: {why}. The batch is refused and nothing is drawn", site=self.card.name
-        )
+        return SiteRefused(f"site {self.card.name}: {why}. Nothing is drawn", site=self.card.name)
 
     def close(self) -> None:
         """Close the connections."""
@@ -89,6 +88,14 @@ class Sites:
         For "noise": with how many corrupt sites the noise of the others must suffice.
     seconds
         How long a site may take to answer a batch.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keys = Keys.make(f"{folder}/centre", "centre")
+    >>> Sites({"https://north.example.org:8901": keys.card}, keys)
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: a federation has at least 2 sites, each with a name of its own
     """
 
     def __init__(
@@ -107,6 +114,7 @@ class Sites:
         self._keys = keys
         self._remotes = [_Remote(url, card, keys, seconds) for url, card in addresses.items()]
         self._pool = ThreadPoolExecutor(max_workers=len(names), thread_name_prefix="quorate-sites")
+        self._finalizer = weakref.finalize(self, _close, self._pool, self._remotes)
         self._declaration: Declaration | None = None
         self._payable: dict[str, int] = {}
         try:
@@ -183,7 +191,7 @@ class Sites:
         if self.mode == "sums" and not _are_counts(summed, self.teachers):
             raise SiteRefused(
                 "the sites' masked counts do not add up to one ballot a teacher: a site lied, or has another card of "
-                "another site. In this mode nobody can say which. The batch is refused and nothing is drawn"
+                "another site. In this mode nobody can say which. Nothing is drawn"
             )
         return summed
 
@@ -227,12 +235,16 @@ class Sites:
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.shutdown(wait=True)
-        for remote in self._remotes:
-            remote.close()
+        self._finalizer()
 
     def __repr__(self) -> str:
         return f"Sites({', '.join(self.names)}; mode={self.mode!r})"
+
+
+def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
+    pool.shutdown(wait=True)
+    for remote in remotes:
+        remote.close()
 
 
 def _are_counts(counts: Integers, teachers: int) -> bool:
@@ -244,6 +256,11 @@ class FederatedClassifier(PrivateClassifier):
     """A private classifier whose teachers stand at sites. `from_sites` opens one; `predict` asks it as any other.
 
     It has a budget of its own, and each site has one: an answer is paid for by all of them.
+
+    >>> sites = Sites({"https://north.example.org:8901": north, "https://south.example.org:8901": south}, keys)
+    ... # doctest: +SKIP
+    >>> FederatedClassifier.from_sites(sites, epsilon=1.0, queries=100).predict(X)  # doctest: +SKIP
+    Predictions(4 of 4 answered, 0 refused)
     """
 
     @classmethod

@@ -38,20 +38,23 @@ _CERTIFICATE = "certificate.pem"
 
 @dataclass(frozen=True)
 class Card:
-    """What others know of a party: its name, its certificate, and its public key of masks, in hexadecimal digits."""
+    """What others know of a party: its name, its certificate, and its public key of masks, in hexadecimal digits.
+
+    >>> Card("north", "what somebody has typed", "00")
+    Traceback (most recent call last):
+    ...
+    quorate.errors.InvalidInput: the card of north is damaged: it has no certificate, or no key of masks
+    """
 
     name: str
     certificate: str
     mask: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InvalidInput(
-                f"a party has a name of 1 to 64 letters, digits, dots, dashes or underscores, not {self.name!r}"
-            )
+        _check_name(self.name)
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate.encode())
-            bytes_of(self)
+            _mask_key(self)
         except (AttributeError, TypeError, ValueError):
             raise InvalidInput(
                 f"the card of {self.name} is damaged: it has no certificate, or no key of masks"
@@ -77,7 +80,7 @@ class Card:
             raise InvalidInput(f"{path} is no card; 'quorate site keys' writes one") from None
 
 
-def bytes_of(card: Card) -> bytes:
+def _mask_key(card: Card) -> bytes:
     """Return the public key of masks."""
     raw = bytes.fromhex(card.mask)
     X25519PublicKey.from_public_bytes(raw)
@@ -106,7 +109,7 @@ class Keys:
             raise InvalidInput(
                 f"the keys of {card.name} are damaged; make new ones, and give the others the card"
             ) from None
-        if not isinstance(loaded, X25519PrivateKey) or loaded.public_key().public_bytes_raw() != bytes_of(card):
+        if not isinstance(loaded, X25519PrivateKey) or loaded.public_key().public_bytes_raw() != _mask_key(card):
             raise InvalidInput(f"the keys of {card.name} do not belong to its card")
         self._mask = loaded
 
@@ -116,15 +119,14 @@ class Keys:
     ) -> "Keys":
         """Make keys and a card in a new folder, for its owner's eyes alone. `hosts` are where the party is reached."""
         folder = Path(folder)
+        _check_name(name)
         if folder.exists():
             raise InvalidInput(f"{folder} exists already; keys are never overwritten")
         key, mask = ec.generate_private_key(ec.SECP256R1()), X25519PrivateKey.generate()
         try:
             certificate = _certificate(name, key, hosts, days)
-        except ValueError:
-            raise InvalidInput(
-                "a certificate is made for a name, host names or addresses, and a number of days"
-            ) from None
+        except (ValueError, OverflowError):
+            raise InvalidInput("a certificate is made for host names or addresses, and a number of days") from None
         card = Card(name, certificate, mask.public_key().public_bytes_raw().hex())
         folder.mkdir(mode=0o700, parents=True)
         written = {"key.pem": _pem(key), "mask.pem": _pem(mask), _CERTIFICATE: certificate}
@@ -155,7 +157,7 @@ class Keys:
     def shared(self, other: Card) -> bytes:
         """Return the secret that this party and another agree on: X25519 of their keys of masks."""
         try:
-            secret = self._mask.exchange(X25519PublicKey.from_public_bytes(bytes_of(other)))
+            secret: bytes = self._mask.exchange(X25519PublicKey.from_public_bytes(_mask_key(other)))
         except ValueError:  # a point of low order: everybody would know the secret
             raise InvalidInput(f"the card of {other.name} has a key of masks that is none") from None
         return secret
@@ -176,6 +178,11 @@ class Keys:
 
     def __reduce__(self) -> Any:
         raise TypeError("keys cannot be copied or pickled")
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput(f"a party has a name of 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}")
 
 
 def _pem(key: Any) -> str:
@@ -201,7 +208,8 @@ def _certificate(name: str, key: ec.EllipticCurvePrivateKey, hosts: Sequence[str
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
     )
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+    signed: bytes = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return signed.decode()
 
 
 def _host(host: str) -> x509.GeneralName:

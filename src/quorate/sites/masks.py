@@ -17,7 +17,7 @@ from quorate.errors import InvalidInput
 if TYPE_CHECKING:
     from quorate.sites.keys import Card, Keys
 
-__all__ = ["Masks", "masks_of", "stream"]
+__all__ = ["Masked", "Masks", "masks_of", "stream"]
 
 Stream = Callable[[bytes, bytes, int], bytes]
 Masked = NDArray[np.uint64]
@@ -30,7 +30,8 @@ def stream(secret: bytes, context: bytes, size: int) -> bytes:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
     key = HKDF(hashes.SHA256(), length=32, salt=None, info=b"quorate masks " + context).derive(secret)
-    return Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size))
+    words: bytes = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size))
+    return words
 
 
 class Masks:

@@ -47,6 +47,22 @@ class Site:
         For "noise": how many other sites may be corrupt, at least, without harm to the people of this one.
     schema
         The hash of the schema by which queries are encoded.
+
+    >>> import tempfile, quorate
+    >>> X, y = [[0.0], [1.0]] * 600, [0, 1] * 600
+    >>> classifier = PrivateClassifier(epsilon=2.0, teachers=40, queries=10, aggregator="noisy_max").fit(X, y)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> site = Site(quorate.load(quorate.save(classifier, f"{folder.name}/north")), name="north")
+    >>> site.about().teachers, site.about().labels
+    (40, [0, 1])
+    >>> mechanism = {"name": "NoisyMax", "teachers": 400, "classes": 2, "scale": 30.0}  # of all sites together
+    >>> declaration = Declaration(mechanism, ["north", "south"], "counts")
+    >>> before = site.payable(declaration)
+    >>> reply = site.ballots(Batch.of("0123456789abcdef" * 2, declaration, np.array([[1.0], [0.0]])))
+    >>> reply.totals(2, 2).tolist(), before - reply.payable
+    ([[0, 40], [40, 0]], 2)
+    >>> site.close(), folder.cleanup()
+    (None, None)
     """
 
     def __init__(

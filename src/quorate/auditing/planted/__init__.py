@@ -26,6 +26,7 @@ from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.selections import SELECTIONS
 from quorate.auditing.planted.shares import SHARES
+from quorate.auditing.planted.sites import SITES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
@@ -37,6 +38,6 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
 _MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
-_AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 
 PLANTED: tuple[PlantedBug, ...] = (*_NOISE, *_MODELS, *_TEACHERS, *_AROUND)
