@@ -38,7 +38,9 @@ def demo(
 
 
 def bench(
-    name: Literal["mechanisms", "classifier", "concepts", "models", "service", "everlasting", "release", "audit"],
+    name: Literal[
+        "mechanisms", "classifier", "concepts", "models", "service", "everlasting", "release", "audit", "scale"
+    ],
     *,
     quick: bool = False,
     json: bool = False,
