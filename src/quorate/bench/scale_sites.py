@@ -11,6 +11,7 @@ import gzip
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ _SITES, _CORRUPT = 20, 5
 _QUERIES = 100
 _ROWS = 60  # of a teacher at a site
 _OCCUPATIONS = [8, 9]  # columns of Adult
-_TERMS = {"epsilon": 1.0, "delta": 1e-6, "classes": 2, "queries": _QUERIES}
+_TERMS: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "classes": 2, "queries": _QUERIES}
 _NAMES = ("pooled_percent", "sites_percent", "loss_points", "noise_from_sites_percent")
 
 
@@ -36,7 +37,7 @@ def site_figures(quick: bool) -> Iterator[Figure]:
     folder = data_folder() / "adult"
     values: list[float | None] = [None] * len(_NAMES)
     if (folder / "train.csv.gz").exists():
-        measured = [_accuracies(folder, repeat) for repeat in range(2 if quick else 10)]
+        measured = [_accuracies(folder, repeat) for repeat in range(2 if quick else 6)]
         pooled, sites, noise = (100 * float(np.mean(column)) for column in zip(*measured, strict=True))
         values = [pooled, sites, pooled - sites, noise]
     for name, value in zip(_NAMES, values, strict=True):
@@ -92,7 +93,7 @@ def _site_votes(X: Floats, y: Integers, numbers: Integers, asked: Floats) -> lis
         units, count = unit_numbers(rows.size, None)
         deal, _ = deal_units(units, count, teachers=max(1, rows.size // _ROWS))
         fitted = Ensemble.fit(
-            X[rows], y[rows], deal, estimator=LogisticRegression(fit_intercept=False), classes=2
+            X[rows], y[rows], deal, estimator=LogisticRegression(C=2.0, fit_intercept=False), classes=2
         ).fitted
         votes.append(fitted.votes(asked))
     return votes
