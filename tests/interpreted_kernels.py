@@ -9,7 +9,7 @@ import numpy as np
 
 from quorate.learners import BatchedLogistic, Deal
 from quorate.learners.gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
-from test_gpu import KINDS, teachers_of
+from test_gpu import KINDS, TWO, on_the_last_bit, teachers_of
 
 
 def counts_alike(kind: str) -> None:
@@ -21,6 +21,10 @@ def counts_alike(kind: str) -> None:
         placed = GpuTeachers(tables, intercepts, devices=devices)
         assert (placed.votes(queries) == expected).all(), (kind, devices)
     assert (placed.votes(queries[3:4]) == expected[:, 3:4]).all(), kind
+    if kind in TWO:
+        teachers, queries = on_the_last_bit(kind)
+        placed = GpuTeachers(*teachers.tables(), devices=["cpu"])
+        assert (placed.votes(queries) == teachers.votes(queries, device="cpu")[:, 1:].T).all(), kind
 
 
 def fits_alike() -> None:

@@ -13,20 +13,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quorate import EverlastingClassifier, PrivateClassifier, load, save
+from quorate.bench import scale_gpu
+from quorate.bench.bars import BARS
+from quorate.cli.commands.ask import predict
+from quorate.cli.options import use_device
 from quorate.errors import InvalidInput
 from quorate.learners import BatchedCentroid, BatchedLogistic, BatchedNaiveBayes, BatchedRidge, Deal, LinearTeachers
 from quorate.learners.backends import choose_backend
 from quorate.learners.gpu import fits_kernel
+from quorate.learners.linear import gridded_queries, sliced
 
 KINDS = {  # learner, classes, features, one slice
     "one product and spare columns": (BatchedLogistic(), 2, 18, True),
     "one padded product": (BatchedRidge(), 2, 7, True),
     "three products": (BatchedRidge(), 2, 5, False),
+    "three wide products": (BatchedRidge(), 2, 20, False),
     "squares": (BatchedNaiveBayes(), 2, 4, False),
+    "many squares": (BatchedNaiveBayes(), 2, 33, False),
     "many columns": (BatchedRidge(), 2, 70, True),
     "twelve classes": (BatchedCentroid(), 12, 3, True),
     "three classes in two slices": (BatchedCentroid(), 3, 4, False),
 }
+TWO = [kind for kind, (_, classes, *_) in KINDS.items() if classes == 2]
 HERE = Path(__file__).parent
 installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
 needs_triton = pytest.mark.skipif(not installed, reason="PyTorch or Triton is not installed here: kernels are not run")
@@ -54,6 +63,27 @@ def teachers_of(kind: str, *, rows: int = 20) -> tuple[LinearTeachers, np.ndarra
     return teachers, queries
 
 
+def on_the_last_bit(kind: str) -> tuple[LinearTeachers, np.ndarray]:
+    """Return teachers of two classes, and queries: teacher i has the score 0 on query i, or the least above it."""
+    teachers, _ = teachers_of(kind)
+    queries = np.random.default_rng(6).normal(size=(70, teachers.features))
+    total = np.zeros(70)
+    for pair, power in zip(teachers.tables()[0], (queries, queries * queries), strict=False):
+        across = sliced(gridded_queries, power, len(pair))
+        for rank, left in enumerate(pair):
+            for right in across[: len(pair) - rank]:
+                total += (left * right).sum(axis=1)  # exact; adding it to the total is not
+    arrays = teachers.arrays()
+    arrays["scores"][:, 0, -1] = np.where(np.arange(70) % 2, -np.nextafter(total, -np.inf), -total)
+    return LinearTeachers.from_arrays(arrays), queries
+
+
+@pytest.mark.parametrize("kind", TWO)
+def test_scores_are_on_the_last_bit(kind):
+    teachers, queries = on_the_last_bit(kind)
+    assert (np.diag(teachers.ballots(queries, device="cpu")) == np.arange(70) % 2).all()
+
+
 @needs_triton
 @pytest.mark.skipif(gpu(), reason="the kernels run on the GPU that is here")
 @pytest.mark.parametrize("what", ["count", "fit"])
@@ -70,6 +100,14 @@ def test_ballots_on_a_gpu_are_those_of_the_cpu(kind):
     assert (teachers.votes(queries, device="cuda") == expected).all()
     assert (teachers.votes(queries[5:6], device="cuda") == expected[5:6]).all()
     assert (teachers.ballots(queries, device="cuda") == teachers.ballots(queries, device="cpu")).all()
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", TWO)
+def test_a_gpu_rounds_no_score_differently(kind):
+    """A compiler that adds a product to another term by term flips ballots here, and hardly ever elsewhere."""
+    teachers, queries = on_the_last_bit(kind)
+    assert (teachers.votes(queries, device="cuda") == teachers.votes(queries, device="cpu")).all()
 
 
 @needs_gpu
@@ -100,3 +138,40 @@ def test_device_is_cpu_unless_there_is_a_gpu(monkeypatch):
     monkeypatch.setenv("QUORATE_DEVICE", "abacus")
     with pytest.raises(InvalidInput, match='device must be "auto", "cpu", "cuda" or "torch", not \'abacus\''):
         choose_backend("auto")
+
+
+@pytest.mark.skipif(gpu(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(tmp_path):
+    X, y = np.zeros((400, 1)), np.arange(400) % 2
+    for classifier in (PrivateClassifier(device="cuda"), EverlastingClassifier(device="cuda")):
+        with pytest.raises(InvalidInput, match=r"device .cuda. needs"):
+            classifier.fit(X, y)
+    with pytest.raises(InvalidInput, match=r"device .cuda. needs"):
+        predict(tmp_path / "absent", tmp_path / "absent.csv", device="cuda")
+
+
+def test_a_saved_model_is_loaded_on_another_device(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_DEVICE", "cpu")
+    X = np.linspace(-1, 1, 2000)[:, np.newaxis]
+    settings = {"epsilon": 4.0, "teachers": 50, "queries": 5, "classes": [0, 1], "device": "cuda" if gpu() else "cpu"}
+    classifier = PrivateClassifier(aggregator="quorum", **settings).fit(X, (X[:, 0] > 0).astype(int))
+    assert classifier.session_.answerer.ensemble.fitted.device == settings["device"]
+    save(classifier, tmp_path / "model")
+    classifier.session_.close()
+    loaded = load(tmp_path / "model")
+    assert loaded.device == loaded.session_.answerer.ensemble.fitted.device == "auto"
+    assert loaded.predict([[0.9], [-0.9]]).labels.tolist() == [1, 0]
+    loaded.session_.close()
+
+
+def test_a_command_chooses_the_device_of_what_it_starts(monkeypatch):
+    monkeypatch.setenv("QUORATE_DEVICE", "auto")
+    use_device("cpu")
+    assert os.environ["QUORATE_DEVICE"] == "cpu"
+
+
+def test_figures_of_a_gpu_are_absent_without_one(monkeypatch):
+    monkeypatch.setattr(scale_gpu, "choose_backend", lambda device: choose_backend("cpu"))
+    figures = list(scale_gpu.gpu_figures(quick=True))
+    assert {name for name, _, _ in figures} <= set(BARS["scale"])
+    assert all(value is None for _, value, _ in figures)

@@ -109,12 +109,22 @@ def test_every_workload_is_released_and_asked(data, tmp_path, capsys, workload, 
 
 
 def test_declared_columns_need_no_public_table(data, tmp_path, capsys):
-    code, printed, _ = run(
-        capsys, data / "private.csv", "--columns", data / "columns.json", "--workload", "marginals:2",
-        "--out", tmp_path / "release", "--json",
-    )  # fmt: skip
+    command = [data / "private.csv", "--columns", data / "columns.json", "--workload", "marginals:2", "--json"]
+    code, _, error = run(capsys, *command, "--out", tmp_path / "release")
+    assert code == 1
+    assert "neither declared (--columns) nor public: 'age', 'wage'" in error
+    assert "(--leave-out age,wage)" in error
+    assert not (tmp_path / "release").exists()
+    code, printed, _ = run(capsys, *command, "--leave-out", "age,wage", "--out", tmp_path / "release")
     assert code == 0
     assert json.loads(printed)["queries"] == 12
+
+
+def test_what_is_not_declared_is_read_off_the_public_table(data, tmp_path, capsys):
+    declared = ["--columns", data / "columns.json", "--public", data / "public.csv", "--workload", "marginals:1"]
+    code, printed, _ = run(capsys, data / "private.csv", *declared, "--out", tmp_path / "release", "--json")
+    assert code == 0
+    assert json.loads(printed)["queries"] == 3 + 4 + 11 + 11  # ten cells of numbers, and one for all else
 
 
 def test_a_report_is_one_page_that_loads_nothing(data, tmp_path, capsys):

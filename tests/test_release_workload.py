@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from datetime import date, datetime
 
 import numpy as np
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 import quorate.release
 from quorate.errors import Infeasible, InvalidInput
+from quorate.release import QueryRelease
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
 from quorate.release.workloads import BoundWorkload, Columns, Workload
 from quorate.release.workloads.expressions import LONGEST, parse_expression
 from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.cells import OTHER, cells_of
+from quorate.tables.document import kind_from_document, kind_to_document
 from quorate.tables.lenient import read_columns
 
 COLUMNS = Columns.from_dict({"sex": ["f", "m"], "age": {"cuts": [18, 65]}, "ill": ["no", "yes"]})
@@ -142,7 +145,81 @@ def test_columns_from_public_rows():
     assert binned.size == 11
     np.testing.assert_allclose(np.diff(binned.values), 100, atol=1)
     few = Columns.from_public({"age": [1, 2, 2, 3]}, bins=10).kinds["age"]
-    assert few == Number(cuts=[1.5, 2.5])
+    assert few == Number(cuts=[2.0, 3.0])  # whole numbers are cut at whole numbers
+
+
+def test_few_whole_numbers_are_codes_and_stay_whole():
+    public = {"SEX": [1, 2, 2, 1, 2] * 5, "KIDS": [0, 1, 2, 3, 10] * 5, "AGE": list(range(20, 45))}
+    bound = Workload.marginals(1, bins=5).bind(public=public)
+    assert bound.columns.kinds["SEX"] == Category(["1", "2"])
+    assert bound.columns.kinds["KIDS"] == Category(["0", "1", "2", "3", "10"])
+    assert [row["query"] for row in bound.describe()[:3]] == ["SEX = 1", "SEX = 2", "SEX = other"]
+    assert bound.find({"SEX": 2}) == bound.find({"SEX": "2"}) == 1
+    assert bound.encode({**public, "SEX": np.array([1.0, 2.0, np.nan, 7.0, 1.0] * 5)}).codes[:5, 0].tolist() == [
+        0,
+        1,
+        2,
+        2,
+        0,
+    ]
+    ages = bound.columns.cells["AGE"]
+    assert ages.values == (25.0, 30.0, 35.0, 40.0)
+    assert all(isinstance(ages.centre(code), int) and ages.code(ages.centre(code)) == code for code in range(5))
+    line = Workload.thresholds("KIDS", by="SEX").bind(public=public)
+    assert line.columns.kinds == {"SEX": Category(["1", "2"]), "KIDS": Number(cuts=[1, 2, 3, 7])}
+    told = Workload.expressions(["KIDS >= 2"]).bind(public=public)  # numbers can be compared
+    assert told.describe()[0]["query"] == "KIDS >= 2"
+    mixed = Columns.from_public({"grade": ["10", "K", "2", "1"] * 5}, bins=10, codes=True)
+    assert mixed.kinds["grade"] == Category(["1", "2", "10", "K"])
+
+
+def test_a_text_among_numbers_and_many_categories_are_no_trouble():
+    wages = [str(wage) for wage in range(500)]
+    assert len(Columns.from_public({"wage": [*wages, "top secret"]}, bins=10).kinds["wage"].cuts) == 9
+    towns = [f"town {number % 3000}" for number in range(9000)]
+    kind = Columns.from_public({"town": towns}).kinds["town"]
+    assert len(kind.categories) == 3000
+    with pytest.raises(InvalidInput, match="3000 different texts"):  # each once: they name people
+        Columns.from_public({"town": towns[:3000]})
+    many = Columns({"town": Category([f"town {number}" for number in range(20_000)])})
+    began = time.perf_counter()
+    assert [many.code("town", f"town {number}") for number in range(20_000)] == list(range(20_000))
+    assert time.perf_counter() - began < 5  # looking through the list for each would take half a minute
+
+
+def test_a_closed_column_has_no_cell_for_all_else_and_no_value_raises():
+    document = {"sex": {"categories": ["f", "m"], "closed": True}, "age": {"cuts": [18.0, 65.0], "closed": True}}
+    columns = Columns.from_dict(document)
+    assert columns.sizes == (2, 3)
+    assert columns.to_dict() == document
+    assert columns.encode({"sex": ["m", "x", None], "age": [70, None, "?"]}).codes.tolist() == [[1, 2], [0, 0], [0, 0]]
+    assert columns.decode(np.array([[1, 2]])) == {"sex": ["m"], "age": [88]}
+    with pytest.raises(InvalidInput, match="'other' is not among the declared categories"):
+        columns.code("sex", "other")
+    bound = Workload.thresholds("age", by="sex").bind(columns=columns)
+    assert bound.count_queries == 6
+    assert bound.count({"sex": ["f", "m", "m"], "age": [1, 20, 70]}).tolist() == [1, 0, 0, 0, 1, 1]
+    ranges = Workload.ranges("age").bind(columns=columns)
+    assert ranges.describe([ranges.find({"age": (18, None)})])[0]["query"] == "age >= 18"
+    dates = Columns.from_dict({"day": {"kind": "date", "cuts": ["2024-02-01"], "unit": "days", "closed": True}})
+    assert dates.sizes == (2,)
+    assert Columns.from_dict(dates.to_dict()) == dates
+    kind = Category(["f", "m"], closed=True)
+    assert kind_from_document("sex", kind_to_document(kind)) == kind
+    with pytest.raises(InvalidInput, match="closed must be true or false"):
+        Category(["f", "m"], closed="yes")
+
+
+def test_columns_that_are_not_declared_are_read_off_public_rows_or_named_in_a_note():
+    public = {"sex": ["f", "m"], "age": [30.0, 50.0]}
+    bound = Workload.marginals(1).bind(public=public, columns={"sex": ["f", "m", "x"]})
+    assert bound.columns.names == ("sex", "age")
+    assert bound.columns.kinds["sex"] == Category(["f", "m", "x"])
+    private = {"sex": ["f", "m"] * 100, "age": [30.0, 50.0] * 100, "name": ["ann", "bob"] * 100}
+    release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]}).fit(private)
+    assert release.notes_[-1] == "columns that are neither declared nor public, and left out: 'age', 'name'"
+    whole = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]}).fit({"sex": private["sex"]})
+    assert not any("left out" in note for note in whole.notes_)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ sequences. `widest_change` takes them all, and `worst_delta` the best of all ada
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
-from quorate.arrays import Floats, Integers
+from quorate.arrays import Integers
 from quorate.mechanisms.distributions import gaussian_pmf
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.terms import Terms
@@ -40,12 +39,12 @@ _VOTES = 2.5  # of full weight: two and a part of a third
 
 Make = Callable[..., Units]
 World = dict[tuple[int, ...], Integers]
-Law = Callable[[int, int], tuple[float, float]]
+Law = Callable[[int], tuple[float, float]]
 
 
 def game_terms(epsilon: float = 1.0, delta: float = 1e-5) -> Terms:
     """Return the terms of the game: a unit may cast two votes of full weight, and not three."""
-    return Terms.calibrate(epsilon=epsilon, delta=delta, votes=_VOTES, top=_KERNEL.top)
+    return Terms.calibrate(epsilon=epsilon, delta=delta, votes=_VOTES, top=_KERNEL.top, classes=2)
 
 
 def game_units(make: Make = Units, *, without: int | None = None, persons: bool = False) -> Units:
@@ -57,16 +56,16 @@ def game_units(make: Make = Units, *, without: int | None = None, persons: bool 
 
 
 def counted(units: Units, steps: Sequence[int]) -> Integers:
-    """Return the counts of every query among these steps, in order."""
-    counts = [np.empty((0, 2), dtype=np.int64)]
+    """Return what gets noise, for every query among these steps in order: by how much the second class leads."""
+    leads = [np.empty(0, dtype=np.int64)]
     for churns, queries in itertools.groupby(steps, key=lambda step: step == CHURN):
         if not churns:
-            counts.append(units.count(QUERIES[list(queries)]).put_to(np.copy))
+            leads.append(units.count(QUERIES[list(queries)]).put_to(lambda counts: counts[:, 1] - counts[:, 0]))
         elif "0" in units:  # in the world without the first record there is nobody to forget
             for _ in queries:
                 units.forget(["0"])
                 units.insert(["0"], [1], RECORDS[:1], _CODES[:1])
-    return np.concatenate(counts)
+    return np.concatenate(leads)
 
 
 def _sequences(churn: bool) -> Iterator[tuple[int, ...]]:
@@ -106,27 +105,19 @@ def _worst(one: World, other: World, law: Law, epsilon: float) -> float:
 
     def step(path: tuple[int, ...], here: float, there: float) -> float:
         padded = path + (0,) * (STEPS - len(path))  # what is asked later does not change what was counted
-        laws = (law(*world[padded][len(path) - 1].tolist()) for world in (one, other))
+        laws = (law(int(world[padded][len(path) - 1])) for world in (one, other))
         return sum(best(path, here * first, there * second) for first, second in zip(*laws, strict=True))
 
     return best((), 1.0, 1.0)
 
 
-@lru_cache(maxsize=8)
-def _differences(scale: float) -> Floats:
-    """Return the law of the difference of two noises, from -2 radius to 2 radius."""
-    one = gaussian_pmf(scale, math.ceil(12 * scale))
-    return np.convolve(one, one[::-1])
-
-
 def _label_law(scale: float) -> Law:
-    """Return the probabilities of both labels, by the counts: the first class wins where both are equal."""
-    law = _differences(scale)
-    radius = len(law) // 2
+    """Return the probabilities of both labels, by the lead of the second class: it wins where that is above 0."""
+    radius = math.ceil(12 * scale)
+    law = np.cumsum(gaussian_pmf(scale, radius))
 
-    def probabilities(first: int, second: int) -> tuple[float, float]:
-        place = min(max(radius + second - first, 0), len(law))  # noise of the first less that of the second
-        second_wins = float(law[:place].sum())
+    def probabilities(lead: int) -> tuple[float, float]:
+        second_wins = float(law[min(max(radius + lead - 1, 0), 2 * radius)])  # the noise is above -lead
         return 1 - second_wins, second_wins
 
     return probabilities

@@ -55,8 +55,7 @@ def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str
 
 def use_device(device: Device) -> None:
     """Let this process, and those that it starts, count on this device wherever a model does not say."""
-    if device != "auto":
-        from quorate.learners.backends import choose_backend
+    from quorate.learners.backends import choose_backend
 
-        choose_backend(device)
-        os.environ["QUORATE_DEVICE"] = device
+    choose_backend(device)
+    os.environ["QUORATE_DEVICE"] = device

@@ -30,6 +30,7 @@ from quorate.release.query_texts import parse_queries
 from quorate.report.release_page import release_bill, write_report_of
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
+from quorate.tables.read import shown_names
 
 __all__ = ["COLUMNS_FILE", "SYNTHETIC_FILE", "Subject", "ask_online", "ask_published", "run_release"]
 
@@ -161,8 +162,14 @@ def _release(
         step()
         known = _public(subject, public, groups)
         private, people = _private(subject, table, groups)
+        domain = make_domain(subject.about, known, release.columns)
+        if unread := domain.unread(private):
+            raise InvalidInput(
+                f"the private table has columns that are neither declared (--columns) nor public: "
+                f"{shown_names(unread)}; declare them, or leave them out (--leave-out {','.join(unread)})"
+            )
         if queries:  # what cannot be asked is refused before anything is paid
-            make_domain(subject.about, known, release.columns).find(queries)
+            domain.find(queries)
         step()
         release.fit(private, known, groups=people)
         del private, people

@@ -1,6 +1,7 @@
 """The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -8,9 +9,9 @@ from numpy.typing import NDArray
 
 from quorate.checks import check_count
 from quorate.ensemble.electorate import Electorate
-from quorate.ensemble.estimators import fit_estimators
+from quorate.ensemble.estimators import Part, fit_parts
 from quorate.errors import InvalidInput
-from quorate.learners import Deal, DeviceName, batched_equivalent
+from quorate.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.progress import progress
 from quorate.quiet import silence
 
@@ -68,11 +69,15 @@ class Ensemble:
         self._electorate = electorate
 
     @classmethod
-    def fit(
+    def fit(cls, X: Any, codes: NDArray[np.int64], deal: Deal, **fitting: Any) -> "Ensemble":
+        """Fit one teacher for each chunk of the deal; `codes` are class numbers. `fitting` is as for `fit_parts`."""
+        return cls.fit_parts([(X, codes, deal)], deal.teachers, **fitting)
+
+    @classmethod
+    def fit_parts(
         cls,
-        X: Any,
-        codes: NDArray[np.int64],
-        deal: Deal,
+        parts: Iterable[Part],
+        teachers: int,
         *,
         estimator: Any,
         classes: int,
@@ -83,22 +88,26 @@ class Ensemble:
         units: int | None = None,
         one_scale: bool = False,
     ) -> "Ensemble":
-        """Fit one teacher for each chunk of the deal; `codes` are class numbers from 0 to `classes` - 1.
+        """Fit so many teachers, one for each chunk of the parts, which are taken as they come.
 
-        An estimator with a batched equivalent is fitted as one array, on the `device`, which also counts its ballots;
-        any other through joblib, on the backend that is named. It is first tried on made-up rows, as many as a teacher
-        has `units`, or on `public` ones: what it refuses there, it says. (How many rows people have is not public; each
-        row is a unit unless told.) `one_scale` says that columns are of about one size, which makes counting faster and
-        must be public.
+        A part is rows, their class numbers from 0 to `classes` - 1, and a deal of them. An estimator with a batched
+        equivalent is fitted as one array, on the `device`, which also counts its ballots; any other through joblib, on
+        the backend that is named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public`
+        ones: what it refuses there, it says. (How many rows people have is not public; each row is a unit unless told.)
+        `one_scale` says that columns are of about one size, which makes counting faster and must be public.
         """
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
         if learner is not None:
-            with progress(f"fitting {deal.teachers:,} teachers"):
-                return cls(learner.fit(X, codes, deal, classes=classes, device=device, one_scale=one_scale))
-        dealt = deal.rows.size if units is None else units
-        _probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
-        return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))
+            with progress(f"fitting {teachers:,} teachers"):
+                fitted = [learner.fit(*part, classes=classes, device=device, one_scale=one_scale) for part in parts]
+            return cls(joined_teachers(fitted))
+        coming = iter(parts)
+        first = next(coming)
+        dealt = first[2].rows.size if units is None else units
+        _probe(estimator, first[0], rows=-(-dealt // teachers), classes=classes, public=public)
+        taken = chain([first], coming)
+        return cls(fit_parts(taken, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend))
 
     @property
     def teachers(self) -> int:

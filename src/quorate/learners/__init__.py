@@ -17,6 +17,7 @@ from quorate.learners.batched import (
     BatchedQuadratic,
     BatchedRidge,
     batched_equivalent,
+    joined_teachers,
     teachers_from_arrays,
 )
 from quorate.learners.deal import Deal
@@ -46,5 +47,6 @@ __all__ = [
     "Teachers",
     "TreeTeachers",
     "batched_equivalent",
+    "joined_teachers",
     "teachers_from_arrays",
 ]

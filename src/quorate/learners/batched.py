@@ -1,7 +1,7 @@
 """Batched learners with linear scores, and which scikit-learn estimators have a batched equivalent."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ __all__ = [
     "BatchedQuadratic",
     "BatchedRidge",
     "batched_equivalent",
+    "joined_teachers",
     "teachers_from_arrays",
 ]
 
@@ -390,3 +391,25 @@ def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
         raise InvalidInput(f"arrays must be of the kind {', '.join(map(repr, kinds))}, not {kind!r}")
     teachers: Teachers = kinds[kind].from_arrays(arrays)  # type: ignore[attr-defined]
     return teachers
+
+
+def joined_teachers(parts: Sequence[Teachers]) -> Teachers:
+    """Return the teachers of several parts, which one learner has fitted, as one: the same ballots, to the last bit.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[-1.0], [1.0], [2.0], [5.0]], [0, 1, 0, 1]
+    >>> parts = [BatchedCentroid().fit(X[a : a + 2], y[a : a + 2], Deal.of([[0, 1]]), classes=2) for a in (0, 2)]
+    >>> joined_teachers(parts).ballots([[0.5], [3.0]]).tolist()
+    [[1, 0], [1, 0]]
+    """
+    if len(parts) == 1:
+        return parts[0]
+    arrays = [part.arrays() for part in parts]
+    joined = teachers_from_arrays(
+        {
+            name: np.concatenate([one.pop(name) for one in arrays]) if value.ndim else value
+            for name, value in list(arrays[0].items())
+        }
+    )
+    joined.device = parts[0].device
+    return joined

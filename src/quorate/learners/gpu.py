@@ -6,6 +6,7 @@ bit (PROOF.md, step 18).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -58,7 +59,9 @@ class GpuTeachers:
         spare = self._features % _DEEP
         single = self._several * self._powers * self._slices == 1
         self._columns = self._features if single and spare <= _SPARE else self._features + -self._features % _DEEP
-        self._shape = _Shape(64, 64, 4) if single else _Shape(32, 64, 4)
+        self._shape = _Shape(32, 64, 4) if self._several == 1 else _Shape(16, 64, 2)
+        if single:
+            self._shape = _Shape(64, 64, 4) if self._columns > _DEEP else _Shape(32, 128, 4)
         if self._columns % _DEEP:
             self._shape = _Shape(32, 64, 2)
         parts = [part.reshape(teachers, self._several, -1) for pair in coefficients for part in pair]
@@ -74,10 +77,18 @@ class GpuTeachers:
         totals = np.zeros((max(1, self._several - 1), len(queries)), dtype=np.int64)
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
         for start in range(0, len(queries), together):
-            asked = slice(start, start + together)
-            for counts in [self._count(part, queries[asked]) for part in self._parts]:  # all devices count meanwhile
-                totals[:, asked] += counts.cpu().numpy()
+            asked = queries[start : start + together]
+            for counts in self.count(self.send(asked), len(asked)):
+                totals[:, start : start + together] += counts.cpu().numpy()
         return totals
+
+    def send(self, queries: Matrix) -> list[Array]:
+        """Return the queries on each device: rounded, in slices, and filled up to the shape that a kernel takes."""
+        return [self._across(_sent(queries, tables.device)) for _, tables, _ in self._parts]
+
+    def count(self, sent: list[Array], asked: int) -> list[Array]:
+        """Return the counts of each device's teachers, which may still be at work on them."""
+        return [self._count(*part, across, asked) for part, across in zip(self._parts, sent, strict=True)]
 
     def _placed(self, parts: list[Matrix], intercepts: Matrix, device: str) -> tuple[int, Array, Array]:
         """Return the number of teachers, their tables and minus their intercepts; those that fill up vote for 0."""
@@ -88,24 +99,22 @@ class GpuTeachers:
         room = {"dtype": torch.float64, "device": device}
         tables = torch.zeros((len(parts), self._several, padded, self._columns), **room)
         for table, part in zip(tables, parts, strict=True):
-            table[:, :teachers, : self._features] = torch.tensor(part, **room).swapaxes(0, 1)
+            table[:, :teachers, : self._features] = _sent(part, device).swapaxes(0, 1)
         bars = torch.full((self._several, padded), float("inf"), **room)
         bars[0] = 0.0 if self._several > 1 else float("inf")
-        bars[:, :teachers] = torch.tensor(-intercepts, **room).T
+        bars[:, :teachers] = _sent(-intercepts, device).T
         return teachers, tables, bars
 
-    def _count(self, part: tuple[int, Array, Array], queries: Matrix) -> Array:
+    def _count(self, teachers: int, tables: Array, bars: Array, across: Array, asked: int) -> Array:
         import torch  # noqa: PLC0415
 
         from quorate.learners.kernels import count_votes  # noqa: PLC0415  which needs Triton
 
-        teachers, tables, bars = part
-        across = self._across(torch.tensor(queries, device=tables.device))
-        totals = torch.zeros((max(1, self._several - 1), len(queries)), dtype=torch.int32, device=tables.device)
+        totals = torch.zeros((max(1, self._several - 1), asked), dtype=torch.int32, device=tables.device)
         grid = (across.shape[1] // self._shape.wide, -(-teachers // _SPAN))
         with torch.cuda.device(tables.device if tables.is_cuda else -1):
             count_votes[grid](
-                tables, bars, across, totals, teachers, tables.shape[2], len(queries), tables[0].numel(),
+                tables, bars, across, totals, teachers, tables.shape[2], asked, 0.0, tables[0].numel(),
                 across[0].numel(), SEVERAL=self._several, POWERS=self._powers, SLICES=self._slices,
                 COLUMNS=self._columns, WHOLE=self._columns // _DEEP * _DEEP,
                 UNROLLED=self._columns * self._powers * self._slices <= _UNROLLED, HIGH=self._shape.high,
@@ -114,7 +123,6 @@ class GpuTeachers:
         return totals
 
     def _across(self, queries: Array) -> Array:
-        """Return the queries, and their squares, as slices: zeros fill them up to the shape that a kernel takes."""
         asked = len(queries)
         shape = self._powers * self._slices, asked + -asked % self._shape.wide, self._columns
         across = queries.new_zeros(shape)
@@ -124,6 +132,15 @@ class GpuTeachers:
                 across[place, :asked, : self._features] = part = gridded_on_gpu(rest)
                 rest = rest - part  # noqa: PLW2901
         return across
+
+
+def _sent(array: Any, device: Any) -> Array:
+    """Return an array on a device; what is a tensor already stays as it is."""
+    import torch  # noqa: PLC0415
+
+    if torch.is_tensor(array):
+        return array.to(device)
+    return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)  # PyTorch warns of read-only ones
 
 
 def gridded_on_gpu(queries: Array) -> Array:
@@ -159,9 +176,9 @@ _WIDEST = 64  # columns
 class TwoClassChunks:
     """The rows of teachers that show two classes each: chunk i has `sizes[i]` of the `rows`, from `starts[i]` on."""
 
-    X: Matrix
-    y: Integers
-    rows: Integers
+    X: Any  # this and the next two: arrays, or tensors that are on the device already
+    y: Any
+    rows: Any
     starts: Integers
     sizes: Integers
     upper: Integers  # the higher class of each chunk
@@ -200,13 +217,11 @@ def fit_small_chunks(
 
 def fit_on_gpu(chunks: TwoClassChunks, *, intercept: bool, device: str = "cuda") -> Matrix:
     """Return each chunk's coefficients and intercept: one program of the kernel for one chunk (proof: step 19)."""
-    import torch  # noqa: PLC0415
-
     from quorate.learners.kernels import fit_two_classes  # noqa: PLC0415  which needs Triton
 
     features = chunks.X.shape[1]
     columns = int(_power_of_two(np.array(features + intercept)))
-    X, y, rows = (torch.tensor(part, device=device) for part in (chunks.X, chunks.y, chunks.rows))
+    X, y, rows = (_sent(part, device) for part in (chunks.X, chunks.y, chunks.rows))
     fitted = np.empty((len(chunks.sizes), features + 1))
     heights = _power_of_two(chunks.sizes)  # a chunk's own: the kernel's order of summing depends on it
     for height in np.unique(heights).tolist():
@@ -214,7 +229,7 @@ def fit_on_gpu(chunks: TwoClassChunks, *, intercept: bool, device: str = "cuda")
         own = (part[alike] for part in (chunks.starts, chunks.sizes, chunks.upper, chunks.weights))
         room = X.new_empty((len(alike), features + 1))
         fit_two_classes[(len(alike),)](
-            X, y, rows, *(torch.tensor(part, device=device) for part in own), room, FEATURES=features,
+            X, y, rows, *(_sent(part, device) for part in own), room, FEATURES=features,
             INTERCEPT=int(intercept), ROWS=height, COLUMNS=columns, STEPS=STEPS, HALVINGS=HALVINGS, STILL=STILL,
             num_warps=max(1, min(8, max(height, columns) * columns // 1024)),
         )  # fmt: skip

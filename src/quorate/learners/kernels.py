@@ -21,10 +21,13 @@ def _compiled(function: Any) -> Any:
 
 
 @_compiled
-def _product(tables, queries, rows, asked, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr):
-    """Return the product of these rows of a table and these queries: sums of doubles that are all exact."""
+def _product(tables, queries, rows, asked, zero, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr):
+    """Return the product of these rows of a table and these queries: sums of doubles that are all exact.
+
+    `zero` is 0. The compiler must not know it, or it adds a second product to the first term by term (proof: step 18).
+    """
     deep = tl.arange(0, 16)
-    total = tl.zeros((rows.shape[0], asked.shape[0]), tl.float64)
+    total = tl.full((rows.shape[0], asked.shape[0]), zero, tl.float64)
     if UNROLLED:
         for start in tl.static_range(0, WHOLE, 16):
             left = tl.load(tables + rows[:, None] * COLUMNS + (start + deep)[None, :])
@@ -44,11 +47,11 @@ def _product(tables, queries, rows, asked, COLUMNS: tl.constexpr, WHOLE: tl.cons
 
 @_compiled
 def _scores(
-    tables, queries, rows, asked, table, batch, POWERS: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr,
+    tables, queries, rows, asked, zero, table, batch, POWERS: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
     """Return the sum of products of slices, in the order of `linear.py`: each is exact, and the sum is rounded."""
-    total = _product(tables, queries, rows, asked, COLUMNS, WHOLE, UNROLLED)
+    total = _product(tables, queries, rows, asked, zero, COLUMNS, WHOLE, UNROLLED)
     for place in tl.static_range(1, POWERS * SLICES * SLICES):
         if place // SLICES % SLICES + place % SLICES < SLICES:
             left, right = tables, queries
@@ -56,15 +59,15 @@ def _scores(
                 left = left + table  # one by one: a multiple might not fit into 32 bits
             for _ in tl.static_range(place // (SLICES * SLICES) * SLICES + place % SLICES):
                 right = right + batch
-            total = total + _product(left, right, rows, asked, COLUMNS, WHOLE, UNROLLED)
+            total = total + _product(left, right, rows, asked, zero, COLUMNS, WHOLE, UNROLLED)
     return total
 
 
 @_compiled
 def count_votes(
-    tables, bars, queries, totals, teachers, padded, asked, table, batch, SEVERAL: tl.constexpr, POWERS: tl.constexpr,
-    SLICES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr, HIGH: tl.constexpr,
-    WIDE: tl.constexpr, SPAN: tl.constexpr,
+    tables, bars, queries, totals, teachers, padded, asked, zero, table, batch, SEVERAL: tl.constexpr,
+    POWERS: tl.constexpr, SLICES: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, UNROLLED: tl.constexpr,
+    HIGH: tl.constexpr, WIDE: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     """Add to `totals` (labels from 1 on, queries) how many of `SPAN` teachers vote for each label on `WIDE` queries.
 
@@ -79,7 +82,7 @@ def count_votes(
         for top in range(first, last, HIGH):
             teacher = top + tl.arange(0, HIGH)
             scores = _scores(
-                tables, queries, teacher, query, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
+                tables, queries, teacher, query, zero, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
             )  # fmt: skip
             votes += (scores > tl.load(bars + teacher)[:, None]).to(tl.int32)
         tl.atomic_add(totals + query, tl.sum(votes, axis=0), mask=query < asked, sem="relaxed")
@@ -92,7 +95,7 @@ def count_votes(
             own, bar = tables, bars + teacher
             for label in range(SEVERAL):
                 scores = _scores(
-                    own, queries, teacher, query, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
+                    own, queries, teacher, query, zero, table, batch, POWERS, SLICES, COLUMNS, WHOLE, UNROLLED
                 )  # fmt: skip
                 scores = scores - tl.load(bar)[:, None]
                 winner = tl.where(scores > best, label, winner)  # the lowest of equals: proof, step 5

@@ -149,7 +149,8 @@ class Chunks:
 
     def shown(self, teachers: Integers) -> Integers:
         """Return the classes that each of these teachers shows, ascending; all show the same number."""
-        classes: Integers = (self.counts[teachers] > 0).nonzero()[1].reshape(len(teachers), -1)
+        present = self.counts[teachers] > 0
+        classes: Integers = present.nonzero()[1].reshape(len(teachers), int(present[:1].sum()))
         return classes
 
     def dealt(self) -> tuple[Matrix, Integers, Integers, Integers, Integers]:

@@ -57,8 +57,7 @@ class Nearby:
         ballots = self.units.count(self.space.points(X))
         if self.file is not None:
             self.file.keep_spends(self.units.spends())  # proof: step 8
-        labels = release_counts(ballots, lambda counts: self._noisy(counts).argmax(axis=1))
-        return Answers(labels=labels.astype(np.int64), spent=Cost(0.0))
+        return Answers(labels=release_counts(ballots, self._labels), spent=Cost(0.0))
 
     def report(self) -> tuple[int, int]:
         """Release how many units can vote and how many are worn out, both with noise, times `terms.reported`."""
@@ -75,6 +74,12 @@ class Nearby:
 
     def move(self, ledger: Ledger) -> None:
         """Leave nothing in the ledger: what units have spent goes into a file of its own."""
+
+    def _labels(self, counts: Integers) -> Integers:
+        """Return the class of the largest noisy count; of two, the one that the noisy difference speaks for."""
+        if self.terms.classes == 2:
+            return np.asarray(self._noisy(counts[:, 1:] - counts[:, :1]) > 0, dtype=np.int64).ravel()
+        return np.asarray(self._noisy(counts).argmax(axis=1), dtype=np.int64)
 
     def _noisy(self, counts: Integers) -> Integers:
         """Return the counts with noise on every entry, also where nobody has voted."""

@@ -24,7 +24,7 @@ from quorate.neighbours.terms import Terms
 
 __all__ = ["NeighbourPlan", "plan_neighbours"]
 
-_MOST = 1000  # public points that are looked at
+_MOST_RECORDS, _MOST_QUERIES = 4000, 1000  # public points that stand for either
 _SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that lie within a radius
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
@@ -120,7 +120,7 @@ def plan_neighbours(
     if rows.ndim != 2 or len(rows) < 10:
         raise InvalidInput("a plan looks at at least 10 public rows; pass more, or set radius= and votes=")
     space = Space.of_public(metric, rows, features=rows.shape[1])
-    chosen = _spread(len(rows))
+    chosen = _spread(len(rows), _MOST_RECORDS)
     scene = _Scene(
         space.points(rows[chosen]),
         None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1][chosen],
@@ -172,20 +172,22 @@ def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _L
     return min((one for one in harmless if one[0] == smallest), key=lambda one: one[2].spoilt)
 
 
-def _spread(rows: int) -> Integers:
+def _spread(rows: int, most: int) -> Integers:
     """Return at most so many rows, spread evenly over all."""
-    return np.unique(np.linspace(0, rows - 1, min(rows, _MOST)).astype(np.int64))
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))
 
 
 class _Scene:
     """Public points, each of which stands for a share of the records and of the queries."""
 
     def __init__(self, points: Points, codes: Integers | None, *, classes: int, records: int, queries: int) -> None:
+        asked = _spread(len(points), _MOST_QUERIES)
         self._codes, self._classes, self._queries = codes, classes, queries
+        self._truth = None if codes is None else codes[asked, np.newaxis]
         self._each = records / len(points)
         squares = squares_of(points)
-        self._apart: NDArray[np.float32] = squares[:, np.newaxis] + squares - 2 * (points @ points.T)
-        np.fill_diagonal(self._apart, np.inf)  # no point is its own neighbour
+        self._apart: NDArray[np.float32] = squares[asked, np.newaxis] + squares - 2 * (points[asked] @ points.T)
+        self._apart[np.arange(len(asked)), asked] = np.inf  # no point is its own neighbour
 
     def radii(self, space: Space) -> list[float]:
         """Return radii within which a record in two, in four and so on would be, on average, the smallest last."""
@@ -201,36 +203,36 @@ class _Scene:
         spent = self._spent(weights)
         typical = float(np.mean(spent)) / kernel.top**2
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
-            terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top)
+            terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
             alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
             yield number, self._judged(weights, alive, terms)
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""
         weights, lines = self._weights(kernel), []
-        spent, terms = self._spent(weights), Terms.calibrate(**guarantee, votes=votes, top=kernel.top)
+        terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, classes=self._classes)
+        spent = self._spent(weights)
         for factor in _LATER:
             alive = (factor * spent <= terms.capacity).astype(np.float64)
             look = self._judged(weights, alive, terms)
             lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), look.right))
         return tuple(lines)
 
-    def _weights(self, kernel: Kernel) -> Floats:
-        return kernel.weigh(self._apart.copy()).astype(np.float64)
+    def _weights(self, kernel: Kernel) -> NDArray[np.float32]:
+        return kernel.weigh(np.float32(kernel.squared_radius) - self._apart)
 
-    def _spent(self, weights: Floats) -> Floats:
+    def _spent(self, weights: NDArray[np.float32]) -> Floats:
         """Return what a record in the place of each point would spend on the planned queries."""
-        spent: Floats = self._queries * np.mean(weights**2, axis=0)
-        return spent
+        return np.asarray(self._queries * np.einsum("ij,ij->j", weights, weights) / len(weights), dtype=np.float64)
 
-    def _judged(self, weights: Floats, alive: Floats, terms: Terms) -> _Look:
-        weighed, noise = weights * alive * self._each, math.sqrt(2) * terms.scale
-        total = weighed.sum(axis=1)
+    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
+        each, noise = (alive * self._each).astype(np.float32), terms.scale * math.sqrt(min(2, self._classes - 1))
+        total = weights @ each
         spoilt = np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / noise))
-        if self._codes is None:
+        if self._codes is None or self._truth is None:
             return _Look(None, float(spoilt.mean()))
-        counts = weighed @ np.eye(self._classes)[self._codes]
-        own = np.take_along_axis(counts, self._codes[:, np.newaxis], axis=1)
+        counts = weights @ (np.eye(self._classes, dtype=np.float32)[self._codes] * each[:, np.newaxis])
+        own = np.take_along_axis(counts, self._truth, axis=1)
         lost = ndtr((counts - own) / noise)
-        np.put_along_axis(lost, self._codes[:, np.newaxis], 0.0, axis=1)
+        np.put_along_axis(lost, self._truth, 0.0, axis=1)
         return _Look(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))), float(spoilt.mean()))

@@ -5,15 +5,12 @@ one unit (a row, or all rows of one person), against adversaries who choose ever
 they have seen; and (`terms_.replaced_epsilon()`, delta) under replacement. PROOF.md says why.
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.arrays import Integers
 from quorate.checks import check_count, check_delta, check_positive
-from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
 from quorate.neighbours.answerer import Nearby
@@ -51,7 +48,7 @@ class NeighbourClassifier(SessionClassifier):
     >>> model.insert(X[:1], y[:1])
     ['18000']
     >>> model.claim_
-    '(1, 1e-06)-differentially private under addition or removal of one row; (1.455, 1e-06) if it is replaced'
+    '(1, 1e-06)-differentially private under addition or removal of one row; (2.123, 1e-06) if it is replaced'
     """
 
     space_: Space
@@ -98,12 +95,14 @@ class NeighbourClassifier(SessionClassifier):
         known = None if public is None else check_matrix(self, public, reset=False)
         self.space_ = Space.of_public(self.metric, known, features=X.shape[1])
         radius, votes, self.plan_ = self._planned(known, public_labels)
-        self.terms_ = Terms.calibrate(epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=_TOP)
+        self.terms_ = Terms.calibrate(
+            epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=_TOP, classes=len(self.classes_)
+        )
         self.kernel_ = Kernel.within(radius, self.space_, shape=self.kernel, top=_TOP)
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_, self.declared_ = self.terms_.epsilon, self.terms_.delta, classes is not None
         self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
-        self._take_in(X, class_codes(self.classes_, labels), groups)
+        self.session_.insert(X, class_codes(self.classes_, labels), groups)
         return self
 
     def partial_fit(
@@ -127,9 +126,7 @@ class NeighbourClassifier(SessionClassifier):
         rows = check_matrix(self, X, reset=False)
         labels = declared_classes(self.classes_, y)[1]
         check_consistent_length(rows, labels)
-        if ids is None and self.unit_ == "person":
-            raise InvalidInput("the unit is a person: ids must name the person of each row")
-        return self._take_in(rows, class_codes(self.classes_, labels), ids)
+        return self.session_.insert(rows, class_codes(self.classes_, labels), ids)
 
     def forget(self, ids: Any) -> None:
         """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back."""
@@ -212,20 +209,3 @@ class NeighbourClassifier(SessionClassifier):
             top=_TOP,
         )
         return planned.radius, planned.votes, planned
-
-    def _take_in(self, X: Any, codes: Integers, groups: Any) -> list[str]:
-        """Insert these rows, unit by unit, and return the names of the units."""
-        numbers, count = unit_numbers(len(codes), groups)
-        order = np.argsort(numbers, kind="stable")
-        sizes = np.bincount(numbers, minlength=count)
-        names = self._names(numbers, order, sizes, groups)
-        self.session_.insert(names, sizes.tolist(), self.space_.points(X)[order], codes[order])
-        return names
-
-    def _names(self, numbers: Integers, order: Integers, sizes: Integers, groups: Any) -> list[str]:
-        if groups is None:
-            return self.session_.next_names(len(numbers))
-        given: Sequence[Any] = groups if isinstance(groups, list | tuple) else np.asarray(groups).tolist()
-        if self.unit_ == "row" and (sizes > 1).any():
-            raise InvalidInput("the unit is a row: each row has a name of its own")
-        return [str(given[place]) for place in order[np.cumsum(sizes) - sizes].tolist()]

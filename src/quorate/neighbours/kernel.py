@@ -27,7 +27,8 @@ class Kernel:
     "linear" weights fall in proportion to the squared distance (Epanechnikov's kernel); "flat" ones are all `top`.
 
     >>> kernel = Kernel(shape="linear", squared_radius=100, top=32)
-    >>> kernel.weigh(np.array([0, 1, 50, 99, 100, 400], dtype=np.float32)).tolist()
+    >>> squared_distances = np.array([0, 1, 50, 99, 100, 400], dtype=np.float32)
+    >>> kernel.weigh(kernel.squared_radius - squared_distances).tolist()
     [32.0, 31.0, 16.0, 0.0, 0.0, 0.0]
     """
 
@@ -39,6 +40,8 @@ class Kernel:
         if self.shape not in ("flat", "linear"):
             raise InvalidInput(f"kernel must be one of flat, linear, not {self.shape!r}")
         squared = check_count("squared_radius", self.squared_radius)
+        if squared > (2 * LONGEST) ** 2:
+            raise InvalidInput(f"squared_radius is at most {(2 * LONGEST) ** 2}, the square of the largest distance")
         set_validated(self, squared_radius=squared, top=check_count("top", self.top))
 
     @classmethod
@@ -47,11 +50,11 @@ class Kernel:
         squared = round(min(radius * space.unit, 2.0 * LONGEST) ** 2)
         return cls(shape=shape, squared_radius=max(1, squared), top=top)
 
-    def weigh(self, squares: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the weights of these squared distances, in the place of the distances."""
-        np.subtract(np.float32(self.squared_radius), squares, out=squares)
+    def weigh(self, short: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return weights in the place of what squared distances fall short of the squared radius by."""
         if self.shape == "flat":
-            return np.multiply(squares > 0, np.float32(self.top), out=squares, dtype=np.float32)
-        np.multiply(squares, np.float32(self.top) / np.float32(self.squared_radius), out=squares)
-        np.floor(squares, out=squares)
-        return np.clip(squares, 0, self.top, out=squares)  # proof: step 2
+            np.clip(short, 0, 1, out=short)  # whole numbers: 1 within the radius, 0 elsewhere
+            return np.multiply(short, np.float32(self.top), out=short)
+        np.multiply(short, np.float32(self.top) / np.float32(self.squared_radius), out=short)
+        np.floor(short, out=short)
+        return np.clip(short, 0, self.top, out=short)  # proof: step 2

@@ -17,7 +17,7 @@ __all__ = ["LONGEST", "Metric", "Points", "Space"]
 Metric = Literal["cosine", "euclidean"]
 Points = NDArray[np.float32]  # whole numbers, which 32-bit floats hold exactly
 
-LONGEST = 2047  # of a point: products of two, and squared distances, are whole numbers up to 2**24; proof: step 2
+LONGEST = 1447  # of a point: its square is below 2**21, and so no sum of a distance exceeds 2**24; proof: step 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Space:
 
     >>> space = Space("euclidean", np.zeros(2), reach=10.0)
     >>> space.points(np.array([[10.0, 0.0], [0.0, -5.0], [0.0, 99.0]])).tolist()
-    [[2045.0, 0.0], [0.0, -1022.0], [0.0, 2045.0]]
+    [[1445.0, 0.0], [0.0, -722.0], [0.0, 1445.0]]
     """
 
     metric: Metric

@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from quorate.arrays import Integers
 from quorate.checks import check_process
+from quorate.ensemble import unit_numbers
 from quorate.errors import InvalidInput
 from quorate.neighbours.answerer import Nearby
-from quorate.neighbours.points import Points
 from quorate.neighbours.unit_file import UnitFile
 from quorate.session import Session
 
@@ -48,18 +51,26 @@ class NeighbourSession(Session):
 
     answerer: Nearby
 
-    def insert(self, names: Sequence[str], sizes: Sequence[int], points: Points, codes: Integers) -> None:
-        """Add units; a name that was forgotten goes on with what it has spent."""
-        with self._changing() as file:
-            numbers = self.answerer.units.insert(names, sizes, points, codes)
-            if file is not None:
-                file.insert(numbers, names, sizes, points, codes)
+    def insert(self, X: Any, codes: Integers, ids: Any = None) -> list[str]:
+        """Add the units of checked rows and return their names, which `ids` gives for each row.
 
-    def next_names(self, count: int) -> list[str]:
-        """Return names for so many new units: the numbers after those of all units so far."""
-        with self._changing():
-            first = len(self.answerer.units.spends())
-            return [str(number) for number in range(first, first + count)]
+        Without `ids` each row is a unit, named by the number after those of all units so far. A name that was forgotten
+        goes on with what it had spent.
+        """
+        units, points = self.answerer.units, self.answerer.space.points(X)
+        numbers, count = unit_numbers(len(codes), ids)
+        order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
+        if units.persons and ids is None:
+            raise InvalidInput("the unit is a person: ids must name the person of each row")
+        if not units.persons and count < len(codes):
+            raise InvalidInput("the unit is a row: each row has a name of its own")
+        points, codes = points[order], codes[order]
+        with self._changing() as file:
+            names = _names(len(units.spends()), order, sizes, ids)
+            inserted = units.insert(names, sizes, points, codes)
+            if file is not None:
+                file.insert(inserted, names, sizes, points, codes)
+        return names
 
     def forget(self, names: Sequence[str]) -> None:
         """Remove the records of these units, from the disk too. Nobody's budget comes back."""
@@ -112,3 +123,12 @@ class NeighbourSession(Session):
                 if file is not None:
                     file.close()
                 raise
+
+
+def _names(first: int, order: Integers, sizes: Sequence[int], ids: Any) -> list[str]:
+    """Return the name of each unit: the one that its first row was given, or a number of its own."""
+    if ids is None:
+        return [str(number) for number in range(first, first + len(sizes))]
+    given: Sequence[Any] = ids if isinstance(ids, list | tuple) else np.asarray(ids).tolist()
+    firsts = np.cumsum([0, *sizes[:-1]])
+    return [str(given[place]) for place in order[firsts].tolist()]

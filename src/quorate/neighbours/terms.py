@@ -20,9 +20,10 @@ class Terms:
     """The guarantee, and what it comes to in whole numbers.
 
     A unit may spend `capacity` on answers: the sum of the squares of its weights. Each of `reports` reports of wear
-    counts it with the weight `reported`. Noise has this `scale` everywhere.
+    counts it with the weight `reported`. Noise has this `scale` everywhere. Of two classes the difference is released,
+    which is one number with one noise; of more, the count of each.
 
-    >>> terms = Terms.calibrate(epsilon=1.0, delta=1e-5, votes=30.0, top=32)
+    >>> terms = Terms.calibrate(epsilon=1.0, delta=1e-5, votes=30.0, top=32, classes=10)
     >>> terms.capacity == 30 * 32**2, round(terms.scale / 32), round(terms.replaced_epsilon(), 2)
     (True, 21, 1.47)
     """
@@ -34,14 +35,16 @@ class Terms:
     reports: int
     reported: int
     scale: float
+    classes: int
 
     def __post_init__(self) -> None:
         whole = {name: check_count(name, getattr(self, name)) for name in ("top", "capacity", "reports", "reported")}
+        whole["classes"] = check_count("classes", self.classes, least=2)
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
         set_validated(self, epsilon=epsilon, delta=delta, scale=check_scale("scale", self.scale), **whole)
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int) -> "Terms":
+    def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int, classes: int) -> "Terms":
         """Return the terms of the least noise by which a unit may cast this many votes of full weight."""
         capacity = max(1, math.floor(check_positive("votes", votes) * top**2))
         reported = max(1, math.isqrt(capacity // (_REPORTED * _REPORTS)))
@@ -62,6 +65,7 @@ class Terms:
             reports=_REPORTS,
             reported=reported,
             scale=scale,
+            classes=classes,
         )
 
     @property
@@ -76,5 +80,6 @@ class Terms:
 
     def replaced_epsilon(self) -> float:
         """Return the epsilon, at the same delta, where a unit is replaced by another, not added or removed."""
-        length = math.sqrt(2 * self.squares / (self.scale**2 - ROUNDING_VARIANCE)) * _UP  # proof: step 7
-        return smallest_excess(length, delta=self.delta, entries=2 * self.squares)
+        squares = (4 if self.classes == 2 else 2) * self.squares  # proof: step 7
+        length = math.sqrt(squares / (self.scale**2 - ROUNDING_VARIANCE)) * _UP
+        return smallest_excess(length, delta=self.delta, entries=squares)

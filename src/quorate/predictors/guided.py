@@ -131,4 +131,4 @@ class GuidedClassifier(SessionClassifier, ABC):
     def _warn(self, texts: Iterable[str]) -> None:
         """Say what is wrong with a plan before its budget is opened."""
         for text in texts:
-            warnings.warn(text, UserWarning, stacklevel=4)
+            warnings.warn(text, UserWarning, stacklevel=5)

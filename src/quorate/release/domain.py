@@ -84,6 +84,10 @@ class Domain(ABC):
     def _count(self, private: Any) -> Whole | Rows:
         """Return private records by their cells."""
 
+    def unread(self, private: Any) -> tuple[str, ...]:
+        """Return the columns of the private table that no query can be about: their names are public."""
+        return ()
+
     @abstractmethod
     def public(self) -> Floats | Rows | None:
         """Return the public records by their cells, or None where there are none."""
@@ -191,6 +195,10 @@ class TableDomain(Domain):
     def remember(self, public: Floats | Rows) -> None:
         """Take public records that were counted before: for a release that is read from a file."""
         self._public = public
+
+    def unread(self, private: Any) -> tuple[str, ...]:
+        """Return the columns of the private table that are neither declared nor in the public one."""
+        return self.bound.unread(private)
 
     def _count(self, private: Any) -> Whole | Rows:
         return self.bound.count(private)

@@ -7,6 +7,7 @@ PROOF.md says why.
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from quorate.release.people import PERSON, RECORD, first_records
 from quorate.release.queries import BoxRanges, Marginals, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 from quorate.session import release_counts
+from quorate.tables.read import shown_names
 
 __all__ = ["QueryRelease"]
 
@@ -89,7 +91,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
         domain = make_domain(self.subject, public, self.columns)  # proof: step 1
         private = private if groups is None else first_records(private, groups)
-        known = domain.public()
+        known, unread = domain.public(), domain.unread(private)
         sealed, records = domain.seal(private)  # proof: step 2
         settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
         engine = choose_engine(domain.queries, engine=self.engine, **settings)
@@ -105,6 +107,10 @@ class QueryRelease(ShowsClaim, BaseEstimator):
             released = release_counts(  # proof: step 3
                 sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
             )
+        if unread:
+            note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
+            released = replace(released, notes=(*released.notes, note))
+        expected = released.details.get("expected_error", expected)  # what the run has found out about public data
         self.keep_released(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget
         self.seconds_ = time.perf_counter() - began
@@ -114,7 +120,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """Keep what was released: for `fit`, and for a release that is loaded."""
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
-        self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)
+        self.engine_, self.records_ = released.engine, records
+        self.expected_error_ = released.details.get("expected_error", float(expected))
         self.notes_, self.unit_ = tuple(released.notes), unit
         replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
         open_ = ("public records are not protected",)
@@ -173,10 +180,14 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     def weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
 
-        Those of the engine, or, where it has none, some that are fitted to its answers.
+        Those of the engine, or, where it has none, some that are fitted to its answers; of a model, equal ones on rows
+        drawn from it.
         """
         check_is_fitted(self, "released_")
         released = self.released_
+        if released.model is not None:
+            rows = min(_PRODUCT_ROWS, self.records_)
+            return np.full(rows, 1.0 / rows), Rows(released.model.draw(rows), released.model.sizes)
         if released.weights is not None:
             return released.weights, released.support
         if self._fitted is None:
@@ -216,6 +227,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         wanted = min(self.records_, _MOST_ROWS) if rows is None else check_count("rows", rows)
         if wanted > _MOST_ROWS:
             raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
+        model = self.released_.model
+        if model is not None:
+            return self.domain_.rows(np.arange(wanted), Rows(model.draw(wanted), model.sizes))
         weights, support = self.weights()
         counts = round_weights(self.domain_.queries, weights, wanted, support=support)
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
@@ -237,7 +251,13 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
-        largest = self.released_.details["deviation"] if errors is None else float(errors.max())
+        details = self.released_.details
+        if (
+            "moved" in details
+        ):  # PROOF.md, step 5: the noise of the unbiased answers, and how far the model is from them
+            noise = math.sqrt(2 * math.log(2 * count / beta)) * details["deviation"]
+            return min(1.0, parts * (noise + details["moved"]))
+        largest = details["deviation"] if errors is None else float(errors.max())
         boxes = self.engine_ == "prefix" and isinstance(self.domain_.queries, BoxRanges)
         fitted = self.released_.answers is None or boxes or isinstance(self.domain_.queries, Marginals)
         projected = 2 if fitted else 1  # onto the simplex

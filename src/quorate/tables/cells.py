@@ -1,7 +1,12 @@
-"""Columns encoded as cells for releases. Each column has a last cell for all that is missing or not declared."""
+"""Columns encoded as cells for releases.
+
+Each column has a last cell for all that is missing or not declared. A closed column has none: its owner says that every
+record has a declared value, and what is not declared counts in the first cell.
+"""
 
 import math
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,12 +29,17 @@ Codes = NDArray[np.int64]
 class CategoryCells:
     """One cell for each category, and a last one for everything else."""
 
-    def __init__(self, values: tuple[str, ...]) -> None:
-        self.values, self.size = values, len(values) + 1
+    def __init__(self, values: tuple[str, ...], *, closed: bool = False) -> None:
+        self.values, self.closed, self.size = values, closed, len(values) + (not closed)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {value: place for place, value in enumerate(self.values)}
 
     def codes(self, column: pa.Array) -> Codes:
         """Return the cell of each value. No value raises."""
-        return read_texts(column, self.values)
+        codes = read_texts(column, self.values)
+        return np.where(codes < self.size, codes, 0)
 
     def name(self, code: int) -> str:
         """Return the name of a cell."""
@@ -42,15 +52,15 @@ class CategoryCells:
     def code(self, value: Any) -> int:
         """Return the cell of a declared value, or refuse one that is not declared."""
         text = canonical_text(value)
-        if text == OTHER and OTHER not in self.values:
+        if text == OTHER and OTHER not in self._places and not self.closed:
             return len(self.values)
-        if text not in self.values:
+        if text not in self._places:
             raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
-        return self.values.index(text)
+        return self._places[text]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        return {"categories": list(self.values)}
+        return {"categories": list(self.values)} | ({"closed": True} if self.closed else {})
 
 
 class NumberCells:
@@ -61,14 +71,16 @@ class NumberCells:
 
     holds = "number"
 
-    def __init__(self, values: tuple[float, ...]) -> None:
-        self.values, self.size = values, len(values) + 2
+    def __init__(self, values: tuple[float, ...], *, closed: bool = False) -> None:
+        self.values, self.closed = values, closed
+        self.line = len(values) + 1  # cells that the line is cut into
+        self.size = self.line + (not closed)
 
     def codes(self, column: pa.Array) -> Codes:
         """Return the cell of each value. No value raises."""
         numbers = self._read(column)
         codes = np.searchsorted(np.array(self.values), numbers, side="right").astype(np.int64)
-        codes[np.isnan(numbers)] = self.size - 1
+        codes[np.isnan(numbers)] = 0 if self.closed else self.line
         return codes
 
     def _read(self, column: pa.Array) -> NDArray[np.float64]:
@@ -86,7 +98,7 @@ class NumberCells:
 
     def name(self, code: int) -> str:
         """Return the name of a cell."""
-        if code == self.size - 1:
+        if code == self.line:
             return OTHER
         if not self.values:
             return f"any {self.holds}"
@@ -97,9 +109,21 @@ class NumberCells:
         return f"{self.written(self.values[code - 1])} to below {self.written(self.values[code])}"
 
     def centre(self, code: int) -> Any:
-        """Return a value in this cell, near the cut where the cell is unbounded; None for the last one."""
-        if code == self.size - 1:
+        """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
+
+        Where all cuts are whole numbers the value is one.
+        """
+        if code == self.line:
             return None
+        middle = self._middle(code)
+        low, high = self._ends(code)
+        whole = math.floor(middle) if math.isfinite(middle) else middle
+        return whole if low <= whole < high and all(cut.is_integer() for cut in self.values) else middle
+
+    def _ends(self, code: int) -> tuple[float, float]:
+        return (self.values[code - 1] if code else -math.inf), [*self.values, math.inf][code]
+
+    def _middle(self, code: int) -> float:
         if not self.values:
             return 0.0
         width = self.values[-1] - self.values[0] or 2.0
@@ -111,12 +135,14 @@ class NumberCells:
         middle = self.values[code - 1] / 2 + self.values[code] / 2
         return middle if self.values[code - 1] <= middle < self.values[code] else self.values[code - 1]
 
+    @cached_property
+    def _named(self) -> dict[str, int]:
+        return {self.name(code): code for code in range(self.size)}
+
     def code(self, value: Any) -> int:
         """Return the cell of a value, or the cell of this name."""
-        if isinstance(value, str):
-            for code in range(self.size):
-                if self.name(code) == value:
-                    return code
+        if isinstance(value, str) and value in self._named:
+            return self._named[value]
         try:
             return int(np.searchsorted(np.array(self.values), self.number(value), side="right"))
         except InvalidInput:
@@ -125,7 +151,7 @@ class NumberCells:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        return {"cuts": list(self.values)}
+        return {"cuts": list(self.values)} | ({"closed": True} if self.closed else {})
 
 
 class DateCells(NumberCells):
@@ -133,8 +159,8 @@ class DateCells(NumberCells):
 
     holds = "date"
 
-    def __init__(self, values: tuple[float, ...], unit: DateUnit) -> None:
-        super().__init__(values)
+    def __init__(self, values: tuple[float, ...], unit: DateUnit, *, closed: bool = False) -> None:
+        super().__init__(values, closed=closed)
         self.unit = unit
 
     def _read(self, column: pa.Array) -> NDArray[np.float64]:
@@ -151,16 +177,17 @@ class DateCells(NumberCells):
 
     def centre(self, code: int) -> Any:
         """Return a date in this cell; None for the last one."""
-        middle = super().centre(code)
-        if middle is None:
+        if code == self.line:
             return None
-        low, high = self.values[code - 1] if code else -math.inf, [*self.values, math.inf][min(code, len(self.values))]
+        low, high = self._ends(code)
+        middle = self._middle(code)
         whole = math.floor(middle)
         return self.written(whole if low <= whole < high else middle)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        return {"kind": "date", "cuts": [date_of(value, self.unit) for value in self.values], "unit": self.unit}
+        cuts = [date_of(value, self.unit) for value in self.values]
+        return {"kind": "date", "cuts": cuts, "unit": self.unit} | ({"closed": True} if self.closed else {})
 
 
 Cells = CategoryCells | NumberCells
@@ -169,9 +196,12 @@ Cells = CategoryCells | NumberCells
 def cells_of(kind: Kind) -> Cells:
     """Return the cells of a declared column; a number must say where it is cut."""
     if isinstance(kind, Category):
-        return CategoryCells(tuple(kind.categories))
+        return CategoryCells(tuple(kind.categories), closed=kind.closed)
     if not isinstance(kind, Number):
         raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:
         raise InvalidInput("a release needs the cuts of a number: declare them, or leave the column to public rows")
-    return DateCells(tuple(kind.cuts), kind.unit) if isinstance(kind, Date) else NumberCells(tuple(kind.cuts))
+    cuts = tuple(kind.cuts)
+    if isinstance(kind, Date):
+        return DateCells(cuts, kind.unit, closed=kind.closed)
+    return NumberCells(cuts, closed=kind.closed)

@@ -48,7 +48,8 @@ class Number:
     """A column of numbers, with what is known about it in public.
 
     Learners get it scaled: by `centre` and `spread`, by the bounds `low` and `high`, or not at all. A missing value is
-    refused, or with `missing="indicator"` marked in a column of its own. A release counts the cells between `cuts`.
+    refused, or with `missing="indicator"` marked in a column of its own. A release counts the cells between `cuts`, and
+    one for what is no number, unless the column is `closed`: then there is none, and such a value counts as the lowest.
 
     >>> from quorate.tables import Schema
     >>> Schema({"age": Number(low=0, high=100, cuts=[18, 65])}).encode(pa.table({"age": [25, 250]})).tolist()
@@ -64,6 +65,7 @@ class Number:
     high: float | None = None
     missing: Missing = "refuse"
     cuts: Sequence[float] | None = None
+    closed: bool = False
 
     def __post_init__(self) -> None:
         scaled, bounded = (self.centre, self.spread), (self.low, self.high)
@@ -78,7 +80,7 @@ class Number:
             set_validated(self, spread=check_positive("spread", self.spread))
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InvalidInput(f"low must be below high, not {self.low:g} and {self.high:g}")
-        set_validated(self, missing=_check_missing(self.missing))
+        set_validated(self, missing=_check_missing(self.missing), closed=_check_closed(self.closed))
         if self.cuts is not None:
             set_validated(self, cuts=_rising(self.cuts))
 
@@ -117,8 +119,8 @@ class Category:
     """A column of texts from a declared list.
 
     Learners get one 0/1 column for each category; a text that is not on the list is all zeros, or with
-    `unknown="refuse"` a query with it is refused. A release counts one cell for each, and one for everything else.
-    `missing` is as for `Number`.
+    `unknown="refuse"` a query with it is refused. A release counts one cell for each, and one for everything else,
+    unless the column is `closed`: then any other value counts as the first. `missing` is as for `Number`.
 
     >>> from quorate.tables import Schema
     >>> Schema({"colour": Category(["red", "green"])}).encode(pa.table({"colour": ["green", "blue"]})).tolist()
@@ -128,12 +130,13 @@ class Category:
     categories: Sequence[str]
     missing: Missing = "refuse"
     unknown: Unknown = "other"
+    closed: bool = False
 
     def __post_init__(self) -> None:
         set_validated(
             self, categories=tuple(canonical_text(value) for value in _listed("categories", self.categories, least=1))
         )
-        set_validated(self, missing=_check_missing(self.missing))
+        set_validated(self, missing=_check_missing(self.missing), closed=_check_closed(self.closed))
         if self.unknown not in ("other", "refuse"):
             raise InvalidInput(f'unknown must be "other" or "refuse", not {self.unknown!r}')
 
@@ -202,6 +205,12 @@ def _check_missing(value: object) -> Missing:
     if value == "indicator":
         return "indicator"
     raise InvalidInput(f'missing must be "refuse" or "indicator", not {value!r}')
+
+
+def _check_closed(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"closed must be true or false, not {value!r}")
+    return value
 
 
 def _rising(values: object) -> tuple[float, ...]:

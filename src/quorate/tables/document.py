@@ -29,12 +29,12 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
 
 _TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
 _KEYS = {
-    "number": ("centre", "spread", "low", "high", "missing", "cuts"),
-    "date": ("centre", "spread", "low", "high", "missing", "cuts", "unit"),
-    "category": ("categories", "missing", "unknown"),
+    "number": ("centre", "spread", "low", "high", "missing", "cuts", "closed"),
+    "date": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "unit"),
+    "category": ("categories", "missing", "unknown", "closed"),
     "text": ("buckets",),
 }
-_DEFAULTS = (("missing", "refuse"), ("unknown", "other"))
+_DEFAULTS = (("missing", "refuse"), ("unknown", "other"), ("closed", False))
 
 
 def read_document(path: str | Path) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from quorate.tables.read import MISSING_TEXTS, NotANumber, is_readable, numbers,
 __all__ = ["classes_from_public", "cuts_from_public", "kinds_from_header", "kinds_from_public"]
 
 MOST_CATEGORIES = 256  # a column with more different texts is a name or a number of a person, more often than not
+_MOST_CELLS = 20_000  # categories of a release, where public rows have each of them more than once
+_MOSTLY = 0.9  # of the values that are given: so many numbers make a column of numbers
 _MANY = 100  # public values that all differ by chance less often
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
@@ -136,10 +138,12 @@ def _check_not_gaps(name: str, values: pa.Array, missing: Sequence[str]) -> None
     )
 
 
-def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bool = True) -> Kind:
+def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bool = True, codes: bool = False) -> Kind:
     """Return a column as a release takes it: numbers or dates cut between public values, or the categories they show.
 
     Without `bins` every gap between neighbouring values is cut; with `bins`, into cells that hold about as many values.
+    Whole numbers are cut at whole numbers; with `codes` few of them are categories. A few texts among numbers are no
+    numbers, and count as missing.
     """
     if pa.types.is_boolean(column.type):
         return Category(("false", "true"))
@@ -149,11 +153,25 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     known = values[np.isfinite(values)]
     written = texts(column, missing=MISSING_TEXTS)
     given = len(written) - written.null_count
-    if known.size and known.size >= given:
-        return Number(cuts=_cuts(known, bins).tolist())
+    whole = bool(known.size and (known == np.floor(known)).all())
+    if codes and whole and bins is not None and pc.count_distinct(written).as_py() <= bins:
+        return Category(_ordered(_different(name, column, MISSING_TEXTS, sentences=False)))
+    if known.size and known.size >= _MOSTLY * given:
+        cuts = _cuts(known, bins)
+        return Number(cuts=(np.ceil(cuts) if whole else cuts).tolist())
     if dates and given and np.isfinite(read_moments(column, "days")).sum() >= given:
         return _dates_cut(name, column, bins)
-    return Category(_different(name, column, MISSING_TEXTS, sentences=False))
+    few = len(written) < 2 * MOST_CATEGORIES or 2 * pc.count_distinct(written).as_py() > given
+    return Category(
+        _different(name, column, MISSING_TEXTS, sentences=False, most=MOST_CATEGORIES if few else _MOST_CELLS)
+    )
+
+
+def _ordered(values: list[str]) -> list[str]:
+    """Return texts in order, numbers among them by size and first."""
+    numbers_of = dict(zip(values, read_numbers(pa.array(values, type=pa.large_string())).tolist(), strict=True))
+    plain = {text: number for text, number in numbers_of.items() if not math.isnan(number)}
+    return sorted(values, key=lambda text: (text not in plain, plain.get(text, 0.0), text))
 
 
 def _cuts(values: NDArray[np.float64], bins: int | None) -> NDArray[np.float64]:
@@ -184,13 +202,15 @@ def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     return np.asarray(cuts[np.unique(np.minimum(wanted, cuts.size - 1))])
 
 
-def _different(name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True) -> list[str]:
+def _different(
+    name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True, most: int = MOST_CATEGORIES
+) -> list[str]:
     different = pc.drop_null(pc.unique(texts(values, missing=missing))).to_pylist()
     if not different:
         raise _no_value(name)
-    if len(different) > MOST_CATEGORIES:
+    if len(different) > most:
         raise InvalidInput(
-            f"column {name!r} has {len(different)} different texts in the public table, and at most {MOST_CATEGORIES} "
+            f"column {name!r} has {len(different)} different texts in the public table, and at most {most} "
             f"can be taken for categories: leave it out (--leave-out {name}), "
             + (f"take it for sentences (--texts {name}), or declare it in a schema" if sentences else "or declare it")
         )

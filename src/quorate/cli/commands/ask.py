@@ -97,7 +97,8 @@ def predict(
     """
     from quorate.cli.predict import Reading, run_dry, run_predict
 
-    use_device(device)
+    if device != "auto":
+        use_device(device)
 
     left_out, types = listed(leave_out) if leave_out else (), listed(trusted) if trusted else None
     reading = Reading(unknown=unknown, leave_out=left_out, key=key, trusted=types)
@@ -240,7 +241,8 @@ def serve(
         raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
-    use_device(device)
+    if device != "auto":
+        use_device(device)
     told = {"host": host, "port": port, "workers": workers, "pace_ms": pace, "lease": lease, "keys": keys}
     types = tuple(listed(trusted)) if trusted else ()
     settings = Settings.of(model, *more, **told, trusted=types, **asdict(limits or ServerLimits()))

@@ -39,7 +39,16 @@ def demo(
 
 def bench(
     name: Literal[
-        "mechanisms", "classifier", "concepts", "models", "service", "everlasting", "release", "audit", "scale"
+        "mechanisms",
+        "classifier",
+        "concepts",
+        "models",
+        "neighbours",
+        "service",
+        "everlasting",
+        "release",
+        "scale",
+        "audit",
     ],
     *,
     quick: bool = False,

@@ -3,8 +3,10 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from quorate.cli.commands.fit_options import (
     AskedHypotheses,
@@ -17,6 +19,7 @@ from quorate.cli.commands.fit_options import (
     Phases,
     PhasesBudget,
     PlannedHypotheses,
+    Reading,
     ReportedOutput,
     Sets,
     Stability,
@@ -29,6 +32,8 @@ from quorate.cli.commands.fit_options import (
 )
 
 __all__ = ["fit", "new_spelling"]
+
+_MORE = "More files of the same table, folders of them, or patterns: all are read as one, some rows at a time."
 
 fit = App(name="fit")  # its help stands where it is registered
 
@@ -55,17 +60,24 @@ def new_spelling(arguments: Sequence[str]) -> list[str]:
 
 @fit.command(name="subsample", sort_key=0)
 def _subsample(
-    tables: Tables, *, budget: Budget = Budget(), teachers: Teachers = Teachers(), output: ReportedOutput
+    tables: Tables,
+    *more: Annotated[Path, Parameter(group="Tables", help=_MORE)],
+    reading: Reading = Reading(),
+    budget: Budget = Budget(),
+    teachers: Teachers = Teachers(),
+    output: ReportedOutput,
 ) -> int:
     """Fit teachers on parts of the records; `quorate predict` and `quorate serve` ask them.
 
     The folder holds the model and its budget.
 
     Example: `quorate fit subsample visits.csv --label outcome --public survey.csv --groups patient --out model`
+
+    A table larger than memory: `quorate fit subsample visits/*.parquet --memory 2GB --schema schema.json --out model`
     """
     from quorate.cli.fit import run_fit
 
-    return run_fit(tables, budget, teachers, output)
+    return run_fit(tables, budget, teachers, output, more=more, reading=reading)
 
 
 @fit.command(name="linear")
@@ -161,7 +173,7 @@ def _student_first(
 
     Example: `quorate fit student-first visits.csv --student rule --label outcome --out model`
     """
-    from quorate.cli.fit import run_fit_student_first
+    from quorate.cli.fit_student_first import run_fit_student_first
 
     return run_fit_student_first(tables, budget, teachers, trusting, output)
 

@@ -20,6 +20,7 @@ __all__ = [
     "Phases",
     "PhasesBudget",
     "PlannedHypotheses",
+    "Reading",
     "ReportedOutput",
     "Sets",
     "Stability",
@@ -78,6 +79,24 @@ class Tables:
     texts: str | None = None
     missing_texts: str | None = None
     gaps: Annotated[bool, Parameter(negative=())] = False
+
+
+@Parameter(name="*", group=Group("Large tables", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a table that need not fit into memory is read: once, some rows at a time.
+
+    Parameters
+    ----------
+    memory
+        About how much memory to use beside the program and the teachers, such as 2GB. Rows wait on the disk for their
+        teachers. 1GB for several files, a folder or a pattern; a single file is read whole unless this is given.
+    spill
+        The folder where rows wait, in files without a name. Where the system keeps temporary files, unless given.
+    """
+
+    memory: str | None = None
+    spill: Path | None = None
 
 
 @Parameter(name="*", group=Group("Budget", sort_key=2))

@@ -27,28 +27,32 @@ from quorate.release.engines.released import (
 )
 from quorate.release.engines.residual import MeasuredMarginals, measure_marginals
 from quorate.release.engines.strategy import plan_marginals
+from quorate.release.engines.trust import Evidence, posterior_errors, prior_weight, shrink, weigh_evidence
 from quorate.release.queries import Marginals, Queries, Rows
 
-__all__ = ["ReweightingEngine", "Verdict", "missing_mass", "posterior_errors", "repair_support", "reweight"]
+__all__ = ["ReweightingEngine", "Verdict", "missing_mass", "repair_support", "reweight"]
 
-_LADDER = 16  # halvings of the trust in the public data
-_LARGE = 5.0  # deviations above which a cell is large: its noisy answer is more signal than noise
-_HALF_STEP = math.sqrt(2.0)  # of the ladder: a mean square above it is nearer to the next strength than to this one
-_STANDS_OUT = 1e-3  # of the test whether a single cell stands out: it repairs, or refutes, so that it may err less
+_STANDS_OUT = 1e-3  # level of the test whether a single cell of a fit stands out from its noisy answer
 _USELESS = 0.1  # share of the records outside the public support above which public data are not repaired
+_FURTHER = 2.0  # times as far, in mean square, from noisy answers as is foreseen: beyond, a fit is not used
 _DONORS = 24  # public records that lend their other columns to a missing cell
 _MOST_CELLS = 300  # missing cells that are filled
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the public data: weights on the support, or a refutation where `weights` is None."""
+    """What became of the public data, and the answers that follow.
 
+    `weights` are on the rows of `support`; both are None where no weights on public rows agree with the noisy answers.
+    """
+
+    answers: Floats
+    errors: Floats
     support: Rows | None
     weights: Floats | None
     strength: float
     repaired: int
-    missing: float
+    refuted: bool
     note: str
 
 
@@ -64,10 +68,7 @@ class ReweightingEngine(Engine):
         deviations = histogram_scale(epsilon, delta) * np.sqrt(plan_marginals(queries).variances) / records
         errors = np.repeat(deviations, np.diff(queries.offsets))
         amount = float(public.weights.sum())
-        after = posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
-        ordered = np.sort(after)[::-1]
-        ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
-        return max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks)
+        return _largest(posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount))
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals):
@@ -76,29 +77,30 @@ class ReweightingEngine(Engine):
             raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
         private = check_private(queries, data)
         measured = measure_marginals(queries, private, budget, noise)
-        return self._finish(queries, measured, reweight(queries, measured, public, private.records), public)
-
-    def _finish(self, queries: Marginals, measured: MeasuredMarginals, verdict: Verdict, public: Rows) -> Released:
-        if verdict.weights is None or verdict.support is None:
-            answers, errors = simplex_marginals(queries, measured.answers), measured.errors
-        else:
-            answers = queries.answers(verdict.support.weighted(verdict.weights))
-            errors = posterior_errors(answers, measured.errors, verdict.strength, float(public.weights.sum()))
+        verdict = reweight(queries, measured, public, private.records)
         details = {
-            "refuted": float(verdict.weights is None),
+            "refuted": float(verdict.refuted),
             "strength": verdict.strength,
             "repaired": float(verdict.repaired),
-            "missing": verdict.missing,
+            "expected_error": _largest(verdict.errors),
         }
-        support = verdict.support if verdict.weights is not None else None
-        return Released(answers, errors, verdict.weights, support, measured.spent, self.name, (verdict.note,), details)
+        return Released(
+            verdict.answers,
+            verdict.errors,
+            verdict.weights,
+            verdict.support,
+            measured.spent,
+            self.name,
+            (verdict.note,),
+            details,
+        )
 
 
-def posterior_errors(answers: Floats, errors: Floats, strength: float, amount: float) -> Floats:
-    """Return one standard deviation where noise and a prior of this strength are weighed against each other."""
-    share = np.clip(answers, 1.0 / (amount + 1), 1.0 - 1.0 / (amount + 1))
-    prior = share * (1.0 - share) / strength
-    return np.asarray(errors * np.sqrt(prior / (errors**2 + prior)))
+def _largest(errors: Floats) -> float:
+    """Return the expected largest of errors of these standard deviations."""
+    ordered = np.sort(errors)[::-1]
+    ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
+    return max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks)
 
 
 def _trust(records: int, amount: float) -> float:
@@ -111,11 +113,11 @@ def _trust(records: int, amount: float) -> float:
 
 
 def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, records: int) -> Verdict:
-    """Return weights on the public records that agree with what was measured, or refute the public data.
+    """Return the answers that noisy and public data give together, as far as the first bear the second out.
 
-    The trust in the public data is halved until large cells lie as near to them as it foresees, and then until no large
-    cell of the fit stands out from its noisy answer. Where cells stand out that no public record has, the support is
-    repaired first.
+    Where cells stand out that no public record has, the support is repaired first. Then public data get the trust that
+    `weigh_evidence` finds, and weights on their records are fitted to what was measured. Where the fit does not come
+    as near as it should, noisy answers are drawn to public shares one by one.
     """
     amount = float(public.weights.sum())
     support = Rows(public.codes, public.sizes, public.weights / amount).merged()
@@ -123,65 +125,63 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     missing = missing_mass(queries, support, measured.answers, measured.errors)
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
-        return Verdict(None, None, 0.0, 0, missing, note)
+        answers = simplex_marginals(queries, measured.answers)
+        return Verdict(answers, measured.errors, None, None, 0.0, 0, refuted=True, note=note)
     limit = _limit(queries.count)
     repaired_support, repaired = repair_support(queries, support, measured.answers, measured.errors, deviations=limit)
     if repaired:
         support = repaired_support
-    strength, weights = _ladder(queries, measured, support, _trust(records, amount))
-    if weights is None:
-        note = "public data refuted: no weights on its records agree with the noisy answers"
-        return Verdict(None, None, 0.0, repaired, missing, note)
-    cells = "1 missing cell" if repaired == 1 else f"{repaired} missing cells"
-    note = f"public data used with a strength of {strength:,.0f} records; {cells} repaired"
-    return Verdict(support, weights, strength, repaired, missing, note)
+    evidence = weigh_evidence(queries, measured, support, _trust(records, amount))
+    weights = _fit(queries, measured, support, evidence.strength)
+    fitted = queries.answers(support.weighted(weights))
+    if _stands(measured, fitted, evidence.strength, amount):
+        cells = "1 missing cell" if repaired == 1 else f"{repaired} missing cells"
+        note = (
+            f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; {_seen(evidence)}"
+        )
+        errors = posterior_errors(fitted, measured.errors, evidence.cautious, amount)
+        return Verdict(fitted, errors, support, weights, evidence.strength, repaired, refuted=False, note=note)
+    drawn = simplex_marginals(queries, shrink(measured, queries.answers(support), evidence.strength, amount))
+    errors = posterior_errors(drawn, measured.errors, evidence.cautious, amount)
+    note = (
+        "public data refuted: they differ from the noisy answers by more than sampling explains"
+        if evidence.refuted
+        else "public data agree with the noisy answers, which say more than they do"
+    )
+    return Verdict(drawn, errors, None, None, evidence.strength, repaired, refuted=evidence.refuted, note=note)
 
 
-def _ladder(
-    queries: Marginals, measured: MeasuredMarginals, support: Rows, trust: float
-) -> tuple[float, Floats | None]:
-    """Return the largest strength whose fit agrees with the noisy answers, and the weights; None where none does."""
+def _seen(evidence: Evidence) -> str:
+    return f"a difference below {evidence.resolution:.2g} an answer, on average, could not have been seen"
+
+
+def _fit(queries: Marginals, measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:
+    """Return weights on the support that agree with what was measured, as near to the public ones as that allows."""
     design = _design(queries.sizes, measured, support)
     across = design.T.tocsr()
-    sizes = [table.size for table in measured.tables]
-    targets = np.concatenate(measured.tables)
-    precisions = np.repeat(1.0 / np.array(measured.deviations) ** 2, sizes)
-    # what is known exactly (a marginal of one cell) has no noise to be compared with
-    large = (measured.errors > 0) & (measured.answers > _LARGE * measured.errors)
-    shares = queries.answers(support)
-    start: Floats | None = None
-    for step in range(_LADDER):
-        strength = trust / 2.0**step
-        if not _foreseen(shares[large], measured.answers[large], measured.errors[large], strength):
-            continue
-        weights, start = fit_entropy(
-            lambda values: design @ values,
-            lambda values: across @ values,
-            targets=targets,
-            precisions=precisions,
-            prior=support.weights,
-            strength=strength,
-            start=start,
-        )
-        differences = measured.answers - queries.answers(support.weighted(weights))
-        residuals = differences[large] / measured.errors[large]
-        if not residuals.size or bool(np.abs(residuals).max() <= _limit(residuals.size)):
-            return strength, weights
-    return 0.0, None
+    weights, _ = fit_entropy(
+        lambda values: design @ values,
+        lambda values: across @ values,
+        targets=np.concatenate(measured.tables),
+        precisions=np.repeat(1.0 / np.array(measured.deviations) ** 2, [table.size for table in measured.tables]),
+        prior=support.weights,
+        strength=strength,
+    )
+    return weights
 
 
-def _foreseen(shares: Floats, answers: Floats, errors: Floats, strength: float) -> bool:
-    """Return whether noisy answers lie as near to the public shares as a prior of this strength foresees.
+def _stands(measured: MeasuredMarginals, fitted: Floats, strength: float, amount: float) -> bool:
+    """Return whether a fit is as near to its noisy answers as a prior of this strength foresees.
 
-    A share p of the public records differs from the private one by a variance of p (1 - p) over the strength, and from
-    the noisy one by that of the noise more.
+    Answers that believe noisy ones by b lie (1 - b) e^2 from them, in mean square: all of them together may lie twice
+    as far, and no one of them further than noise alone would let it.
     """
-    if not shares.size:
+    known = measured.errors > 0  # a marginal of one cell is known exactly, and has no noise to be compared with
+    away, errors = np.abs(measured.answers - fitted)[known], measured.errors[known]
+    if not away.size:
         return True
-    bounded = np.clip(shares, 1e-9, 1.0 - 1e-9)
-    foreseen = errors**2 + bounded * (1.0 - bounded) / strength
-    spread = 3.0 * math.sqrt(2.0 / shares.size)
-    return bool(np.mean((answers - shares) ** 2 / foreseen) <= _HALF_STEP + spread)
+    foreseen = float((1.0 - prior_weight(fitted[known], errors, strength, amount)) @ errors**2)
+    return bool((away <= _limit(away.size) * errors).all()) and float(away @ away) <= _FURTHER * foreseen
 
 
 def _limit(count: int) -> float:
@@ -200,13 +200,13 @@ def _design(sizes: tuple[int, ...], measured: MeasuredMarginals, support: Rows) 
 
 
 def missing_mass(queries: Marginals, support: Rows, answers: Floats, errors: Floats) -> float:
-    """Return a lower bound (three deviations) on the largest share of records, over marginals, outside the support."""
+    """Return a lower bound (at level 1e-3) on the largest share of records, over marginals, outside the support."""
     empty = queries.answers(support.weighted(np.ones(support.records))) == 0
-    largest = 0.0
+    largest, deviations = 0.0, _limit(len(queries.cliques))
     for start, end in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
         outside = empty[start:end]
         deviation = float(np.sqrt((errors[start:end][outside] ** 2).sum()))
-        largest = max(largest, float(answers[start:end][outside].sum()) - 3 * deviation)
+        largest = max(largest, float(answers[start:end][outside].sum()) - deviations * deviation)
     return largest
 
 

@@ -33,6 +33,10 @@ class BoundWorkload(Numbered, ABC):
         """Return the codes of each row. No value raises."""
         return self.columns.encode(table)
 
+    def unread(self, table: Any) -> tuple[str, ...]:
+        """Return the columns of a table that are asked about by nobody because nobody has declared them."""
+        return ()
+
     @abstractmethod
     def count(self, table: Any) -> "Whole | Rows":
         """Return what an engine takes: how many rows each cell has, or the rows themselves by their codes."""

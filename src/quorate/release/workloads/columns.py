@@ -17,14 +17,16 @@ from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
 from quorate.tables.lenient import read_columns
 
-__all__ = ["BINS", "Columns"]
+__all__ = ["BINS", "Columns", "names_of"]
 
 BINS = 10  # cells of a column of numbers, where every gap between public values would be too many
 _MOST_CODES = 2**29  # of one table: 4 GiB
 
 
 class Columns:
-    """Columns in an order, each a `Number` or `Date` with cuts or a `Category`. Each has a last cell for all else.
+    """Columns in an order, each a `Number` or `Date` with cuts or a `Category`.
+
+    Each has a last cell for all else, unless it is declared to be `closed`.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
@@ -73,18 +75,20 @@ class Columns:
         names: Sequence[str] | None = None,
         bins: int | None = None,
         dates: bool = True,
+        codes: bool = False,
     ) -> "Columns":
         """Return columns as *public* rows show them; what is declared stays. Never pass private rows.
 
         A column of texts has the public texts for categories. A column of numbers or dates is cut between each two
         neighbouring public values, or with `bins` into so many cells that hold about as many of them each. Without
-        `dates`, texts that are dates are texts.
+        `dates`, texts that are dates are texts. With `codes`, a column of at most `bins` different whole numbers has
+        these for categories.
         """
         given = dict(declared.kinds) if isinstance(declared, Columns) else _declared(declared) if declared else {}
-        wanted = list(dict.fromkeys([*given, *_names(public)])) if names is None else list(names)
+        wanted = list(dict.fromkeys([*given, *_public_names(public)])) if names is None else list(names)
         new = [name for name in wanted if name not in given]
         read = read_columns(public, new, whose="the public table", dates=new if dates else ())
-        inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates) for name in new}
+        inferred = {name: cuts_from_public(name, read[name], bins=bins, dates=dates, codes=codes) for name in new}
         return cls({name: given.get(name) or inferred[name] for name in wanted})
 
     @property
@@ -156,10 +160,16 @@ def _named(name: str, make: Any, *given: Any) -> Any:
         raise InvalidInput(f"column {name!r}: {error}") from None
 
 
-def _names(table: Any) -> list[str]:
+def names_of(table: Any) -> list[str]:
+    """Return the names of a table's columns, none where it has no names."""
     if isinstance(table, Mapping):
         return list(table)
     named = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", None)
-    if named is None:
+    return [] if named is None else [str(name) for name in named]
+
+
+def _public_names(table: Any) -> list[str]:
+    named = names_of(table)
+    if not named:
         raise InvalidInput("the public table must have names: a pandas or polars frame, an Arrow table or a mapping")
-    return [str(name) for name in named]
+    return named

@@ -20,7 +20,7 @@ __all__ = ["LineWorkload"]
 class LineWorkload(BoundWorkload):
     """For each combination of the other columns, what lies below each cut, or between each two.
 
-    All groups stand on one line, one after the other, each with the cells of the column and one for what is no number.
+    All groups stand on one line, one after the other, each with the cells of the column, that for no number among them.
     What lies below a cut in one group is then a prefix of that line, less the prefix before the group; and a range is
     a range. So engines for lines serve the groups as well.
     """
@@ -35,8 +35,8 @@ class LineWorkload(BoundWorkload):
         self.column, self.by, self.kind, self._cuts, self._line = column, tuple(by), kind, cells.values, cells
         self._cells, self._groups = cells.size, math.prod(chosen.sizes[:-1])
         check_cells(self._cells * self._groups, f"{kind} of {column!r} by {len(by)} columns")
-        self._plain = Ranges(self._cells - 1)  # those of one group, without what is no number
-        each = self._cells - 1 if kind == "thresholds" else self._plain.count
+        self._plain = Ranges(cells.line)  # those of one group, without what is no number
+        each = cells.line if kind == "thresholds" else self._plain.count
         total = self._cells * self._groups
         super().__init__(chosen, Prefixes(total) if kind == "thresholds" else Ranges(total), each * self._groups)
         self._each = each

@@ -7,7 +7,7 @@ from quorate.checks import check_count
 from quorate.errors import Infeasible, InvalidInput
 from quorate.release.queries import MOST_LISTED, Marginals, Rows
 from quorate.release.workloads.bound import BoundWorkload
-from quorate.release.workloads.columns import Columns
+from quorate.release.workloads.columns import Columns, names_of
 
 __all__ = ["MarginalWorkload"]
 
@@ -24,6 +24,10 @@ class MarginalWorkload(BoundWorkload):
         _check_size(columns.sizes, self.order)
         queries = Marginals.of_order(columns.sizes, self.order)
         super().__init__(columns, queries, queries.count)
+
+    def unread(self, table: Any) -> tuple[str, ...]:
+        """Return the columns of a table that are not declared: marginals are of all columns."""
+        return tuple(name for name in names_of(table) if name not in self.columns.names)
 
     def count(self, table: Any) -> Rows:
         """Return the rows by their codes."""

@@ -85,16 +85,19 @@ class Workload:
         if self.kind == "marginals":
             assert self.order is not None
             bins = BINS if self.bins is None else self.bins
-            known = declared or Columns.from_public(public, bins=bins)
+            known = (
+                declared if public is None else Columns.from_public(public, declared=declared, bins=bins, codes=True)
+            )
+            assert known is not None
             return MarginalWorkload(known, self.order)
         assert self.column is not None
         return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
 
     def _known(self, public: Any, declared: Columns | None) -> Columns | None:
         """Return the columns of expressions, which compare dates as texts."""
-        if declared is not None or public is None:
+        if public is None:
             return declared
-        return Columns.from_public(public, bins=BINS, dates=False)
+        return Columns.from_public(public, declared=declared, bins=BINS, dates=False)
 
     def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
         """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""
@@ -106,7 +109,8 @@ class Workload:
         groups = (
             Columns({name: given[name] for name in self.by if name in given}) if set(self.by) & set(given) else None
         )
-        kinds = dict(Columns.from_public(public, declared=groups, names=self.by, bins=BINS).kinds) if self.by else {}
+        known = Columns.from_public(public, declared=groups, names=self.by, bins=BINS, codes=True) if self.by else None
+        kinds = {} if known is None else known.kinds
         if self.column in given:
             return Columns({**kinds, self.column: given[self.column]})
         return Columns(kinds | dict(Columns.from_public(public, names=[self.column], bins=self.bins).kinds))

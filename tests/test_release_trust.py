@@ -1,0 +1,153 @@
+"""How far public data are trusted: the level and the power of the test, what far data cost, and what is said of it."""
+
+import numpy as np
+import pytest
+
+from quorate import Budget
+from quorate.release import QueryRelease, Workload
+from quorate.release.engines import ENGINES
+from quorate.release.engines.released import check_private
+from quorate.release.engines.residual import measure_marginals
+from quorate.release.engines.trust import _law_of_squares, _sampling_square, weigh_evidence
+from quorate.release.queries import Marginals, Rows
+from quorate.simulation import SeededNoise
+
+SIZES = (3, 2, 5, 4, 2, 3)
+
+
+def survey(records, draw, *, population=0, sizes=SIZES):
+    """Records of a population of four hidden kinds: `draw` says which records, and `population` of which kinds."""
+    kinds = np.random.default_rng(population)
+    shares, tables = kinds.dirichlet(np.full(4, 2.0)), [kinds.dirichlet(np.ones(size), 4) for size in sizes]
+    chance = np.random.default_rng([population, draw])
+    hidden = chance.choice(4, records, p=shares)
+    columns = [(chance.random((records, 1)) > np.cumsum(table[hidden], axis=1)[:, :-1]).sum(axis=1) for table in tables]
+    return Rows(np.stack(columns, axis=1), sizes)
+
+
+def shuffled(rows, seed):
+    """The same columns, each in an order of its own: every column is right, and no two of them hang together."""
+    chance = np.random.default_rng(seed)
+    return Rows(np.stack([chance.permutation(column) for column in rows.codes.T], axis=1), rows.sizes)
+
+
+def measure(queries, data, epsilon, seed):
+    budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
+    return measure_marginals(queries, check_private(queries, data), budget, SeededNoise(seed))
+
+
+def fresh(epsilon):
+    return Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
+
+
+def weighed(queries, data, public, epsilon, seed):
+    amount = public.records
+    support = Rows(public.codes, public.sizes, public.weights / amount).merged()
+    fair = data.records * amount / (data.records + amount)
+    return weigh_evidence(queries, measure(queries, data, epsilon, seed), support, fair)
+
+
+def test_the_noise_in_the_statistic_varies_as_it_says():
+    queries, data = Marginals(SIZES, [(0, 1), (1, 2), (3,), (0, 2, 3)]), survey(4000, 1)
+    truth = queries.answers(data) / 4000
+    sums = [((measure(queries, data, 1.0, seed).answers - truth) ** 2).sum() for seed in range(400)]
+    assert np.var(sums) == pytest.approx(_law_of_squares(queries, measure(queries, data, 1.0, 0))[0], rel=0.25)
+
+
+def test_the_sampling_error_varies_as_it_says():
+    queries = Marginals((3, 2, 2), [(0, 1), (1, 2)])
+    rows = survey(500, 1, sizes=(3, 2, 2)).merged()
+    cells = np.stack([np.asarray(queries.answers(Rows([code], rows.sizes))) for code in rows.codes])
+    shares = rows.weights / rows.weights.sum()
+    centred = cells - shares @ cells
+    covariance = (centred * shares[:, np.newaxis]).T @ centred
+    assert _sampling_square(queries, rows) == pytest.approx((covariance**2).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 10.0])
+def test_a_fair_sample_is_refuted_as_seldom_as_the_level_says(epsilon):
+    queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
+    refuted = [weighed(queries, data, survey(800, 2 + seed), epsilon, seed).refuted for seed in range(150)]
+    assert np.mean(refuted) < 0.1  # at the level of 5%, and for these seeds
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 10.0])
+def test_a_table_at_the_resolution_is_refuted_as_often_as_the_power_says(epsilon):
+    queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
+    truth = queries.answers(data) / 8000
+    other = queries.answers(survey(200_000, 3, population=7)) / 200_000
+    resolution = weighed(queries, data, survey(800, 2), epsilon, 0).resolution
+    blend = resolution / np.sqrt(((truth - other) ** 2).mean())  # so many are from elsewhere
+    refuted = []
+    for seed in range(60):
+        far = round(800 * blend)
+        codes = np.concatenate([survey(800 - far, 5 + seed).codes, survey(far, 5 + seed, population=7).codes])
+        refuted.append(weighed(queries, data, Rows(codes, SIZES), epsilon, seed).refuted)
+    assert np.mean(refuted) > 0.85
+
+
+CASES = [("far", 0.05), ("far", 0.3), ("far", 3.0), ("far", 10.0), ("shuffled", 0.3), ("shuffled", 10.0)]
+
+
+@pytest.mark.parametrize(("kind", "epsilon"), CASES)
+def test_public_data_from_elsewhere_cost_next_to_nothing(kind, epsilon):
+    queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
+    truth = queries.answers(data) / 8000
+    errors, covered = {"residual": [], "reweighting": []}, []
+    for seed in range(8):
+        public = survey(800, 2 + seed, population=7) if kind == "far" else shuffled(survey(800, 2 + seed), seed)
+        for name, found in errors.items():
+            released = ENGINES[name]._run(queries, data, public, fresh(epsilon), SeededNoise(seed))
+            off = np.abs(released.answers - truth)
+            found.append((off.mean(), off.max()))
+        covered.append(np.mean(off[truth > 0.001] <= 1.96 * released.errors[truth > 0.001]))
+    ratios = np.mean(errors["reweighting"], axis=0) / np.mean(errors["residual"], axis=0)
+    assert ratios.max() < 1.05
+    assert np.mean(covered) > 0.9
+
+
+def test_at_a_small_epsilon_shuffled_columns_are_allowed_for():
+    """With no cell above five deviations, public data used to be trusted whole: the bars then covered 55%."""
+    queries, data = Marginals.of_order((2,) * 12, 2), survey(8000, 1, population=3, sizes=(2,) * 12)
+    truth = queries.answers(data) / 8000
+    covered = []
+    for seed in range(12):
+        public = shuffled(survey(800, 2 + seed, population=3, sizes=(2,) * 12), seed)
+        released = ENGINES["reweighting"]._run(queries, data, public, fresh(0.05), SeededNoise(seed))
+        covered.append(np.mean(np.abs(released.answers - truth) <= 1.96 * released.errors))
+    assert np.mean(covered) > 0.83
+
+
+def test_fair_samples_are_not_refuted_by_much_budget_and_more_of_it_never_loses():
+    """Weights on a thousand public rows cannot repeat two thousand exact answers, which proves nothing against them."""
+    sizes = (4, 9, 2, 12, 3, 7, 16, 5, 2, 6)
+    queries, data, public = Marginals.of_order(sizes, 2), survey(30_000, 1, sizes=sizes), survey(3000, 2, sizes=sizes)
+    truth, before = queries.answers(data) / 30_000, np.inf
+    for epsilon in (0.1, 1.0, 10.0):
+        runs = [
+            ENGINES[name]._run(queries, data, public, fresh(epsilon), SeededNoise(1))
+            for name in ("residual", "reweighting")
+        ]
+        alone, both = (np.abs(run.answers - truth).mean() for run in runs)
+        assert runs[1].details["refuted"] == 0.0
+        assert both < 1.02 * alone
+        assert both < before
+        before = both
+
+
+def _table(rows):
+    return {f"q{column}": [f"a{code}" for code in codes] for column, codes in enumerate(rows.codes.T.tolist())}
+
+
+def test_the_expected_error_is_that_of_what_was_released(tmp_path):
+    data, far = survey(8000, 1), survey(2000, 2, population=7)
+    release = QueryRelease(Workload.marginals(2), epsilon=0.2).fit(_table(data), _table(far))
+    foreseen = ENGINES["reweighting"].expected_error(
+        release.domain_.queries, records=8000, epsilon=0.2, delta=1e-6, public=release.domain_.public()
+    )
+    assert release.expected_error_ > 1.2 * foreseen  # which took the public records for a fair sample
+    folder = release.publish(tmp_path / "published")
+    said = (folder / "GUARANTEE.md").read_text()
+    assert f"Largest error of the engine: {release.expected_error_:.4g} expected" in said
+    assert release.notes_[0] in said
+    assert QueryRelease.load(folder).expected_error_ == release.expected_error_
