@@ -108,6 +108,25 @@ def mlflow() -> None:
     assert importlib.import_module("mlflow.pyfunc")
 
 
+def sites() -> None:
+    """Two parties of a federation agree on a secret, and masks cancel."""
+    import tempfile
+    from pathlib import Path
+
+    import numpy as np
+
+    from quorate.sites import Keys
+    from quorate.sites.masks import masks_of
+    from quorate.sites.server import open_site
+
+    assert callable(open_site)
+    with tempfile.TemporaryDirectory() as folder:
+        north, south = (Keys.make(Path(folder) / name, name) for name in ("north", "south"))
+    counts = np.array([[3, 7]])
+    masked = [masks_of(one, [two.card]).masked(counts, b"batch") for one, two in ((north, south), (south, north))]
+    assert (masked[0] + masked[1]).view(np.int64).tolist() == [[6, 14]]
+
+
 def postgres() -> None:
     """The driver of PostgreSQL loads its library."""
     import psycopg
@@ -156,6 +175,7 @@ PROMISES = {
     "ray": ray,
     "report": report,
     "service": service,
+    "sites": sites,
     "torch": torch,
     "tracing": tracing,
 }

@@ -235,6 +235,8 @@ def test_only_the_coordinator_is_answered_and_only_by_the_site_of_a_card(federat
 
 def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):
     card = keys["north"].card
+    with pytest.raises(qr.InvalidInput, match="opened by from_sites"):
+        FederatedClassifier(teachers=20, aggregator="noisy_max").fit([[0.0], [1.0]] * 20, [0, 1] * 20)
     with pytest.raises(qr.InvalidInput, match="at least 2 sites"):
         Sites({"https://127.0.0.1:1": card}, keys["centre"])
     with pytest.raises(qr.InvalidInput, match="over https"):

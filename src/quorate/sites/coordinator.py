@@ -19,7 +19,7 @@ from quorate.arrays import Floats, Integers
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, InvalidInput, SiteRefused
 from quorate.mechanisms import DistributedMax
-from quorate.mechanisms.base import QueryMechanism, ThresholdMechanism
+from quorate.mechanisms.base import QueryMechanism
 from quorate.mechanisms.distributed_max import NoisyTotals
 from quorate.models.codecs import mechanism_document, mechanism_of
 from quorate.planner import PrivatePlan
@@ -280,22 +280,25 @@ class FederatedClassifier(PrivateClassifier):
         return cls.from_teachers(sites, classes=told.labels, public=public, **settings)
 
     def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
-        sites: Any = ensemble.fitted
+        sites = ensemble.fitted
+        if not isinstance(sites, Sites):
+            raise InvalidInput("a FederatedClassifier is opened by from_sites: its sites fit their own teachers")
         if self.classes_.tolist() != sites.about[0].labels:
             raise InvalidInput("the classes of the sites are not in order; fit their models anew")
-        if isinstance(planned.mechanism, ThresholdMechanism):
+        if not isinstance(planned.mechanism, QueryMechanism):
             raise InvalidInput("sites price mechanisms that pay for each query, such as aggregator='noisy_max'")
+        mechanism = planned.mechanism
         if sites.mode == "noise":
-            planned = _with_shares(planned, sites)
-        sites.declare(planned.mechanism)  # before a budget is opened for it
+            planned, mechanism = _with_shares(planned, sites)
+        sites.declare(mechanism)  # before a budget is opened for it
         self.unit_ = sites.about[0].unit
         super()._open(ensemble, planned)
 
 
-def _with_shares(planned: PrivatePlan, sites: Sites) -> PrivatePlan:
-    """Return the plan with noise that the sites add."""
+def _with_shares(planned: PrivatePlan, sites: Sites) -> tuple[PrivatePlan, DistributedMax]:
+    """Return the plan with noise that the sites add, and its mechanism."""
     known = {name: getattr(planned, name) for name in ("epsilon", "delta", "teachers", "classes", "queries")}
     mechanism = DistributedMax.calibrate(**known, sites=len(sites.names), corrupt=sites.corrupt)
     order = best_order(epsilon=planned.epsilon, delta=planned.delta)
     noise = {"share": mechanism.scale, "total": mechanism.deviation}
-    return replace(planned, mechanism=mechanism, order=order, slack=0.0, noise=noise)
+    return replace(planned, mechanism=mechanism, order=order, slack=0.0, noise=noise), mechanism
