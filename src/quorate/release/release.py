@@ -26,7 +26,7 @@ from quorate.progress import progress
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
 from quorate.release.people import PERSON, RECORD, first_records
-from quorate.release.queries import BoxRanges, Marginals, Rows
+from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 from quorate.session import release_counts
 from quorate.tables.read import shown_names
@@ -244,10 +244,15 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
         largest = self.released_.details["deviation"] if errors is None else float(errors.max())
-        boxes = self.engine_ == "prefix" and isinstance(self.domain_.queries, BoxRanges)
-        fitted = self.released_.answers is None or boxes or isinstance(self.domain_.queries, Marginals)
-        projected = 2 if fitted else 1  # onto the simplex
-        return min(1.0, parts * projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
+        return min(1.0, parts * self._projected() * math.sqrt(2 * math.log(2 * count / beta)) * largest)
+
+    def _projected(self) -> int:
+        """Return by how much the largest error may grow where answers are made to agree: PROOF.md, step 5."""
+        queries = self.domain_.queries
+        if self.engine_ == "prefix" and isinstance(queries, Prefixes | Ranges) and queries.lines > 1:
+            return 2 if isinstance(queries, Prefixes) else 3
+        boxes = self.engine_ == "prefix" and isinstance(queries, BoxRanges)
+        return 2 if self.released_.answers is None or boxes or isinstance(queries, Marginals) else 1
 
     @property
     def has_error_bars(self) -> bool:
