@@ -61,11 +61,13 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/quorate bench mechanisms
 	$(BIN)/quorate bench classifier
 	$(BIN)/quorate bench models
+	$(BIN)/quorate bench neighbours
 	$(BIN)/quorate bench concepts
 	$(BIN)/quorate bench service
 	$(BIN)/quorate bench everlasting
 	$(BIN)/quorate bench release
 	$(BIN)/quorate bench audit
+	$(BIN)/quorate bench scale
 
 # Tools that package have an environment of their own.
 $(TOOLS)/.ready: packaging/requirements.txt

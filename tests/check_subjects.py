@@ -121,6 +121,7 @@ SUBJECTS = [
     qr.StableClassifier(gamma=0.999),
     qr.PureClassifier(epsilon=1e6, method="realizable", queries=1000, teachers=1),
     qr.EverlastingClassifier(epsilon=1e5, chunk=3, no_quorums=1),
+    qr.NeighbourClassifier(epsilon=4e3, radius=0.9, votes=1000.0),
     OwnStudentClassifier(**_VOTES),
     OwnSemiPrivateClassifier(epsilon=1e5),
     OwnQueryReleaseClassifier(epsilon=1e5),

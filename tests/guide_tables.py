@@ -43,6 +43,13 @@ def write_visits(rows=20_000, *, numbers_only=False):
         (table.drop(columns="outcome") if name == "new" else table).to_csv(f"{name}.csv", index=False)
 
 
+def write_sites():
+    """Write north.csv, south.csv and new.csv."""
+    for name, size in (("north", 600), ("south", 900), ("new", 20)):
+        table = frame(size).drop(columns=["sex", "patient"])
+        (table.drop(columns="outcome") if name == "new" else table).to_csv(f"{name}.csv", index=False)
+
+
 def write_census():
     """Write private.csv and public.csv with the columns that the commands of the release guide name."""
     for name, rows in (("private", 20_000), ("public", 500)):

@@ -82,7 +82,11 @@ def check_files(folder, opened, claim):
     if isinstance(opened, PrivateFolder):
         assert all(path.stat().st_mode & 0o077 == 0 for path in (folder, *folder.iterdir()))
         # of a running ledger, phase or journal
-        own = {name for name in names if name.startswith(("phase", "ledger.sqlite-")) or name.endswith(".jsonl")}
+        own = {
+            name
+            for name in names
+            if name.startswith(("phase", "units.sqlite", "ledger.sqlite-")) or name.endswith(".jsonl")
+        }
         assert names - listed - own - {"manifest.json"} <= set(LEDGER_FILES)
         assert "identity" in opened.manifest
     else:

@@ -20,6 +20,7 @@ PHASES = "learner concept chunk no-quorums growth max-phase-size refresh relabel
 TAKEN = {
     "subsample": f"{TABLES} epsilon delta {TEACHERS} {SCORES} out report json no-json",
     "everlasting": f"{TABLES} epsilon delta query-epsilon {PHASES} out json no-json",
+    "neighbours": f"{TABLES} epsilon delta records queries radius votes kernel metric out json no-json",
     "student-first": f"{TABLES} epsilon delta {STUDENT} trusted out json no-json",
     "agnostic": f"{CONCEPT} epsilon delta queries report",
     "universal": f"{CONCEPT} epsilon delta report",

@@ -23,8 +23,14 @@ NOT_RUN = {  # programs of other people, what needs a database or a second host,
     "echo": "writes passwords",
     "chown": "gives files away",
     "quorate ledger move": "PostgreSQL; tests/test_ledger_commands.py moves one",
+    "quorate site serve": "runs until it is stopped; tests/test_federation.py starts three",
+    "quorate site join": "joins sites that are not started here; tests/test_federation.py joins three",
+    "quorate predict": "asks sites that are not started here; tests/test_federation.py asks three",
 }
-NEEDS = {"docs/howto/export.md": "onnxruntime"}  # pages whose code needs an extra
+NEEDS = {
+    "docs/howto/export.md": "onnxruntime",
+    "docs/howto/federation.md": "cryptography",
+}  # pages whose code needs an extra
 LONG = {"docs/howto/everlasting.md"}  # plays phases of 100,000 queries
 NAMES = [page.relative_to(ROOT).as_posix() for page in pages()]
 

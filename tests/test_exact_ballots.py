@@ -40,7 +40,7 @@ LEARNERS = {
 }
 CASES = [(name, classes) for name in sorted(LEARNERS) for classes in (2, 5)]
 needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so its backend is not tested"
+    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so what it computes is not tested"
 )
 STRANGE = [0.0, -0.0, 5e-324, 1e-300, -1e-310, 1.0, 2.0**26 + 1, 1e38, -3e38, 1e200, -1e308, 0.1]
 
@@ -132,13 +132,13 @@ def test_a_ballot_does_not_depend_on_threads(name, classes):
 
 @needs_torch
 @pytest.mark.parametrize(("name", "classes"), CASES)
-def test_both_backends_cast_the_same_ballots(name, classes):
+def test_both_libraries_cast_the_same_ballots(name, classes):
     teachers = fitted(name, classes)
     queries = hard_queries(teachers)
     whole = teachers.ballots(queries)
-    assert (teachers.ballots(queries, backend="torch") == whole).all()
-    assert (teachers.votes(queries, backend="torch") == count(whole, classes)).all()
-    alone = [teachers.ballots(query[np.newaxis], backend="torch")[0] for query in queries]
+    assert (teachers.ballots(queries, device="torch") == whole).all()
+    assert (teachers.votes(queries, device="torch") == count(whole, classes)).all()
+    alone = [teachers.ballots(query[np.newaxis], device="torch")[0] for query in queries]
     assert (np.stack(alone) == whole).all()
 
 

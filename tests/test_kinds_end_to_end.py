@@ -24,6 +24,7 @@ from quorate import (
     AgnosticClassifier,
     ConformalClassifier,
     EverlastingClassifier,
+    NeighbourClassifier,
     PrivateClassifier,
     PureClassifier,
     QueryRelease,
@@ -93,6 +94,11 @@ KINDS = {
     "everlasting": Kind(
         lambda: EverlastingClassifier(Thresholds(), epsilon=8.0, delta=1e-5, chunk=5, no_quorums=20).fit(X, Y),
         remembers=False,
+    ),
+    "neighbours": Kind(
+        lambda: NeighbourClassifier(
+            epsilon=100.0, delta=1e-6, radius=1.0, votes=50.0, metric="euclidean", classes=CLASSES
+        ).fit(X, Y, public=PUBLIC)
     ),
     "student": Kind(
         lambda: StudentClassifier(LogisticRegression(), aggregator="noisy_max", **votes()).fit(X, Y, public=PUBLIC)

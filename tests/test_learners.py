@@ -57,9 +57,9 @@ LEARNERS = {
 }
 NAMES = sorted(LEARNERS)
 needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so its backend is not tested"
+    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so what it computes is not tested"
 )
-BACKENDS = ["numpy", pytest.param("torch", marks=needs_torch)]
+DEVICES = ["cpu", pytest.param("torch", marks=needs_torch)]
 
 
 def made(seed, sizes, features, classes, *, uneven=False):
@@ -116,16 +116,16 @@ ESTIMATORS = {
 CASES = [(2, 4, False), (2, 20, True), (3, 5, True), (6, 20, False), (2, 60, True), (3, 60, False)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("classes", "features", "uneven"), CASES)
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
-def test_ballots_are_those_of_a_loop_of_scikit_learn(name, classes, features, uneven, backend):
+def test_ballots_are_those_of_a_loop_of_scikit_learn(name, classes, features, uneven, device):
     sizes = np.random.default_rng(features).permutation([0, 1, 2, 3, *range(5, 45, 3), 40, 40, 120])
     X, y, deal = made(7, sizes, features, classes, uneven=uneven)
     queries = X[::3]
-    teachers = batched_equivalent(ESTIMATORS[name]).fit(X, y, deal, classes=classes, backend=backend)
+    teachers = batched_equivalent(ESTIMATORS[name]).fit(X, y, deal, classes=classes, device=device)
     expected = loop_ballots(ESTIMATORS[name], X, y, deal, queries)
-    assert (teachers.ballots(queries, backend=backend) == expected).mean() > 0.999
+    assert (teachers.ballots(queries, device=device) == expected).mean() > 0.999
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -168,14 +168,14 @@ def gini(y, classes):
     return y.size * (1 - (shares**2).sum())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("classes", [2, 4])
-def test_stumps_are_as_pure_as_scikit_learns(classes, backend):
+def test_stumps_are_as_pure_as_scikit_learns(classes, device):
     """Several splits are often equally good, and scikit-learn draws among their features; the impurity is the same."""
     X, y, deal = made(11, [*range(2, 60), 0, 1], 6, classes)
     X[:, 3] = np.round(X[:, 3])
     X[:, 5] = 1.0
-    parts = BatchedStump().fit(X, y, deal, classes=classes, backend=backend).arrays()
+    parts = BatchedStump().fit(X, y, deal, classes=classes, device=device).arrays()
     same = 0
     for place, rows in enumerate(chunks_of(deal)):
         if np.unique(y[rows]).size < 2:
@@ -289,16 +289,16 @@ def leaks(fit, *, rounds=6, classes=3, features=4, others=40):
     return False
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_teacher_depends_on_its_own_rows_alone(name, classes, backend):
+def test_a_teacher_depends_on_its_own_rows_alone(name, classes, device):
     def fit(*arguments, classes):
-        return LEARNERS[name].fit(*arguments, classes=classes, backend=backend)
+        return LEARNERS[name].fit(*arguments, classes=classes, device=device)
 
     rounds = 2 if name == "quadratic" else 6  # products of far-off values take many steps
     assert not leaks(fit, rounds=rounds, classes=classes, others=11)  # the number of teachers stays: it is public
-    if backend == "numpy":
+    if device == "cpu":
         assert not leaks(fit, rounds=rounds, classes=classes, others=40)
 
 
@@ -458,7 +458,7 @@ def test_separable_chunks_with_almost_no_penalty_stay_finite():
 
 def test_a_singular_system_disturbs_no_other():
     matrices = np.array([np.eye(2), np.zeros((2, 2)), 2 * np.eye(2)])
-    solved = choose_backend("numpy").solve(matrices, np.ones((3, 2, 1)))
+    solved = choose_backend("cpu").solve(matrices, np.ones((3, 2, 1)))
     assert solved[:, :, 0].tolist() == [[1.0, 1.0], [1.0, 1.0], [0.5, 0.5]]
 
 
@@ -466,23 +466,23 @@ def test_a_singular_system_disturbs_no_other():
 # Counting
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("classes", [2, 3, 10, 300])
-def test_votes_are_the_count_of_ballots_in_blocks_of_any_size(classes, backend):
+def test_votes_are_the_count_of_ballots_in_blocks_of_any_size(classes, device):
     random = np.random.default_rng(1)
     scores = random.normal(size=(30 if classes > 100 else 700, 1 if classes == 2 else classes, 6))
     teachers, queries = LinearTeachers(scores, classes=classes), random.normal(size=(61, 5))
-    votes = teachers.votes(queries, backend=backend)
+    votes = teachers.votes(queries, device=device)
     assert votes.dtype == np.int64
     exact = np.einsum("qf,tsf->qts", np.append(queries, np.ones((61, 1)), axis=1), scores)
     expected = exact[:, :, 0] > 0 if classes == 2 else exact.argmax(axis=2)
-    ballots = teachers.ballots(queries, backend=backend)
+    ballots = teachers.ballots(queries, device=device)
     assert (ballots == expected).all()
     assert ballots.dtype == (np.uint16 if classes > 256 else np.uint8)
     assert (votes == np.stack([(expected == label).sum(axis=1) for label in range(classes)], axis=1)).all()
     for memory in (20_000, 2**22) if classes > 3 else (1024, 20_000, 2**22):
-        assert (teachers.votes(queries, memory=memory, backend=backend) == votes).all()
-    one_by_one = [teachers.votes(query[np.newaxis], backend=backend)[0] for query in queries[:9]]
+        assert (teachers.votes(queries, memory=memory, device=device) == votes).all()
+    one_by_one = [teachers.votes(query[np.newaxis], device=device)[0] for query in queries[:9]]
     assert (np.stack(one_by_one) == votes[:9]).all()
 
 
@@ -595,7 +595,7 @@ BAD_FITS = [
     ({"y": [True, False]}, "y must be 2 integer codes"),
     ({"classes": 1}, "classes must be a whole number of at least 2"),
     ({"deal": Deal.of([[0, 5]])}, "the deal must name rows below 2"),
-    ({"backend": "abacus"}, "backend must be"),
+    ({"device": "abacus"}, "device must be"),
     ({"memory": 10}, "memory must be a whole number of at least 1024"),
 ]
 
@@ -723,13 +723,13 @@ def test_learners_are_frozen_descriptions():
 @needs_torch
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", NAMES)
-def test_both_backends_agree(name, classes):
+def test_both_libraries_agree(name, classes):
     X, y, deal = made(9, [0, 1, 3, *[30] * 25, 64, 100], 9, classes)
-    one, two = (LEARNERS[name].fit(X, y, deal, classes=classes, backend=backend) for backend in ("numpy", "torch"))
+    one, two = (LEARNERS[name].fit(X, y, deal, classes=classes, device=device) for device in ("cpu", "torch"))
     for key, array in one.arrays().items():
         if key != "kind":
             assert np.allclose(array, two.arrays()[key], rtol=1e-6, atol=1e-6)
-    assert (one.votes(X, backend="torch") == one.votes(X)).all()
+    assert (one.votes(X, device="torch") == one.votes(X)).all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed here")

@@ -416,7 +416,8 @@ def test_what_is_sent_is_what_the_types_say():
     async def work(ask):
         told = {}
         for route in sorted(ROUTES, key=lambda route: route.endpoint == "unload"):
-            if route.endpoint in DOCUMENTS and route.endpoint not in ("share", "feed"):  # which have real keys below
+            own = ("share", "feed", "insert", "forget")  # which have real keys and models in tests of their own
+            if route.endpoint in DOCUMENTS and route.endpoint not in own:
                 path = route.path.format(name="m", version="1")
                 body = features([1, 0, 0], id="a") if route.endpoint == "infer" else b""
                 told[route.path] = route.endpoint, await ask(path, "qk_m_owner", body, route.method)

@@ -12,11 +12,12 @@
     ConformalClassifier, ConformalRegressor
                                 sets and intervals around a published model that hold the truth as often as they say
     PrivateSearchCV             the best of several such models, chosen by private trials, all of which are paid for
+    NeighbourClassifier         votes of the records near a query; each pays for its own, and records come and go
     EverlastingClassifier       answers for ever: queries teach the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, with public data
     check_model                 a private test of a published model: error, auc and calibration, with honest intervals
-    plan, plan_concept, plan_everlasting, plan_release
+    plan, plan_concept, plan_everlasting, plan_neighbours, plan_release
                                 what is achievable, before any private record is read
     audit                       attacks a claim and says how close it came (`quorate.auditing` has the attacks)
     save, load                  models in a folder, without pickle, with their budget
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         make_private_pipeline,
     )
     from quorate.models import load, save
+    from quorate.neighbours import NeighbourClassifier, plan_neighbours
     from quorate.planner import plan, plan_concept
     from quorate.planner.everlasting import plan_everlasting
     from quorate.planner.release import plan_release
@@ -74,6 +76,7 @@ __all__ = [
     "EverlastingClassifier",
     "Infeasible",
     "InvalidInput",
+    "NeighbourClassifier",
     "NoQuorum",
     "OnlineRelease",
     "PrivateClassifier",
@@ -99,6 +102,7 @@ __all__ = [
     "plan",
     "plan_concept",
     "plan_everlasting",
+    "plan_neighbours",
     "plan_release",
     "save",
     "set_progress",
@@ -110,6 +114,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "ConformalClassifier": "quorate.held_out",
     "ConformalRegressor": "quorate.held_out",
     "EverlastingClassifier": "quorate.everlasting",
+    "NeighbourClassifier": "quorate.neighbours",
     "OnlineRelease": "quorate.release",
     "PrivateClassifier": "quorate.predictors",
     "PrivateLinearRegression": "quorate.linear",
@@ -131,6 +136,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "plan": "quorate.planner",
     "plan_concept": "quorate.planner",
     "plan_everlasting": "quorate.planner.everlasting",
+    "plan_neighbours": "quorate.neighbours",
     "plan_release": "quorate.planner.release",
     "save": "quorate.models",
 }

@@ -76,6 +76,10 @@ class Votes:
         if self.run is not None:
             ledger.keep_run(self.run.end())
 
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self.ensemble.close()
+
 
 class OneByOne:
     """Answers that are drawn from the records anew for every query, each at the same cost, or at none without a budget.
@@ -117,6 +121,9 @@ class OneByOne:
 
     def move(self, ledger: Ledger) -> None:
         """Leave nothing: the budget and the answers are all there is."""
+
+    def close(self) -> None:
+        """Do nothing: all of it is in this process."""
 
 
 def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: Ledger | None) -> list[Run]:

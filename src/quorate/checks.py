@@ -12,6 +12,7 @@ from typing import Any
 from quorate.errors import InvalidInput, WrongProcess
 
 __all__ = [
+    "check_bytes",
     "check_count",
     "check_delta",
     "check_divergence",
@@ -27,6 +28,8 @@ __all__ = [
     "warn_of_id",
 ]
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)?", re.IGNORECASE)
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _ID = re.compile(r"(?i:(.*[_ .-])?(id|uuid|guid|nr|index|rownum|rowid)|unnamed: \d+)|.*[a-z]I[dD]")
 _forks = [0]  # how many forks lie between this process and the one that imported the module
 
@@ -41,6 +44,19 @@ os.register_at_fork(after_in_child=_count_fork)
 def process_identity() -> tuple[int, int]:
     """Return what tells this process from its parent, even where a process number comes round again."""
     return os.getpid(), _forks[0]
+
+
+def check_bytes(name: str, value: object, *, least: int = 1) -> int:
+    """Return a size in bytes, given as a whole number or as a text such as "2GB".
+
+    >>> check_bytes("memory", "1.5GB")
+    1500000000
+    """
+    written = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    size = round(float(written[1]) * _UNITS[(written[2] or "").upper()]) if written else value
+    if isinstance(size, bool) or not isinstance(size, Integral) or int(size) < least:
+        raise InvalidInput(f'{name} must be a size of at least {least:,} bytes, such as "2GB", not {value!r}')
+    return int(size)
 
 
 def check_process(what: str, opened_in: tuple[int, int]) -> None:

@@ -14,6 +14,7 @@
     |-- QuotaSpent      this caller has had all the answers that its key allows
     |-- RateLimited     this caller has had the answers that its key allows in a minute; ask again later
     |-- ServerRefused   a server refused a request of `quorate.client`; `code` and `status` are the server's
+    |-- SiteRefused     a site of a federation stopped, refused, lied or replayed; `site` names it. Nothing was drawn
     |-- Unanswered      a server did not answer in time; asked again with the same `id`, nothing is charged twice
     |-- InvalidInput    a value of the wrong kind (also a ValueError); the text says what was expected
     `-- Infeasible      no mechanism can meet this target (also a ValueError); the text says what would work
@@ -39,6 +40,7 @@ __all__ = [
     "ServerRefused",
     "ShareInUse",
     "ShareSpent",
+    "SiteRefused",
     "Unanswered",
     "WrongProcess",
 ]
@@ -210,6 +212,19 @@ class ServerRefused(QuorateError):
     def __init__(self, text: str, *, code: str = "", status: int = 0) -> None:
         super().__init__(text)
         self.code, self.status = code or self.code, status
+
+
+class SiteRefused(QuorateError):
+    """A site of a federation did not answer as it must, and no other can answer for it. Nothing was drawn.
+
+    `site` is its name; "" where nobody can say which site it was.
+    """
+
+    code = "site_refused"
+
+    def __init__(self, text: str, *, site: str = "") -> None:
+        super().__init__(text)
+        self.site = site
 
 
 class Unanswered(QuorateError):

@@ -87,6 +87,9 @@ class Answerer(Protocol):
     def move(self, ledger: Ledger) -> None:
         """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
 
+    def close(self) -> None:
+        """Let go of what stands outside this process: an electorate's connections. Draw nothing more."""
+
 
 class Session:
     """What answers, the budget that pays, and where it is all kept.
@@ -166,7 +169,7 @@ class Session:
             if isinstance(self._memory, KeptAnswers) and self._memory.answers():
                 ledger.keep(self._memory.answers(), {}, [])
         budget = None if self.budget is None else ledger.budget()
-        return Session(copy.copy(self.answerer), budget, ledger=ledger)
+        return type(self)(copy.copy(self.answerer), budget, ledger=ledger)
 
     def on_idle(self) -> None:
         """Return what is out on lease where others wait for it: for a server with nothing to do."""
@@ -174,8 +177,9 @@ class Session:
             self.budget.on_idle()
 
     def close(self) -> None:
-        """Return what is out on lease, and let go of the ledger."""
+        """Return what is out on lease, and let go of the ledger and of what the answerer has open."""
         with self._lock:
+            self.answerer.close()
             if self.budget is not None:
                 self.budget.return_unused(all=True)
             if self.ledger is not None:

@@ -48,6 +48,7 @@ _FAILED: dict[str, dict[str, str]] = {
     "StableClassifier": _BUDGET | _TWO_FITS,
     "PureClassifier": _BUDGET,
     "EverlastingClassifier": _BUDGET | dict.fromkeys((*_TWO_FITS, "check_classifiers_train"), NO_ANSWER),
+    "NeighbourClassifier": _BUDGET | _TWO_FITS,
     "SemiPrivateClassifier": _TWO_FITS,
     "PrivateLogisticRegression": _LINEAR,
     "PrivateLinearRegression": _REGRESSION,

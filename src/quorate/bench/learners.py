@@ -84,7 +84,7 @@ def fitting_figures(
     deal = Deal(np.arange(len(X)), np.full(teachers, rows))
     chunks = [slice(start, start + rows) for start in range(0, min(loop, teachers) * rows, rows)]
     with _one_thread():
-        batch, fitted = _timed(lambda: BatchedLogistic().fit(X, y, deal, classes=2), repeats)
+        batch, fitted = _timed(lambda: BatchedLogistic().fit(X, y, deal, classes=2, device="cpu"), repeats)
         one_by_one, models = _timed(lambda: [LogisticRegression().fit(X[c], y[c]) for c in chunks], repeats)
     ballots = np.stack([model.predict(asked) for model in models], axis=1)
     agreement = float((fitted.ballots(asked)[:, : len(chunks)] == ballots).mean())
@@ -99,7 +99,8 @@ def seconds_over_logistic(*learners: Learner, teachers: int = 500, rows: int = 6
     deal = Deal(np.arange(len(X)), np.full(teachers, rows))
     with _one_thread():
         first, *others = (
-            _timed(partial(learner.fit, X, y, deal, classes=2), 3)[0] for learner in (BatchedLogistic(), *learners)
+            _timed(partial(learner.fit, X, y, deal, classes=2, device="cpu"), 3)[0]
+            for learner in (BatchedLogistic(), *learners)
         )
     return [seconds / first for seconds in others]
 
@@ -119,10 +120,10 @@ def counting_figures(
     fitted = LinearTeachers(random.normal(size=(teachers, scores, features + 1)), classes=classes, slices=slices)
     table = random.normal(size=(teachers * scores, features))
     with _one_thread():
-        counted, _ = _timed(lambda: fitted.votes(asked), repeats)
+        counted, _ = _timed(lambda: fitted.votes(asked, device="cpu"), repeats)
         product = min(_timed(partial(_bare_product, table, asked, *shape), repeats)[0] for shape in _SHAPES)
     tracemalloc.start()
-    fitted.votes(asked)
+    fitted.votes(asked, device="cpu")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return CountingFigures(counted, product, peak + asked.nbytes + fitted.arrays()["scores"].nbytes)

@@ -18,9 +18,11 @@ from quorate.bench.held_out import held_out_figures
 from quorate.bench.learners import learner_figures
 from quorate.bench.linear import linear_figures
 from quorate.bench.mechanisms import mechanism_figures
+from quorate.bench.neighbours import neighbour_figures
 from quorate.bench.overhead import overhead_figures
 from quorate.bench.peers import peer_figures
 from quorate.bench.release import adult_figures, front_figures
+from quorate.bench.scale_gpu import gpu_figures
 from quorate.bench.scores import score_figures
 from quorate.bench.service import service_figures
 from quorate.bench.service_callers import caller_figures
@@ -43,10 +45,12 @@ BENCHES: dict[str, tuple[Callable[[bool], Iterator[Figure]], ...]] = {
     ),
     "concepts": (selection_figures, semi_private_figures, stability_figures, theory_figures),
     "models": (linear_figures,),
+    "neighbours": (neighbour_figures,),
     "service": (service_figures, caller_figures, operation_figures),
     "everlasting": (everlasting_figures,),
     "release": (adult_figures, cover_figures, front_figures, peer_figures),
     "audit": (audit_figures,),
+    "scale": (gpu_figures,),
 }
 
 

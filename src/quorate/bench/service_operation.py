@@ -40,8 +40,8 @@ def operation_figures(quick: bool) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as home:
         for fault in ("disk_full", "ledger_gone", "database_stopped", "database_hung"):
             with _fault(fault, Path(home) / fault) as trouble:
-                figures = _fault_figures(*trouble) if trouble is not None else [None] * 3
-            for name, value in zip(("not_ready", "ready_again", "stop"), figures, strict=True):
+                figures = _fault_figures(*trouble) if trouble is not None else [None] * 4
+            for name, value in zip(("not_ready", "ready_again", "longest_wait", "stop"), figures, strict=True):
                 yield f"service.{fault}.{name}_seconds", value, "s"
         yield "service.flood.p99_ratio", _flood_ratio(Path(home) / "flooded", _SECONDS[quick], quick), "ratio"
         yield "service.start_seconds.compacted", _start_seconds(Path(home) / "compacted", _ENTRIES[quick]), "s"
@@ -102,17 +102,19 @@ def _disk_full(folder: Path) -> tuple[Path, Change, Change]:
 
 
 def _fault_figures(folder: Path, breaks: Change, mends: Change) -> list[float]:
-    """Return the seconds until the server says that it is not ready, then ready again; and until it stops, broken."""
+    """Return the seconds until the server says that it is not ready, then ready again; then, broken anew, for which a
+    request waits at most, and until it stops.
+    """
     with serving([folder], pace=_PACE) as server:
         breaks()
         not_ready = server.until(False, most=_MOST)
         mends()
         ready = server.until(True, most=_MOST)
         breaks()
-        server.until(False, most=_MOST)
+        longest = float(send(server.port, _requests(folder.name, 400), 16, status=None)[1].max())
         stop = server.stop()
         mends()
-    return [not_ready, ready, stop]
+    return [not_ready, ready, longest, stop]
 
 
 # --- Floods -----------------------------------------------------------------------------------------------------------
@@ -139,11 +141,15 @@ def _asked(server: Served, model: str, *, seconds: float) -> np.ndarray:
     """Ask for so long over 4 connections, and return how long each answer took."""
     took, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
-        X = np.random.default_rng().normal(size=(200, 1, 3))
-        X[:, 0, 0] = 8.0
-        requests = [json_request(model, one, f"{number}-{os.urandom(6).hex()}") for number, one in enumerate(X)]
-        took.append(send(server.port, requests, 4)[1])
+        took.append(send(server.port, _requests(model, 200), 4)[1])
     return np.concatenate(took)
+
+
+def _requests(model: str, number: int) -> list[bytes]:
+    """Return so many requests of one row each, far from the boundary, with ids that are new."""
+    X = np.random.default_rng().normal(size=(number, 1, 3))
+    X[:, 0, 0] = 8.0
+    return [json_request(model, one, f"{place}-{os.urandom(6).hex()}") for place, one in enumerate(X)]
 
 
 def flood(port: int) -> None:

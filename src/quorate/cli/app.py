@@ -13,6 +13,7 @@ from quorate import __version__
 from quorate.cli.commands import ask, audit, bench, datasets, demo, doctor, export, plan, predict, release, serve, start
 from quorate.cli.keys import keys
 from quorate.cli.ledger import ledger
+from quorate.cli.site import site
 from quorate.errors import QuorateError
 from quorate.progress import HIDDEN
 
@@ -40,10 +41,32 @@ Everything that is printed is covered by the guarantee. Exit code 1 if a limit t
 
 Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
 """
-for command in (demo, start, plan, predict, serve, ask, release, export, audit, bench, ledger, keys, datasets, doctor):
+_NEIGHBOURS = """\
+Insert and forget records of a model of neighbours, and look at how far they are worn out.
+
+Example: `quorate neighbours forget model p17,p20`
+"""
+for command in (
+    demo,
+    start,
+    plan,
+    predict,
+    serve,
+    ask,
+    release,
+    export,
+    audit,
+    bench,
+    ledger,
+    keys,
+    site,
+    datasets,
+    doctor,
+):
     app.command(command)
 app.command("quorate.cli.commands.fit:fit", help=_FIT)  # by name: loaded when it is called
 app.command("quorate.cli.commands.check:check", help=_CHECK)
+app.command("quorate.cli.commands.neighbours:neighbours", help=_NEIGHBOURS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -33,6 +33,7 @@ _PURPOSES = {  # of the extras
     "report": "report pages",
     "service": "quorate serve",
     "client": "quorate ask, and a client for programs",
+    "sites": "quorate site: a federation of owners",
     "tracing": "traces of a server's requests",
     "postgres": "a ledger that several hosts share",
     "dask": "teachers fitted on a Dask cluster",

@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,30 +13,36 @@ import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
 
-from quorate.cli.commands.fit_options import Budget, Output, ReportedOutput, StudentFirst, Tables, Teachers, Trusting
+from quorate.cli.commands.fit_options import (
+    Budget,
+    Reading,
+    ReportedOutput,
+    Tables,
+    Teachers,
+)
 from quorate.cli.named import make_learner
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput
-from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Schema, read_table
+from quorate.tables import MISSING_TEXTS, SCHEMA_FILE, Label, Schema, read_table
 from quorate.tables.lenient import read_columns, read_numbers
 from quorate.tables.read import texts, whole_array
+from quorate.tables.stream import TableStream, is_folder_or_pattern
 
 if TYPE_CHECKING:
-    from quorate.models import PublishedFolder
     from quorate.predictors import PrivateClassifier
 
 __all__ = [
     "beside_public_rows",
-    "check_columns",
+    "check_label",
     "check_named",
     "chosen_schema",
     "classes_of_records",
-    "published_model",
+    "public_labels",
     "read_features",
     "read_tables",
     "run_fit",
-    "run_fit_student_first",
+    "shown_model",
     "target_column",
     "told_labels",
 ]
@@ -51,9 +57,15 @@ def read_tables(tables: Tables, step: Callable[[], None]) -> tuple[Any, Any, Sch
     records, so that whoever is fitted reads them too and says so.
     """
     records, known, columns = read_features(tables, step)
+    label = check_label(columns)
+    return records, known, columns, None if tables.read_classes else list(label.classes)
+
+
+def check_label(columns: Schema) -> Label:
+    """Return the label of a schema, or say that it must be named."""
     if columns.label is None:
         raise InvalidInput("which column holds the label must be said: --label COLUMN, or in the schema")
-    return records, known, columns, None if tables.read_classes else list(columns.label.classes)
+    return columns.label
 
 
 def classes_of_records(records: Any, label: str) -> list[str]:
@@ -75,9 +87,17 @@ def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence
 
     `targets` are columns to predict that are not classes of one label. The schema has them among those left out.
     """
-    label = None if targets else tables.label
     step()
     records = read_table(tables.table, role="private")
+    known, columns = _described(tables, records, step, targets=targets)
+    return records, known, columns
+
+
+def _described(
+    tables: Tables, records: Any, step: Callable[[], None], *, targets: Sequence[str] = ()
+) -> tuple[Any, Schema]:
+    """Read the public table, and say how the columns of these records become numbers."""
+    label = None if targets else tables.label
     left_out, sentences, absent = (
         listed(text) if text else [] for text in (tables.leave_out, tables.texts, tables.missing_texts)
     )
@@ -96,7 +116,7 @@ def read_features(tables: Tables, step: Callable[[], None], *, targets: Sequence
             texts=sentences,
             missing_texts=absent,
         )
-    return records, known, columns.with_gaps() if tables.gaps else columns
+    return known, columns.with_gaps() if tables.gaps else columns
 
 
 def target_column(records: Any, name: str) -> Any:
@@ -104,30 +124,32 @@ def target_column(records: Any, name: str) -> Any:
     return read_numbers(read_columns(records, [name], whose="the private records")[name])
 
 
-def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: ReportedOutput) -> int:
-    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet."""
+def run_fit(
+    tables: Tables,
+    budget: Budget,
+    teachers: Teachers,
+    output: ReportedOutput,
+    *,
+    more: Sequence[Path] = (),
+    reading: Reading = Reading(),  # noqa: B008  frozen
+) -> int:
+    """Read the records, fit the teachers, write the model, and print what it promises. Nothing is answered yet.
+
+    A table of several files, or with a bound on memory, is read as a stream.
+    """
     check_new_folder(output.out)
     check_report(output.report, inputs=[tables.table, tables.public, tables.schema])
     with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
-        records, known, columns, declared = read_tables(tables, step)
-        encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
-        points = None if known is None else columns.encode(known, role="public")
-        step()
         from quorate.models import save
-        from quorate.predictors import PrivateClassifier
 
-        settings = vars(budget) | vars(teachers) | _declared_of_classes(teachers, columns, known)
-        learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
-        classifier = PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
-        with _told_at_once():
-            classifier.fit(
-                encoded,
-                labels,
-                groups=units,
-                public=points,
-                public_labels=_public_labels(columns, known),
-                one_scale=columns.one_scale,
-            )
+        make = partial(_classifier, budget, teachers)
+        if more or reading.memory is not None or is_folder_or_pattern(tables.table):
+            stream = TableStream([tables.table, *more])
+            classifier, columns = _fitted_from_stream(stream, reading, tables, make, step)
+        elif reading.spill is not None:
+            raise InvalidInput("--spill says where rows wait that do not fit into memory: give --memory too")
+        else:
+            classifier, columns = _fitted_in_memory(tables, make, step)
         step()
         save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()})
     bill = _bill(classifier, columns, output.out)
@@ -140,6 +162,48 @@ def run_fit(tables: Tables, budget: Budget, teachers: Teachers, output: Reported
         for sentence in classifier.plan_.assumptions:
             console.print(f"Assumed: {sentence}.")
     return 0
+
+
+def _fitted_in_memory(
+    tables: Tables, make: Callable[..., "PrivateClassifier"], step: Callable[[], None]
+) -> tuple["PrivateClassifier", Schema]:
+    """Read the whole table, and fit."""
+    records, known, columns, declared = read_tables(tables, step)
+    encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
+    points = None if known is None else columns.encode(known, role="public")
+    step()
+    classifier = make(columns, known, declared)
+    guides = {"public": points, "public_labels": public_labels(columns, known)}
+    with _told_at_once():
+        return classifier.fit(encoded, labels, groups=units, one_scale=columns.one_scale, **guides), columns
+
+
+def _fitted_from_stream(
+    stream: TableStream,
+    reading: Reading,
+    tables: Tables,
+    make: Callable[..., "PrivateClassifier"],
+    step: Callable[[], None],
+) -> tuple["PrivateClassifier", Schema]:
+    """Fit while the table is read, some rows at a time. Only its header is looked at before."""
+    if tables.read_classes:
+        raise InvalidInput("--read-classes reads a whole table first; name the --classes of one that is read once")
+    step()
+    known, columns = _described(tables, stream.header, step)
+    label = check_label(columns)
+    step()
+    classifier = make(columns, known, list(label.classes))
+    with _told_at_once():
+        memory = reading.memory or "1GB"
+        return classifier.fit_table(stream, columns, public=known, memory=memory, spill=reading.spill), columns
+
+
+def _classifier(budget: Budget, teachers: Teachers, columns: Schema, known: Any, declared: Any) -> "PrivateClassifier":
+    from quorate.predictors import PrivateClassifier
+
+    settings = vars(budget) | vars(teachers) | _declared_of_classes(teachers, columns, known)
+    learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
+    return PrivateClassifier(learner, classes=declared, n_jobs=jobs, **settings)
 
 
 def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> dict[str, Any]:
@@ -155,7 +219,7 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
         name: {labels.get(text, text): number for text, number in value.items()} if isinstance(value, dict) else value
         for name, value in (("prior", prior), ("class_weight", weight))
     }
-    labelled = _public_labels(columns, public)
+    labelled = public_labels(columns, public)
     if prior is None and labelled is not None:
         known = labelled.tolist()
         counts = {label: max(known.count(label), 0.5) for label in labels.values()}
@@ -163,7 +227,7 @@ def _declared_of_classes(teachers: Teachers, columns: Schema, public: Any) -> di
     return given
 
 
-def _public_labels(columns: Schema, public: Any) -> Any:
+def public_labels(columns: Schema, public: Any) -> Any:
     """Return the labels of the public table; None where it has none."""
     assert columns.label is not None
     shown = public is not None and columns.label.column in public.column_names
@@ -175,7 +239,7 @@ def beside_public_rows(model: Any, points: Any, columns: Schema, public: Any) ->
 
     The model is released, so that this costs nothing. A row is judged by a model of other rows.
     """
-    labels = _public_labels(columns, public)
+    labels = public_labels(columns, public)
     if labels is None or min(Counter(labels.tolist()).values()) < _FOLDS or len(set(labels.tolist())) < 2:
         return {}
     from sklearn.linear_model import LogisticRegression
@@ -213,53 +277,6 @@ def _told_at_once() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = tell
         yield
-
-
-def run_fit_student_first(
-    tables: Tables, budget: Budget, teachers: StudentFirst, trusting: Trusting, output: Output
-) -> int:
-    """Fit the teachers who correct a published student, write the model, and print what it promises."""
-    check_new_folder(output.out)
-    from quorate.models import load, save
-    from quorate.predictors import StudentFirstClassifier
-
-    folder, tables = published_model(teachers.student, tables, option="--student")
-    with steps(["reading", "encoding", "fitting", "saving"], quiet=output.json) as step:
-        records, _, columns, declared = read_tables(tables, step)
-        check_columns(folder, columns)
-        encoded, labels, units = columns.encode(records), columns.labels(records), columns.units(records)
-        step()
-        settings = vars(budget) | vars(teachers) | {"student": load(folder, trusted=trusting.types)}
-        learner, jobs = make_learner(settings.pop("learner")), settings.pop("jobs")
-        classifier = StudentFirstClassifier(estimator=learner, classes=declared, n_jobs=jobs, **settings)
-        classifier.fit(encoded, labels, groups=units, one_scale=columns.one_scale)
-        step()
-        save(classifier, output.out, extra={SCHEMA_FILE: columns.to_json().encode()}, trusted=trusting.types)
-    shown = _shown(classifier, columns, output.out)
-    bill = shown | {"student": str(folder.path), "dissents": teachers.dissents, "no_quorums": teachers.no_quorums}
-    show_bill(f"The model in {output.out}", bill, as_json=output.json)
-    return 0
-
-
-def published_model(
-    path: Path, tables: Tables, *, option: str, what: str = "classifier"
-) -> tuple["PublishedFolder", Tables]:
-    """Open the folder of a published model, by whose schema the tables are read unless another is named."""
-    from quorate.models import PublishedFolder, open_folder
-
-    folder = open_folder(path)
-    if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
-        raise InvalidInput(f"{option} takes the folder of a published {what}; {folder.path} holds a {folder.kind}")
-    if folder.schema() is not None and tables.schema is None and tables.public is None:
-        tables = replace(tables, schema=folder.path / SCHEMA_FILE)
-    return folder, tables
-
-
-def check_columns(folder: "PublishedFolder", columns: Schema) -> None:
-    """Refuse a table that is encoded otherwise than what the published model was trained on."""
-    known = folder.schema()
-    if known is not None and list(known.columns.items()) != list(columns.columns.items()):
-        raise InvalidInput(f"the {folder.kind} was trained on columns that are encoded otherwise; leave --schema out")
 
 
 def chosen_schema(
@@ -302,12 +319,13 @@ def check_named(records: Any, **named: Sequence[str | None]) -> None:
 
 
 def _bill(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
-    shown = _shown(classifier, plan, folder)
+    shown = shown_model(classifier, plan, folder)
     chosen = {} if classifier.chosen_ is None else {"learner": classifier.chosen_.why}
     return shown | chosen | {"aggregator": classifier.plan_.aggregator, "plan": classifier.plan_.as_dict()}
 
 
-def _shown(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
+def shown_model(classifier: "PrivateClassifier", plan: Schema, folder: Path) -> dict[str, Any]:
+    """Return what is told of a model that was fitted into a folder."""
     assert plan.label is not None
     return {
         "folder": str(folder),

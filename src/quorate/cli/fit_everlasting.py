@@ -53,6 +53,7 @@ def run_fit_everlasting(tables: Tables, budget: PhasesBudget, phases: Phases, ou
             refresh=phases.refresh,
             classes=declared,
             n_jobs=phases.jobs,
+            device=phases.device,
             **chosen,
         ).fit(encoded, labels, groups=units, probe=None if points is None else points[:_PROBES])
         step()

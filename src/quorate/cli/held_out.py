@@ -10,7 +10,8 @@ import numpy as np
 
 from quorate.cli.commands.check import Tested
 from quorate.cli.commands.fit_options import Budget, Epsilon, Output, Sets, Tables, Trusting
-from quorate.cli.fit import check_columns, check_named, published_model, read_features, read_tables, target_column
+from quorate.cli.fit import check_named, read_features, read_tables, target_column
+from quorate.cli.fit_student_first import check_columns, published_model
 from quorate.cli.options import listed
 from quorate.cli.output import check_new_folder, check_report, show_bill, steps
 from quorate.errors import InvalidInput

@@ -4,17 +4,28 @@ An option that was given and that nothing would read is refused, not passed over
 """
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from quorate.errors import InvalidInput
 
-__all__ = ["PLAN_OPTIONS", "RELEASE_OPTIONS", "ConceptName", "LearnerName", "listed", "refuse_idle"]
+__all__ = [
+    "PLAN_OPTIONS",
+    "RELEASE_OPTIONS",
+    "ConceptName",
+    "Device",
+    "LearnerName",
+    "listed",
+    "refuse_idle",
+    "use_device",
+]
 
 LearnerName = Literal[
     "logistic", "quadratic", "ridge", "centroid", "naive-bayes", "stump", "tree", "forest", "boosting"
 ]
 ConceptName = Literal["stumps", "thresholds", "intervals", "boxes", "halfspaces", "conjunctions"]
+Device = Literal["auto", "cpu", "cuda"]
 
 PLAN_OPTIONS = {
     "with --concept": "concept features alpha public records epsilon delta queries json",
@@ -40,3 +51,11 @@ def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in used.split() and given[name] != parameter.default:
             raise InvalidInput(f"--{name.replace('_', '-')} does nothing {when}: leave it out")
+
+
+def use_device(device: Device) -> None:
+    """Let this process, and those that it starts, count on this device wherever a model does not say."""
+    from quorate.learners.backends import choose_backend
+
+    choose_backend(device)
+    os.environ["QUORATE_DEVICE"] = device

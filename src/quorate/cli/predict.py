@@ -98,6 +98,7 @@ def run_predict(
             bill["scores"] = asked.scores
     if report is not None:
         _write_report(classifier, asked, {name: value for name, value in bill.items() if name in _BILLED}, report)
+    classifier.session_.close()  # whoever asks next opens the folder
     show_bill("The bill", bill, as_json=as_json)
     return verdict(bill, on_no_quorum)
 

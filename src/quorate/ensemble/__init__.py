@@ -4,7 +4,8 @@ A record enters here and leaves as part of one ballot. `Ballots` cannot be print
 gets to see the counts.
 """
 
+from quorate.ensemble.electorate import Electorate
 from quorate.ensemble.ensemble import Ballots, Ensemble
 from quorate.ensemble.units import deal_units, unit_numbers
 
-__all__ = ["Ballots", "Ensemble", "deal_units", "unit_numbers"]
+__all__ = ["Ballots", "Electorate", "Ensemble", "deal_units", "unit_numbers"]

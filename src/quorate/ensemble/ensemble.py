@@ -1,15 +1,17 @@
 """The ensemble: what becomes of records before they meet noise, and its ballots, counted and sealed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.checks import check_count
-from quorate.ensemble.estimators import EstimatorTeachers, fit_estimators
+from quorate.ensemble.electorate import Electorate
+from quorate.ensemble.estimators import Part, fit_parts
 from quorate.errors import InvalidInput
-from quorate.learners import Deal, Teachers, batched_equivalent
+from quorate.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.progress import progress
 from quorate.quiet import silence
 
@@ -58,63 +60,77 @@ class Ballots:
 
 
 class Ensemble:
-    """Teachers fitted on disjoint chunks, and their ballots.
+    """Teachers fitted on disjoint chunks, wherever they stand, and their ballots.
 
     Replacing the rows of one unit changes one teacher at most, and so at most one ballot of each query.
     """
 
-    def __init__(self, teachers: Teachers | EstimatorTeachers) -> None:
-        self._teachers = teachers
+    def __init__(self, electorate: Electorate) -> None:
+        self._electorate = electorate
 
     @classmethod
-    def fit(
+    def fit(cls, X: Any, codes: NDArray[np.int64], deal: Deal, **fitting: Any) -> "Ensemble":
+        """Fit one teacher for each chunk of the deal; `codes` are class numbers. `fitting` is as for `fit_parts`."""
+        return cls.fit_parts([(X, codes, deal)], deal.teachers, **fitting)
+
+    @classmethod
+    def fit_parts(
         cls,
-        X: Any,
-        codes: NDArray[np.int64],
-        deal: Deal,
+        parts: Iterable[Part],
+        teachers: int,
         *,
         estimator: Any,
         classes: int,
         n_jobs: int | None = None,
         backend: str | None = None,
+        device: DeviceName = "auto",
         public: Any = None,
         units: int | None = None,
         one_scale: bool = False,
     ) -> "Ensemble":
-        """Fit one teacher for each chunk of the deal; `codes` are class numbers from 0 to `classes` - 1.
+        """Fit so many teachers, one for each chunk of the parts, which are taken as they come.
 
-        An estimator with a batched equivalent is fitted as one array; any other through joblib, on the backend that is
-        named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public` ones: what it refuses
-        there, it says. (How many rows people have is not public; each row is a unit unless told.) `one_scale` says that
-        columns are of about one size, which makes counting faster and must be public.
+        A part is rows, their class numbers from 0 to `classes` - 1, and a deal of them. An estimator with a batched
+        equivalent is fitted as one array, on the `device`, which also counts its ballots; any other through joblib, on
+        the backend that is named. It is first tried on made-up rows, as many as a teacher has `units`, or on `public`
+        ones: what it refuses there, it says. (How many rows people have is not public; each row is a unit unless told.)
+        `one_scale` says that columns are of about one size, which makes counting faster and must be public.
         """
         check_count("classes", classes, least=2)
         learner = batched_equivalent(estimator)
         if learner is not None:
-            with progress(f"fitting {deal.teachers:,} teachers"):
-                return cls(learner.fit(X, codes, deal, classes=classes, one_scale=one_scale))
-        dealt = deal.rows.size if units is None else units
-        _probe(estimator, X, rows=-(-dealt // deal.teachers), classes=classes, public=public)
-        return cls(fit_estimators(estimator, X, codes, deal, classes=classes, n_jobs=n_jobs, backend=backend))
+            with progress(f"fitting {teachers:,} teachers"):
+                fitted = [learner.fit(*part, classes=classes, device=device, one_scale=one_scale) for part in parts]
+            return cls(joined_teachers(fitted))
+        coming = iter(parts)
+        first = next(coming)
+        dealt = first[2].rows.size if units is None else units
+        _probe(estimator, first[0], rows=-(-dealt // teachers), classes=classes, public=public)
+        taken = chain([first], coming)
+        return cls(fit_parts(taken, estimator, teachers, classes=classes, n_jobs=n_jobs, backend=backend))
 
     @property
     def teachers(self) -> int:
         """The number of teachers."""
-        return self._teachers.teachers
+        return self._electorate.teachers
 
     @property
     def classes(self) -> int:
         """The number of classes."""
-        return self._teachers.classes
+        return self._electorate.classes
 
     @property
-    def fitted(self) -> Teachers | EstimatorTeachers:
+    def fitted(self) -> Electorate:
         """The fitted teachers, for the owner's model files. They are private."""
-        return self._teachers
+        return self._electorate
 
     def count(self, X: Any) -> Ballots:
         """Count the ballots of every teacher on these queries."""
-        return Ballots(self._teachers.votes(X))
+        return Ballots(self._electorate.votes(X))
+
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self._electorate.close()
 
     def __repr__(self) -> str:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"

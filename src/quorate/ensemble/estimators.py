@@ -6,8 +6,9 @@ Nothing that one teacher does reaches another: it gets copies of its rows and of
 import copy
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from quorate.progress import advance, progress
 from quorate.quiet import global_randomness, silence
 from quorate.rows import copy_rows, is_frame, take_rows
 
-__all__ = ["EstimatorTeachers", "Fitted", "fit_estimators"]
+__all__ = ["EstimatorTeachers", "Fitted", "Part", "fit_estimators", "fit_parts"]
 
 Fitted = tuple[Any, int]  # a fitted estimator, or None, and the class that it votes for where it has nothing to say
+Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
 _Tried = tuple[Any, int, bool]  # as `Fitted`, and whether its rows could not be fitted
 _Chunk = tuple[Any, Integers, int]  # rows, codes, and the seed of the teacher's own randomness
 
@@ -83,7 +85,20 @@ def fit_estimators(
     n_jobs: int | None = None,
     backend: str | None = None,
 ) -> "EstimatorTeachers":
-    """Fit one clone of the estimator for each chunk of the deal, on any joblib backend: "loky", "dask", "ray", ...
+    """Fit one clone of the estimator for each chunk of the deal, on any joblib backend: "loky", "dask", "ray", ..."""
+    return fit_parts([(X, codes, deal)], estimator, deal.teachers, classes=classes, n_jobs=n_jobs, backend=backend)
+
+
+def fit_parts(
+    parts: Iterable[Part],
+    estimator: Any,
+    teachers: int,
+    *,
+    classes: int,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+) -> "EstimatorTeachers":
+    """Fit one clone of the estimator for each chunk of the parts, which are taken as they come.
 
     A teacher whose rows show one class votes for it, and one without rows for class 0; so does one whose own rows
     cannot be fitted, with the class that most of them show. Only where more than half of all teachers fail is their
@@ -91,29 +106,34 @@ def fit_estimators(
     """
     if backend == "ray":
         _register_ray()
-    chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
-    seeds = np.frombuffer(os.urandom(4 * len(chunks)), dtype=np.uint32) // 2  # by position, and secret
+    seeds = np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2  # by position, and secret
 
     def tasks(jobs: int) -> Iterator[Any]:
-        size = max(_FITS, -(-len(chunks) // (4 * jobs))) if jobs > 1 else len(chunks)
-        for start in range(0, len(chunks), size):
-            part = range(start, min(len(chunks), start + size))
-            dealt = [(copy_rows(take_rows(X, chunks[j])), codes[chunks[j]], int(seeds[j])) for j in part]
+        size = max(_FITS, -(-teachers // (4 * jobs))) if jobs > 1 else _FITS
+        chunks = zip(_chunks(parts), seeds.tolist(), strict=True)
+        while dealt := [(*chunk, seed) for chunk, seed in islice(chunks, size)]:
             yield delayed(_fit_some)(estimator, dealt, classes, os.getpid())
 
     named = nullcontext() if backend is None else _named(backend, n_jobs)
-    counted = progress("fitting teachers,", len(chunks))  # here, one after the other
+    counted = progress("fitting teachers,", teachers)  # here, one after the other
     if backend is not None or effective_n_jobs(n_jobs) > 1:
-        counted = progress(f"fitting {len(chunks):,} teachers")
+        counted = progress(f"fitting {teachers:,} teachers")
     with named, silence(), counted:
-        parts = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
-    tried = [teacher for part in parts for teacher in part]
+        fitted = Parallel(n_jobs=n_jobs)(tasks(effective_n_jobs(n_jobs)))
+    tried = [teacher for some in fitted for teacher in some]
     if sum(failed for _, _, failed in tried) > len(tried) / 2:
         raise InvalidInput(
             "more than half of the teachers could not be fitted on their own rows: missing values, text, or too few "
             "rows for this estimator are the usual reasons. Give rows that are not private as public= to hear why"
         )
     return EstimatorTeachers([(model, majority) for model, majority, _ in tried], classes=classes)
+
+
+def _chunks(parts: Iterable[Part]) -> Iterator[tuple[Any, Integers]]:
+    """Yield the rows and the codes of one teacher after the other."""
+    for X, codes, deal in parts:
+        for rows in np.split(deal.rows, np.cumsum(deal.sizes)[:-1]):
+            yield copy_rows(take_rows(X, rows)), codes[rows]
 
 
 def _named(backend: str, n_jobs: int | None) -> Any:
@@ -159,6 +179,9 @@ class EstimatorTeachers:
         for column, ballots in enumerate(self._each(X)):
             result[:, column] = ballots
         return result
+
+    def close(self) -> None:
+        """Do nothing: they stand in this process."""
 
     def _each(self, X: Any) -> Iterator[Integers | int]:
         """Yield the ballots of one teacher after the other. Each finds the global generators seeded by its place."""

@@ -53,6 +53,7 @@ class Arrivals:
             first=number == 1,
             n_jobs=self.settings["n_jobs"],
             backend=self.settings["backend"],
+            device=self.settings.get("device", "auto"),  # which no folder keeps
         )
         run = self.terms.quorum(number).open(self.terms.budget(number))  # proof: steps 5 and 6
         self.begin(number, size, Phase(ensemble, run, self.terms.cutoff.open()), labelled)
@@ -163,6 +164,9 @@ class Arrivals:
     def move(self, ledger: Any) -> None:
         """Answer nothing more from memory: the folder goes on with the phase."""
         self.phase.end()
+
+    def close(self) -> None:
+        """Do nothing: all of it is in this process."""
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("the state of a phase holds private points and secret noise: it is not copied or pickled")

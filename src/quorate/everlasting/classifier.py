@@ -27,6 +27,7 @@ from quorate.everlasting.session import EverlastingSession
 from quorate.everlasting.settings import DEPRECATED, check_chunks, check_settings, current_settings
 from quorate.everlasting.terms import Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.exchange import REFUSED
+from quorate.learners import DeviceName
 from quorate.mechanisms import NO_QUORUM
 from quorate.predictors.base import Predictions, allows_missing, check_records, class_codes, declared_classes
 
@@ -69,6 +70,8 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         For "labelboost": the parameter of the choice, and the share of the labelled set that makes it.
     n_jobs, backend
         For joblib, where teachers are not fitted as one array.
+    device
+        As for `PrivateClassifier`: "auto", "cpu" or "cuda".
     seats, most_seats
         The old names of `phase_size` and `max_phase_size`, for one release.
 
@@ -101,6 +104,7 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         labelled: float = 0.05,
         n_jobs: int | None = None,
         backend: str | None = None,
+        device: DeviceName = "auto",
         seats: Any = DEPRECATED,
         most_seats: Any = DEPRECATED,
     ) -> None:
@@ -122,6 +126,7 @@ class EverlastingClassifier(PublicState, ClassifierMixin, BaseEstimator):
         self.labelled = labelled
         self.n_jobs = n_jobs
         self.backend = backend
+        self.device = device
         self.seats = seats
         self.most_seats = most_seats
 

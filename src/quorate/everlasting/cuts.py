@@ -14,7 +14,7 @@ from quorate.concepts import Stumps, Thresholds
 from quorate.concepts.line import cuts_between
 from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
-from quorate.learners.teachers import BackendName, check_arrays, check_queries, padded_rows
+from quorate.learners.teachers import DeviceName, check_arrays, check_queries, padded_rows
 
 __all__ = ["CutTeachers", "fit_cuts"]
 
@@ -37,7 +37,7 @@ class CutTeachers(Teachers):
         own = self._feature == feature
         return np.sort(self._cut[own & self._upward]), np.sort(self._cut[own & ~self._upward])
 
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> Integers:
         """Return how many teachers vote for each class: a search in the sorted cuts of each feature."""
         queries = check_queries(X, features=self.features)
         ones = np.zeros(len(queries), dtype=np.int64)
@@ -48,7 +48,7 @@ class CutTeachers(Teachers):
                 ones += downward.size - np.searchsorted(downward, values, side="right")
         return np.stack([self.teachers - ones, ones], axis=1)
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
         ones: NDArray[np.bool_] = (queries[:, self._feature] >= self._cut) == self._upward

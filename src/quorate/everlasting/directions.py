@@ -21,7 +21,7 @@ from quorate.errors import InvalidInput
 from quorate.learners import MEMORY, Deal, Teachers
 from quorate.learners.backends import choose_backend
 from quorate.learners.linear import gridded_coefficients, gridded_queries
-from quorate.learners.teachers import LARGEST, BackendName, check_arrays, check_queries
+from quorate.learners.teachers import LARGEST, DeviceName, check_arrays, check_queries
 
 __all__ = ["DirectionTeachers", "MeanDirection", "fit_directions"]
 
@@ -88,7 +88,7 @@ class DirectionTeachers(Teachers):
         # Teachers without rows: odd ones vote 1, even ones 0. In the products they are 1 with every query.
         self._zeros = int(np.count_nonzero(np.flatnonzero(~self._pointing) % 2 == 0))
 
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> Integers:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> Integers:
         """Return how many teachers vote for each class; blocks of queries are counted by several threads."""
         queries = self._seen(X)
         parts = [queries[start : start + _WIDE] for start in range(0, len(queries), _WIDE)]
@@ -107,13 +107,13 @@ class DirectionTeachers(Teachers):
 
     def _below(self, queries: Floats) -> Integers:
         """Return how many normals point away from each query."""
-        backend, across = choose_backend("numpy"), np.ascontiguousarray(queries.T)
+        backend, across = choose_backend("cpu"), np.ascontiguousarray(queries.T)
         below, room = np.zeros(len(queries), dtype=np.int64), np.empty(_HIGH * len(queries))
         for top in range(0, self.teachers, _HIGH):
             below += backend.count(backend.product(self._gridded[top : top + _HIGH], across, room) < 0)
         return below
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         ballots = (self._seen(X) @ self._gridded.T >= 0).astype(np.uint8)
         absent = np.flatnonzero(~self._pointing)

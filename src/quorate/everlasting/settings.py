@@ -9,6 +9,7 @@ from sklearn.base import is_classifier
 from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.errors import Infeasible, InvalidInput
+from quorate.learners.backends import choose_backend
 
 __all__ = ["DEPRECATED", "RENAMED", "check_chunks", "check_settings", "current_settings"]
 
@@ -43,6 +44,7 @@ def check_settings(settings: Mapping[str, Any], estimator: Any) -> None:
         raise InvalidInput(f"growth must be at least 1, not {settings['growth']!r}")
     if settings["max_phase_size"] is not None:
         check_count("max_phase_size", settings["max_phase_size"])
+    choose_backend(settings["device"])
     check_positive("kappa", settings["kappa"])
     check_rate("labelled", settings["labelled"])
     for name in ("no_quorums", "phase_size"):

@@ -11,7 +11,7 @@ from quorate.concepts import Concept, Stumps, Thresholds
 from quorate.ensemble import Ensemble
 from quorate.everlasting.cuts import fit_cuts
 from quorate.everlasting.directions import MeanDirection, fit_directions
-from quorate.learners import Deal, batched_equivalent
+from quorate.learners import Deal, DeviceName, batched_equivalent
 from quorate.predictors.concept_teachers import fit_concept_teachers
 from quorate.rows import join_rows, take_rows
 
@@ -62,6 +62,7 @@ def teach(
     first: bool = True,
     n_jobs: int | None = None,
     backend: str | None = None,
+    device: DeviceName = "auto",
 ) -> Ensemble:
     """Return one teacher for each chunk of the deal: each depends on its own rows, and votes even without any.
 
@@ -78,9 +79,8 @@ def teach(
     if not first and batched_equivalent(estimator) is None:
         estimator = SteadyClassifier(estimator)
     codes = np.maximum(codes, 0)
-    return Ensemble.fit(
-        X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend, units=units
-    )
+    places: dict[str, Any] = {"n_jobs": n_jobs, "backend": backend, "device": device}
+    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, units=units, **places)
 
 
 def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:

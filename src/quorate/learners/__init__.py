@@ -17,6 +17,7 @@ from quorate.learners.batched import (
     BatchedQuadratic,
     BatchedRidge,
     batched_equivalent,
+    joined_teachers,
     teachers_from_arrays,
 )
 from quorate.learners.deal import Deal
@@ -24,7 +25,7 @@ from quorate.learners.linear import LinearTeachers
 from quorate.learners.quadratic import QuadraticTeachers
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import MEMORY, Learner, Teachers
+from quorate.learners.teachers import MEMORY, DeviceName, Learner, Teachers
 from quorate.learners.tree import BatchedTree
 from quorate.learners.tree_teachers import TreeTeachers
 
@@ -38,6 +39,7 @@ __all__ = [
     "BatchedStump",
     "BatchedTree",
     "Deal",
+    "DeviceName",
     "Learner",
     "LinearTeachers",
     "QuadraticTeachers",
@@ -45,5 +47,6 @@ __all__ = [
     "Teachers",
     "TreeTeachers",
     "batched_equivalent",
+    "joined_teachers",
     "teachers_from_arrays",
 ]

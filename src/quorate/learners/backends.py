@@ -3,7 +3,10 @@
 Whatever both spell alike (`@`, `+`, `.sum(axis=...)`, `.swapaxes`, indexing) is used as it stands.
 """
 
+import ctypes
 import importlib.util
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,26 +52,47 @@ class Backend:
     product: Callable[[Array, Array, Array], Array]  # of two matrices, in the given room where that saves time
     spread: Callable[[Array, int], Array]  # a column, repeated
     count: Callable[[Array], Array]  # how many are true in each column
+    fused: bool = False  # whether `gpu` has kernels for it that count, and fit, without writing scores to memory
 
     def __repr__(self) -> str:
         return f"Backend({self.name!r})"
 
 
-def choose_backend(name: str) -> Backend:
-    """Return the backend of that name; "auto" is PyTorch where it is installed with a GPU, and NumPy elsewhere.
+def choose_backend(device: str) -> Backend:
+    """Return what computes on this device: "cpu" with NumPy, "cuda" on a GPU with PyTorch, "torch" on the CPU with it.
 
-    PyTorch is imported only when it is asked for, and uses a GPU where there is one.
+    "auto" is the device that the variable QUORATE_DEVICE names, or a GPU where there is one that PyTorch can use.
+    PyTorch is imported only where it is asked for, or where there is a GPU.
     """
-    if name == "numpy":
+    if device == "auto":
+        device = os.environ.get("QUORATE_DEVICE", "auto")
+    if device == "auto":
+        device = "cuda" if _has_driver() and _has_torch() and _has_gpu() else "cpu"
+    if device == "cpu":
         return _numpy()
-    if name not in ("torch", "auto"):
-        raise InvalidInput(f'backend must be "numpy", "torch" or "auto", not {name!r}')
-    installed = importlib.util.find_spec("torch") is not None
-    if name == "auto":
-        return _torch("cuda") if installed and _has_gpu() else _numpy()
-    if not installed:
-        raise InvalidInput('backend "torch" needs PyTorch, which is not installed here; install it, or use "numpy"')
-    return _torch("cuda" if _has_gpu() else "cpu")
+    if device not in ("torch", "cuda"):
+        raise InvalidInput(f'device must be "auto", "cpu", "cuda" or "torch", not {device!r}')
+    if not _has_torch():
+        raise InvalidInput(
+            f"device {device!r} needs PyTorch, which is not installed here: pip install 'quorate[torch]'"
+        )
+    if device == "cuda" and not _has_gpu():
+        raise InvalidInput('device "cuda" needs a GPU that PyTorch can use, and there is none here; use "cpu"')
+    return _torch("cuda" if device == "cuda" else "cpu")
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+@lru_cache(maxsize=1)
+def _has_driver() -> bool:
+    """Return whether the driver of a GPU is installed: importing PyTorch, to ask it, takes seconds."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _has_gpu() -> bool:
@@ -166,4 +190,5 @@ def _torch(device: str) -> Backend:
         product=lambda left, right, room: left @ right,
         spread=lambda column, times: column[:, None].expand(-1, times),
         count=lambda flags: flags.sum(dim=0),
+        fused=device == "cuda" and importlib.util.find_spec("triton") is not None,
     )

@@ -1,24 +1,26 @@
 """Batched learners with linear scores, and which scikit-learn estimators have a batched equivalent."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_positive
 from quorate.errors import InvalidInput
 from quorate.learners.algebra import centred, damped_solve, row_space
 from quorate.learners.backends import Array, Backend
+from quorate.learners.gpu import fit_small_chunks
 from quorate.learners.linear import LinearLearner, LinearTeachers
 from quorate.learners.losses import BinaryLoss, MultinomialLoss
 from quorate.learners.newton import Loss, minimise
 from quorate.learners.quadratic import QuadraticTeachers, product_count, with_products
 from quorate.learners.stump import BatchedStump
 from quorate.learners.stump_teachers import StumpTeachers
-from quorate.learners.teachers import Block, Chunks, Learner, Teachers
+from quorate.learners.teachers import Block, Chunks, Learner, Matrix, Teachers
 from quorate.learners.tree import BatchedTree
 from quorate.learners.tree_teachers import DEEPEST, TreeTeachers
 
@@ -29,6 +31,7 @@ __all__ = [
     "BatchedQuadratic",
     "BatchedRidge",
     "batched_equivalent",
+    "joined_teachers",
     "teachers_from_arrays",
 ]
 
@@ -205,17 +208,26 @@ class BatchedLogistic(LinearLearner):
     def _class_weights(self, block: Block) -> NDArray[np.float64]:
         """Return the weight of each row by its class, from the rows of its own chunk alone (proof: step 14)."""
         indicators = block.indicators()
-        if self.class_weight == "balanced":
-            sizes = indicators.sum(axis=1)
-            weights = sizes.sum(axis=1, keepdims=True) / (sizes.shape[1] * np.maximum(sizes, 1.0))
-        else:
-            given = np.array(self.class_weight)
-            table = np.ones(max(len(given), int(block.shown.max()) + 1))  # a class without a weight weighs 1
-            table[: len(given)] = given
-            weights = np.zeros((len(indicators), indicators.shape[2]))
-            weights[: len(block.shown)] = table[block.shown]
+        weights = np.zeros((len(indicators), indicators.shape[2]))
+        weights[: len(block.shown)] = self._weights_of(indicators.sum(axis=1)[: len(block.shown)], block.shown)
         rows: NDArray[np.float64] = (indicators * weights[:, np.newaxis, :]).sum(axis=2)
         return rows[:, :, np.newaxis]
+
+    def _weights_of(self, sizes: NDArray[np.float64], shown: Integers) -> NDArray[np.float64]:
+        """Return what a row of each class weighs that a chunk shows, by how many rows of the chunk have that class."""
+        if self.class_weight is None:
+            return np.ones(shown.shape)
+        if self.class_weight == "balanced":
+            balanced: NDArray[np.float64] = sizes.sum(axis=1, keepdims=True) / (shown.shape[1] * np.maximum(sizes, 1.0))
+            return balanced
+        table = np.ones(max(len(self.class_weight), int(shown.max(initial=0)) + 1))  # without a weight it weighs 1
+        table[: len(self.class_weight)] = self.class_weight
+        return table[shown]
+
+    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix]:
+        if self.coefficients(chunks.features) != chunks.features:  # products, which the kernel does not make
+            return super()._fit_fused(chunks)
+        return fit_small_chunks(chunks, lambda *of: self.C * self._weights_of(*of), intercept=self.fit_intercept)
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:
         columns = min(rows, features) + 1
@@ -379,3 +391,25 @@ def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
         raise InvalidInput(f"arrays must be of the kind {', '.join(map(repr, kinds))}, not {kind!r}")
     teachers: Teachers = kinds[kind].from_arrays(arrays)  # type: ignore[attr-defined]
     return teachers
+
+
+def joined_teachers(parts: Sequence[Teachers]) -> Teachers:
+    """Return the teachers of several parts, which one learner has fitted, as one: the same ballots, to the last bit.
+
+    >>> from quorate.learners import Deal
+    >>> X, y = [[-1.0], [1.0], [2.0], [5.0]], [0, 1, 0, 1]
+    >>> parts = [BatchedCentroid().fit(X[a : a + 2], y[a : a + 2], Deal.of([[0, 1]]), classes=2) for a in (0, 2)]
+    >>> joined_teachers(parts).ballots([[0.5], [3.0]]).tolist()
+    [[1, 0], [1, 0]]
+    """
+    if len(parts) == 1:
+        return parts[0]
+    arrays = [part.arrays() for part in parts]
+    joined = teachers_from_arrays(
+        {
+            name: np.concatenate([one.pop(name) for one in arrays]) if value.ndim else value
+            for name, value in list(arrays[0].items())
+        }
+    )
+    joined.device = parts[0].device
+    return joined

@@ -13,15 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.arrays import Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.backends import Array, Backend, choose_backend
 from quorate.learners.teachers import (
     LARGEST,
     MEMORY,
-    BackendName,
     Block,
     Chunks,
+    DeviceName,
     Learner,
     Matrix,
     Teachers,
@@ -31,6 +32,8 @@ from quorate.learners.teachers import (
 )
 
 __all__ = [
+    "FINEST",
+    "QUERY_BITS",
     "SOUND",
     "LinearLearner",
     "LinearTeachers",
@@ -44,9 +47,9 @@ __all__ = [
 
 SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
 
-_QUERY_BITS = 26
+QUERY_BITS = 26
 _COEFFICIENT_BITS = 27  # together 53, the bits of a double
-_FINEST = 500  # no grid has steps below 2**-500: the product of two steps is a normal number
+FINEST = 500  # no grid has steps below 2**-500: the product of two steps is a normal number
 _CELLS = 2**18  # coefficients rounded together
 
 
@@ -56,7 +59,7 @@ def gridded_queries(queries: Matrix) -> Matrix:
     A largest magnitude is the same in any order, and all else is done to each number by itself: so a rounded query does
     not depend on its company. Magnitudes must be at most 1e76, the square of `LARGEST`.
     """
-    exponents = _exponents(np.abs(queries).max(axis=1, keepdims=True), _QUERY_BITS)
+    exponents = _exponents(np.abs(queries).max(axis=1, keepdims=True), QUERY_BITS)
     rounded: Matrix = np.rint(queries * np.ldexp(1.0, exponents)) * np.ldexp(1.0, -exponents)  # proof: step 2
     return rounded
 
@@ -88,7 +91,7 @@ def _gridded_teachers(coefficients: Matrix) -> Matrix:
 def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
     """Return the finest grids, as numbers of binary places, on which `largest` is at most 2**bits steps."""
     mantissas, exponents = np.frexp(largest)
-    places: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), _FINEST)
+    places: NDArray[np.int64] = np.minimum(bits - exponents + (mantissas == 0.5), FINEST)
     return places
 
 
@@ -219,30 +222,39 @@ class LinearTeachers(Teachers):
         pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]
         self._tables = [[part.reshape(shape[0] * several, -1) for part in pair] for pair in pairs]
 
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
 
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
         """
-        arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
+        arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
         totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
-        with np.errstate(all="ignore"):
-            for asked, _, label, chosen in self._blocks(arrays, queries, memory):
-                totals[label, asked] += arrays.take(arrays.count(chosen))
+        if arrays.fused:
+            from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
+
+            totals[1:] = on_gpus(self).votes(queries)
+        else:
+            with np.errstate(all="ignore"):
+                for asked, _, label, chosen in self._blocks(arrays, queries, memory):
+                    totals[label, asked] += arrays.take(arrays.count(chosen))
         totals[0] = self.teachers - totals[1:].sum(axis=0)
         return np.ascontiguousarray(totals.T)
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher.
 
         The result has a byte for each ballot (two where there are more than 256 classes); `votes` needs no such room.
         """
-        arrays, queries = choose_backend(backend), check_queries(X, features=self.features)
+        arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
         result = np.zeros((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         with np.errstate(all="ignore"):
             for asked, part, label, chosen in self._blocks(arrays, queries, memory):
                 result[asked, part][arrays.take(chosen).T] = label
         return result
+
+    def tables(self) -> tuple[list[list[Matrix]], Matrix]:
+        """Return coefficients and intercepts as `ballots_in_blocks` takes them. They are private."""
+        return self._tables, self._intercepts
 
     def _blocks(self, backend: Backend, queries: Matrix, memory: int) -> Iterator[tuple[slice, slice, int, Array]]:
         room = check_memory(memory) // 2
@@ -283,15 +295,28 @@ class LinearLearner(Learner):
         scores = np.zeros((chunks.teachers, _several(classes), self.coefficients(chunks.features) + 1))
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
+        for teachers, shown, fitted in self._fitted(backend, chunks, memory):
+            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
+            scores[teachers[sound]] = _declared(fitted[sound], shown[sound], classes)
+        slices = 1 if one_scale else _SLICES
+        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
+
+    def _fitted(self, backend: Backend, chunks: Chunks, memory: int) -> Iterator[tuple[Integers, Integers, Matrix]]:
+        """Yield teachers, the classes that each shows, and their scores as `_fit_block` returns them."""
+
         def cost(rows: int, shown: int) -> int:
             return self._bytes(rows, chunks.features, shown)
 
-        for block in chunks.blocks(backend, memory=memory, cost=cost):
-            fitted = backend.take(self._fit_block(backend, block))[: len(block.teachers)]
-            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
-            scores[block.teachers[sound]] = _declared(fitted[sound], block.shown[sound], classes)
-        slices = 1 if one_scale else _SLICES
-        return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
+        fused = chunks.showing(2)[:0]
+        if backend.fused:
+            fused, fitted = self._fit_fused(chunks)
+            yield fused, chunks.shown(fused), fitted
+        for block in chunks.blocks(backend, memory=memory, cost=cost, without=fused):
+            yield block.teachers, block.shown, backend.take(self._fit_block(backend, block))[: len(block.teachers)]
+
+    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix]:
+        """Return the teachers that a kernel of the GPU fits, and their scores. The others are fitted in blocks."""
+        return chunks.showing(2)[:0], np.empty((0, 2, self.coefficients(chunks.features) + 1))
 
     @abstractmethod
     def _fit_block(self, backend: Backend, block: Block) -> Array:

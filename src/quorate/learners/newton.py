@@ -11,11 +11,11 @@ import numpy as np
 
 from quorate.learners.backends import Array, Backend
 
-__all__ = ["Loss", "minimise", "step_lengths"]
+__all__ = ["HALVINGS", "STEPS", "STILL", "Loss", "minimise", "step_lengths"]
 
-_STEPS = 60  # of Newton's method at most; five or six are usual
-_HALVINGS = 40
-_STILL = 0.02  # a step that moves no score of the chunk's own rows by more leaves an error of about its square
+STEPS = 60  # of Newton's method at most; five or six are usual
+HALVINGS = 40
+STILL = 0.02  # a step that moves no score of the chunk's own rows by more leaves an error of about its square
 
 
 class Loss(ABC):
@@ -41,7 +41,7 @@ def minimise(backend: Backend, loss: Loss, *, outputs: int) -> Array:
     """Return each chunk's coefficients that minimise its loss and penalty, from a start at zero."""
     chunks, rows, columns = loss.design.shape
     coefficients, scores = (backend.put(np.zeros((chunks, size, outputs))) for size in (columns, rows))
-    return _descend(backend, loss, coefficients, scores, loss.value(scores), steps=_STEPS)
+    return _descend(backend, loss, coefficients, scores, loss.value(scores), steps=STEPS)
 
 
 def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, value: Array, *, steps: int) -> Array:
@@ -55,7 +55,7 @@ def _descend(backend: Backend, loss: Loss, coefficients: Array, scores: Array, v
         moves, step = (active & (step > 0))[:, None, None], step[:, None, None]
         coefficients = backend.where(moves, coefficients + step * direction, coefficients)
         scores = backend.where(moves, scores + step * change, scores)
-        active = moves[:, 0, 0] & (backend.largest(abs(step * change), (1, 2)) > _STILL)
+        active = moves[:, 0, 0] & (backend.largest(abs(step * change), (1, 2)) > STILL)
         remaining = int(active.sum())
         if remaining == 0:
             break
@@ -85,7 +85,7 @@ def step_lengths(
     derivative of the objective at step 0.
     """
     step = 0.0 * before + 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(HALVINGS):
         after = objective(step)
         lowered = ~active | (after <= before + 1e-4 * step * slope + 1e-12 * abs(before))
         if bool(lowered.all()):

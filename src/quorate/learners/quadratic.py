@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
 from quorate.learners.linear import LinearTeachers
-from quorate.learners.teachers import LARGEST, MEMORY, BackendName, Matrix, Teachers, check_memory, check_queries
+from quorate.learners.teachers import LARGEST, MEMORY, DeviceName, Matrix, Teachers, check_memory, check_queries
 
 __all__ = ["QuadraticTeachers", "product_count", "with_products"]
 
@@ -43,18 +43,18 @@ class QuadraticTeachers(Teachers):
         if linear.features != columns:
             raise InvalidInput(f"scores of {features} features must have {columns} coefficients, not {linear.features}")
 
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class."""
         totals = np.zeros((len(X), self.classes), dtype=np.int64)
         for asked, columns in self._blocks(X, memory):
-            totals[asked] = self._linear.votes(columns, backend=backend, memory=memory)
+            totals[asked] = self._linear.votes(columns, device=device or self.device, memory=memory)
         return totals
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         result = np.zeros((len(X), self.teachers), dtype=np.min_scalar_type(self.classes - 1))
         for asked, columns in self._blocks(X, memory):
-            result[asked] = self._linear.ballots(columns, backend=backend, memory=memory)
+            result[asked] = self._linear.ballots(columns, device=device or self.device, memory=memory)
         return result
 
     def _blocks(self, X: Any, memory: int) -> Iterator[tuple[slice, Matrix]]:

@@ -12,7 +12,7 @@ from quorate.errors import InvalidInput
 from quorate.learners.teachers import (
     LARGEST,
     MEMORY,
-    BackendName,
+    DeviceName,
     Matrix,
     Teachers,
     check_arrays,
@@ -62,10 +62,10 @@ class StumpTeachers(Teachers):
             tables.append((feature, self._threshold[own], votes.cumsum(axis=0)))
         return tables
 
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
 
-        There is no product to speed up, so that every backend counts with NumPy.
+        There is no product to speed up, so that ballots are counted with NumPy on every device.
         """
         queries = check_queries(X, features=self.features)
         totals = np.zeros((len(queries), self.classes), dtype=np.int64)
@@ -74,7 +74,7 @@ class StumpTeachers(Teachers):
                 totals[part] += votes[np.searchsorted(thresholds, values[:, feature], side="left")]
         return totals
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
         result = np.empty((len(queries), self.teachers), dtype=np.min_scalar_type(self.classes - 1))

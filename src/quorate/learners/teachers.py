@@ -24,9 +24,9 @@ __all__ = [
     "LARGEST",
     "MEMORY",
     "MISSING",
-    "BackendName",
     "Block",
     "Chunks",
+    "DeviceName",
     "Learner",
     "Matrix",
     "Teachers",
@@ -143,12 +143,35 @@ class Chunks:
         labels: Integers = self.counts.argmax(axis=1)
         return labels
 
-    def blocks(self, backend: Backend, *, memory: int, cost: Callable[[int, int], int]) -> Iterator[Block]:
+    def showing(self, classes: int) -> Integers:
+        """Return which teachers show so many classes."""
+        return np.flatnonzero((self.counts > 0).sum(axis=1) == classes)
+
+    def shown(self, teachers: Integers) -> Integers:
+        """Return the classes that each of these teachers shows, ascending; all show the same number."""
+        present = self.counts[teachers] > 0
+        classes: Integers = present.nonzero()[1].reshape(len(teachers), int(present[:1].sum()))
+        return classes
+
+    def dealt(self) -> tuple[Matrix, Integers, Integers, Integers, Integers]:
+        """Return all features and labels, the usable rows teacher after teacher, and where each one's start and end."""
+        return self._X, self._y, self._rows, self._starts, self._sizes
+
+    def blocks(
+        self,
+        backend: Backend,
+        *,
+        memory: int,
+        cost: Callable[[int, int], int],
+        without: Integers | None = None,
+    ) -> Iterator[Block]:
         """Yield the teachers that show two classes or more, as many of one shape together as fit into `memory` bytes.
 
         A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes.
         """
         shown = (self.counts > 0).sum(axis=1)
+        if without is not None:
+            shown[without] = 0
         rows = padded_rows(self._sizes)
         several = np.flatnonzero(shown >= 2)
         shapes = np.unique(np.stack([rows[several], shown[several]], axis=1), axis=0)
@@ -169,7 +192,7 @@ class Chunks:
         codes = np.take_along_axis(present.cumsum(axis=1) - 1, codes, axis=1)
         if not taken.all():
             features[~taken], codes[~taken] = 0.0, 0
-        shown = present.nonzero()[1].reshape(len(teachers), -1)
+        shown = self.shown(teachers)
         weights = taken.astype(np.float64)
         blank = max(0, chunks - len(teachers))
         if blank:
@@ -187,27 +210,34 @@ def padded_rows(sizes: Integers) -> Integers:
     return padded
 
 
-BackendName = Literal["numpy", "torch", "auto"]
+DeviceName = Literal["auto", "cpu", "cuda", "torch"]  # as `choose_backend` takes them
 
 
 class Teachers(ABC):
-    """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers."""
+    """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers.
+
+    Ballots are counted on `device` unless a call says otherwise. They are the same on every device (PROOF.md, step 18).
+    """
 
     teachers: int
     classes: int
     features: int
+    device: DeviceName = "auto"
 
     @abstractmethod
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class."""
 
     @abstractmethod
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays. They are private."""
+
+    def close(self) -> None:  # noqa: B027  most have nothing open
+        """Do nothing: they stand in this process."""
 
     def __repr__(self) -> str:
         shown = f"teachers={self.teachers}, classes={self.classes}, features={self.features}"
@@ -226,7 +256,7 @@ class Learner(ABC):
         deal: Deal,
         *,
         classes: int,
-        backend: BackendName = "numpy",
+        device: DeviceName = "auto",
         memory: int = MEMORY,
         one_scale: bool = False,
     ) -> Teachers:
@@ -238,9 +268,11 @@ class Learner(ABC):
         an error. Where it is public that columns are of about `one_scale`, linear ballots are counted with one product
         instead of three.
         """
-        arrays, chunks = choose_backend(backend), Chunks(X, y, deal, classes=classes, missing=self.takes_missing)
+        backend, chunks = choose_backend(device), Chunks(X, y, deal, classes=classes, missing=self.takes_missing)
         with np.errstate(all="ignore"):
-            return self._fit_chunks(arrays, chunks, memory=check_memory(memory), one_scale=one_scale)
+            teachers = self._fit_chunks(backend, chunks, memory=check_memory(memory), one_scale=one_scale)
+        teachers.device = device
+        return teachers
 
     def coefficients(self, features: int) -> int:
         """Return about how much there is to learn, in columns of a linear score: a plan gives teachers rows for it."""

@@ -13,7 +13,7 @@ from quorate.learners.teachers import (
     LARGEST,
     MEMORY,
     MISSING,
-    BackendName,
+    DeviceName,
     Matrix,
     Teachers,
     check_arrays,
@@ -57,10 +57,10 @@ class TreeTeachers(Teachers):
         self.teachers = int(cuts[0])
         self._votes = self._label.astype(np.min_scalar_type(classes - 1))
 
-    def votes(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[np.int64]:
+    def votes(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[np.int64]:
         """Return how many teachers vote for each class: one row a query, one column a class.
 
-        There is no product to speed up, so that every backend counts with NumPy.
+        There is no product to speed up, so that ballots are counted with NumPy on every device.
         """
         queries = check_queries(X, features=self.features, missing=True)
         totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
@@ -70,7 +70,7 @@ class TreeTeachers(Teachers):
         totals[0] = self.teachers - totals[1:].sum(axis=0)
         return np.ascontiguousarray(totals.T)
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features, missing=True)
         result = np.empty((len(queries), self.teachers), dtype=self._votes.dtype)

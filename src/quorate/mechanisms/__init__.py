@@ -7,6 +7,7 @@ from quorate.mechanisms.between_thresholds import BetweenThresholds
 from quorate.mechanisms.confident_max import ConfidentMax
 from quorate.mechanisms.cutoff import NoisyCutoff
 from quorate.mechanisms.dissent import Dissent
+from quorate.mechanisms.distributed_max import DistributedMax
 from quorate.mechanisms.exponential import ExponentialChoice
 from quorate.mechanisms.noisy_max import NoisyMax
 from quorate.mechanisms.noisy_shares import NoisyShares
@@ -27,6 +28,7 @@ __all__ = [
     "BetweenThresholds",
     "ConfidentMax",
     "Dissent",
+    "DistributedMax",
     "EveryCandidate",
     "ExponentialChoice",
     "NoisyCutoff",

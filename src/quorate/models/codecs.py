@@ -2,16 +2,18 @@
 
 arrays         NumPy's npz, without objects
 skops          scikit-learn estimators, of types that are known to be safe and those that the caller names
-teachers       arrays where they were fitted as one, estimators otherwise
+teachers       arrays where they were fitted as one, addresses of those on servers or at sites, estimators otherwise
 documents      mechanisms, classes of hypotheses, hypotheses, and what a classifier knows of its rows, as JSON
 """
 
 import io
+import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,9 @@ from sklearn.utils import get_tags
 
 from quorate import concepts, mechanisms
 from quorate.concepts import Concept, Hypothesis
+from quorate.ensemble import Electorate
+from quorate.ensemble.electorate import FunctionTeachers
+from quorate.ensemble.endpoints import EndpointTeachers
 from quorate.ensemble.estimators import EstimatorTeachers
 from quorate.errors import InvalidInput
 from quorate.learners import Teachers, teachers_from_arrays
@@ -55,6 +60,7 @@ _MECHANISMS = (
     "BetweenThresholds",
     "ConfidentMax",
     "Dissent",
+    "DistributedMax",
     "NoisyMax",
     "NoisyShares",
     "Quorum",
@@ -71,7 +77,7 @@ _CONCEPTS = {  # by their settings
     "Stumps": ("features", "binary"),
     "Thresholds": ("both_directions",),
 }
-_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns")  # parameters, no plain values
+_IN_OTHER_FILES = ("estimator", "student", "model", "concept", "classes", "columns", "device")  # no values of a model
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
 # wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
@@ -271,8 +277,22 @@ def skops_types(content: bytes) -> list[str]:
     return list(get_untrusted_types(data=content))
 
 
-def teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
-    """Return the file of fitted teachers: plain arrays where they were fitted as one."""
+def teacher_files(teachers: Electorate) -> dict[str, bytes]:
+    """Return the file of fitted teachers: plain arrays where they were fitted as one, addresses of those elsewhere.
+
+    Functions are code, which no file keeps, and an electorate that stands elsewhere is not ours to keep.
+    """
+    if isinstance(teachers, EndpointTeachers):
+        names = ("urls", "labels", "features", "call_rows", "seconds")
+        return {"teachers.json": json.dumps({name: getattr(teachers, name) for name in names}, indent=1).encode()}
+    if hasattr(teachers, "document"):  # sites of a federation: where they are, and the keys by which they are asked
+        return {"sites.json": json.dumps(teachers.document(), indent=1).encode()}
+    if isinstance(teachers, FunctionTeachers) or not isinstance(teachers, Teachers | EstimatorTeachers):
+        raise InvalidInput(
+            f"a model of {type(teachers).__name__} cannot be written to a file: its teachers were brought, and live in "
+            "this program. Bring models on servers by their addresses, or open the model anew where it is needed; each "
+            "opening has a budget of its own"
+        )
     if isinstance(teachers, EstimatorTeachers):
         models, majorities = zip(*teachers.fitted, strict=True)
         kept = {"models": list(models), "majorities": list(majorities), "classes": teachers.classes}
@@ -280,8 +300,16 @@ def teacher_files(teachers: Teachers | EstimatorTeachers) -> dict[str, bytes]:
     return {"teachers.npz": arrays_of(**teachers.arrays())}
 
 
-def teachers_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Teachers | EstimatorTeachers:
+def teachers_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Electorate:
     """Return the teachers of a file that `teacher_files` made."""
+    if "teachers.json" in contents:
+        kept = json.loads(contents["teachers.json"])
+        return EndpointTeachers(kept.pop("urls"), **kept)
+    if "sites.json" in contents:  # found by name: it stands above
+        sites: Electorate = import_module("quorate.sites.coordinator").Sites.from_document(
+            json.loads(contents["sites.json"])
+        )
+        return sites
     if "teachers.npz" in contents:
         return teachers_from_arrays(arrays_from(contents["teachers.npz"]))
     kept = from_skops(contents["teachers.skops"], trusted)

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
+from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible, InvalidInput
+from quorate.learners import DeviceName
 from quorate.mechanisms import NoisyShares
 from quorate.planner import PrivatePlan
 from quorate.planner.mechanisms.task import Task
@@ -41,6 +43,7 @@ class GuidedClassifier(SessionClassifier, ABC):
     class_weight: Any
     n_jobs: int | None
     backend: str | None
+    device: DeviceName
 
     @abstractmethod
     def _plan(self, held_out: int, *, must: bool = True, **known: Any) -> Any:
@@ -49,6 +52,10 @@ class GuidedClassifier(SessionClassifier, ABC):
     @abstractmethod
     def _left(self, held_out: int) -> tuple[float, float]:
         """Return (epsilon, delta) of the answers."""
+
+    @abstractmethod
+    def _open(self, ensemble: Ensemble, planned: PrivatePlan) -> None:
+        """Open the budget of the plan, from which the ensemble answers."""
 
     @abstractmethod
     def _class_weight(self) -> Any:
@@ -118,9 +125,10 @@ class GuidedClassifier(SessionClassifier, ABC):
             classes=len(self.classes_),
             n_jobs=self.n_jobs,
             backend=self.backend,
+            device=self.device,
         )
 
     def _warn(self, texts: Iterable[str]) -> None:
         """Say what is wrong with a plan before its budget is opened."""
         for text in texts:
-            warnings.warn(text, UserWarning, stacklevel=4)
+            warnings.warn(text, UserWarning, stacklevel=5)

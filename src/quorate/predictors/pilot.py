@@ -15,7 +15,7 @@ from sklearn.base import clone
 from quorate.arrays import Integers
 from quorate.ensemble import Ensemble
 from quorate.errors import Infeasible
-from quorate.learners import Deal
+from quorate.learners import Deal, DeviceName
 from quorate.mechanisms.base import ThresholdMechanism
 from quorate.quiet import silence
 from quorate.rows import take_rows
@@ -90,6 +90,7 @@ def run_pilot(
     classes: int,
     n_jobs: int | None = None,
     backend: str | None = None,
+    device: DeviceName = "auto",
 ) -> Pilot:
     """Fit teachers of the planned size on half of the *public* units; let them vote on the rows of the other half.
 
@@ -108,7 +109,9 @@ def run_pilot(
     place = np.random.default_rng(0).permutation(people.size)[np.searchsorted(people, known)]
     owner = np.where(place < teachers * units_per_teacher, place % teachers, -1)
     deal = Deal.by_assignment(owner, teachers=teachers)
-    fitted = Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend)
+    fitted = Ensemble.fit(
+        X, codes, deal, estimator=estimator, classes=classes, n_jobs=n_jobs, backend=backend, device=device
+    )
     first, last = (np.flatnonzero(half) for half in (place < people.size // 2, place >= people.size - people.size // 2))
     judged = take_rows(X, last)
     alone = _alone(estimator, take_rows(X, first), codes[first], judged, codes[last])

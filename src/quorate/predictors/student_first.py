@@ -22,6 +22,8 @@ from quorate.checks import check_count, check_delta, check_positive
 from quorate.ensemble import Ensemble
 from quorate.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.journal import Journal
+from quorate.learners import DeviceName
+from quorate.learners.backends import choose_backend
 from quorate.ledger import Ledger
 from quorate.mechanisms import NO_QUORUM, Answers, Dissent, Quorum
 from quorate.mechanisms.base import Run
@@ -55,7 +57,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     student
         A fitted classifier that is public, and was trained without these records or privately: what it costs was paid
         elsewhere. A copy that `clone` makes has the same one.
-    estimator, epsilon, delta, classes, n_jobs, backend
+    estimator, epsilon, delta, classes, n_jobs, backend, device
         As for `PrivateClassifier`; delta must be above 0.
     teachers
         How many, or "auto": enough for a dissent to be heard where nine in ten teachers agree, and for `queries` on
@@ -99,6 +101,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         on_no_quorum: Literal["abstain", "student", "random", "raise"] = "abstain",
         n_jobs: int | None = None,
         backend: str | None = None,
+        device: DeviceName = "auto",
     ) -> None:
         self.student = student
         self.estimator = estimator
@@ -112,6 +115,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         self.on_no_quorum = on_no_quorum  # type: ignore[assignment]
         self.n_jobs = n_jobs
         self.backend = backend
+        self.device = device
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be."""
@@ -123,6 +127,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         if self.teachers != "auto":
             check_count("teachers", self.teachers)
         check_choice("on_no_quorum", self.on_no_quorum, _ON_NO_QUORUM)
+        choose_backend(self.device)
         if not hasattr(self.student, "predict"):
             raise InvalidInput(f"student must be a fitted classifier, not {type(self.student).__name__}")
         try:
@@ -327,3 +332,7 @@ class StudentFirst:
     def move(self, ledger: Ledger) -> None:
         """End both runs here, and leave their secret noises in the ledger."""
         ledger.keep_run(self.dissent_run.end(), self.quorum_run.end())
+
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self.ensemble.close()

@@ -8,7 +8,7 @@ why.
 
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.answerers import Votes
 from quorate.checks import check_count, check_delta, check_positive
-from quorate.ensemble import Ensemble, deal_units, unit_numbers
+from quorate.ensemble import Ensemble
+from quorate.ensemble.sources import RowsInMemory, Units
 from quorate.errors import Infeasible, InvalidInput
+from quorate.learners import DeviceName
+from quorate.learners.backends import choose_backend
 from quorate.mechanisms import NoisyShares
 from quorate.planner import ON_NO_QUORUM, PrivatePlan, plan
 from quorate.planner.classes import by_class, check_prior
@@ -33,12 +36,11 @@ from quorate.predictors.base import (
     is_auto,
 )
 from quorate.predictors.estimate import ESTIMATE_SHARE, Estimate, estimate_rates
-from quorate.predictors.guided import GuidedClassifier
 from quorate.predictors.manners import only_with
 from quorate.predictors.scores import Scoring, Threshold, check_threshold, takes_class_weight, weigh_classes
+from quorate.predictors.sources import OtherSources
 from quorate.predictors.trial import coefficients
 from quorate.privacy.cost import float_down
-from quorate.rows import take_rows
 from quorate.session import Session
 
 __all__ = ["PrivateClassifier"]
@@ -49,7 +51,7 @@ def _gives_scores(classifier: "PrivateClassifier") -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(GuidedClassifier):
+class PrivateClassifier(OtherSources):
     """A classifier whose every answer is differentially private, and whose total is never overdrawn.
 
     Parameters
@@ -95,6 +97,9 @@ class PrivateClassifier(GuidedClassifier):
         query costs. Once the run has met its last no-quorum, queries are refused, not guessed.
     n_jobs, backend
         For joblib, where teachers are not fitted as one array: "loky", "dask", "ray", "threading".
+    device
+        Where teachers that are fitted as one array are fitted, and their ballots counted: "cpu", "cuda" for a GPU, or
+        "auto": a GPU where there is one. Ballots are the same everywhere. A saved model knows nothing of it.
 
     Fitting opens the budget. Fitting again, here or in a copy, opens another: who answers from both pays for both.
 
@@ -125,6 +130,7 @@ class PrivateClassifier(GuidedClassifier):
     class_weight: Any = "auto"
     n_jobs: int | None = None
     backend: str | None = None
+    device: DeviceName = "auto"
 
     def fit(
         self,
@@ -150,47 +156,57 @@ class PrivateClassifier(GuidedClassifier):
         be counted three times as fast; it must be known without a look at the records. `teach` says that the answers
         are labels for a student, whose mistakes average out: fewer teachers are planned, who learn more.
         """
+        labels = self._begin(self.classes, y)
+        X = check_records(self, X, estimator=self.estimator_, reset=True)
+        check_consistent_length(X, labels)
+        self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
+        rows = RowsInMemory(X, class_codes(self.classes_, labels), groups)
+        guides = {"public": public, "public_labels": public_labels, "public_votes": public_votes}
+        return self._fit_units(rows, one_scale=one_scale, teach=teach, **guides)
+
+    def _begin(self, classes: Any, y: Any) -> NDArray[Any]:
+        """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
         self.check_settings()
         self._forget("session_", "estimate_", "chosen_")
-        self.classes_, labels = declared_classes(self.classes, y)
+        self.classes_, labels = declared_classes(classes, y)
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
         if isinstance(self.threshold, int | float) and len(self.classes_) > 2:
             raise InvalidInput("threshold is a number for two classes; for more it is None or 'balanced'")
         if (weights := self._class_weight()) is not None:
             self.estimator_ = weigh_classes(self.estimator_, weights)  # proof: step 10
-        X = check_records(self, X, estimator=self.estimator_, reset=True)
-        check_consistent_length(X, labels)
-        codes = class_codes(self.classes_, labels)
-        units, count = unit_numbers(len(codes), groups)
-        held_out = int(count * self.holdout)
+        return labels
+
+    def _fit_units(
+        self, rows: Units, *, public: Any, public_labels: Any, public_votes: Any, one_scale: bool, teach: bool
+    ) -> Self:
+        """Plan from the number of units, deal and fit them, estimate what is asked for, open the budget."""
+        held_out = int(rows.count * self.holdout)
+        units = rows.count - held_out
         shown = self._public_rows(public, public_labels)
-        self._choose(shown, records=count - held_out, held_out=held_out, teach=teach)
-        known: dict[str, Any] = {"features": coefficients(self.estimator_, X.shape[1]), "teach": teach}
+        self._choose(shown, records=units, held_out=held_out, teach=teach)
+        known: dict[str, Any] = {"features": coefficients(self.estimator_, rows.features), "teach": teach}
         if self.chosen_ is not None and self.chosen_.teachers is not None:
             known["teachers"] = self.chosen_.teachers
         if public_votes is not None:
             known |= {"votes": public_votes, "disagreement": None}
-        planned = self._guided(held_out, known | {"records": count - held_out}, shown)
-        deal, held = deal_units(units, count, teachers=planned.teachers, held_out=held_out)
-        ensemble = Ensemble.fit(
-            X,
-            codes,
-            deal,
+        planned = self._guided(held_out, known | {"records": units}, shown)
+        ensemble, held, codes = rows.ensemble(
+            teachers=planned.teachers,
+            held_out=held_out,
             estimator=self.estimator_,
             classes=len(self.classes_),
             n_jobs=self.n_jobs,
             backend=self.backend,
+            device=self.device,
             public=public,
-            units=count - held_out,
             one_scale=one_scale,
         )
         self.estimate_: Estimate | None = None
         if held_out:
-            self.estimate_ = self._estimate(ensemble, take_rows(X, held), codes[held])
+            self.estimate_ = self._estimate(ensemble, held, codes)
             told, planned = planned, self._plan_with(self.estimate_, held_out, planned.teachers)
             self._warn([text for text in planned.warnings if text not in told.warnings])
-        self.unit_ = "row" if groups is None else "person"
-        self.epsilon_, self.delta_, self.declared_ = float(self.epsilon), float(self.delta), self.classes is not None
+        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         self._open(ensemble, planned)
         return self
 
@@ -204,6 +220,7 @@ class PrivateClassifier(GuidedClassifier):
             raise InvalidInput(f"estimator must be a classifier, whose predictions are labels, not {kind}")
         if self.n_jobs == 0:
             raise InvalidInput("n_jobs must be a number of processes, or -1 for all cores, not 0")
+        choose_backend(self.device)
         for name in ("teachers", "no_quorums"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
@@ -366,7 +383,8 @@ class PrivateClassifier(GuidedClassifier):
         check_is_fitted(self)
         if _gives_scores(self):
             self.scoring()  # what cannot be read is not asked
-        return check_records(self, X, estimator=self.estimator_, reset=False)
+        missing = False if self.estimator_ is None else None  # teachers that were brought get whole rows
+        return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

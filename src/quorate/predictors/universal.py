@@ -283,6 +283,10 @@ class BallotsFirst:
         else:
             ledger.keep_choice(_text(self.hypothesis))
 
+    def close(self) -> None:
+        """Let go of what the electorate has open."""
+        self.votes.close()
+
 
 def _text(hypothesis: Hypothesis) -> str:
     return json.dumps(document_of(hypothesis))

@@ -103,6 +103,9 @@ class Proposals:
         for place, values in enumerate(self.measured):
             ledger.keep({(OWN_CALLER, key): value for key, value in zip(_keys(place), values, strict=True)}, {}, [])
 
+    def close(self) -> None:
+        """Do nothing: all of it is in this process."""
+
     def proposed(self, query: Query) -> float:
         """Return what the model says: it has seen public records and released counts alone."""
         return 0.0 if query[0] == NOTHING else self.model.answer(*query)

@@ -127,7 +127,6 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
-        expected = released.details.get("expected_error", expected)  # what the run has found out about public data
         self.keep_released(domain, released, records // most, expected, unit=RECORD if groups is None else PERSON)
         self.budget_ = budget if most == 1 else Budget(epsilon=epsilon, delta=delta, slack=0.0)
         if most > 1:
@@ -139,7 +138,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         """Keep what was released: for `fit`, and for a release that is loaded."""
         self.domain_, self.released_ = domain, released
         self._fitted: tuple[Floats, Rows | None] | None = None
-        self.engine_, self.records_, self.expected_error_ = released.engine, records, float(expected)
+        self.engine_, self.records_ = released.engine, records
+        self.expected_error_ = released.details.get("expected_error", float(expected))
         self.notes_, self.unit_ = tuple(released.notes), unit
         replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
         most = self.records_per_person
@@ -200,10 +200,14 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     def weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer the queries, and the rows they are on, or None where they are on cells.
 
-        Those of the engine, or, where it has none, some that are fitted to its answers.
+        Those of the engine, or, where it has none, some that are fitted to its answers; of a model, equal ones on rows
+        drawn from it.
         """
         check_is_fitted(self, "released_")
         released = self.released_
+        if released.model is not None:
+            rows = min(_PRODUCT_ROWS, self.records_)
+            return np.full(rows, 1.0 / rows), Rows(released.model.draw(rows), released.model.sizes)
         if released.weights is not None:
             return released.weights, released.support
         if self._fitted is None:
@@ -243,6 +247,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         wanted = min(self.records_, _MOST_ROWS) if rows is None else check_count("rows", rows)
         if wanted > _MOST_ROWS:
             raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
+        model = self.released_.model
+        if model is not None:
+            return self.domain_.rows(np.arange(wanted), Rows(model.draw(wanted), model.sizes))
         weights, support = self.weights()
         counts = round_weights(self.domain_.queries, weights, wanted, support=support)
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
@@ -264,8 +271,11 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
-        largest = self.released_.details["deviation"] if errors is None else float(errors.max())
-        return min(1.0, parts * self._projected() * math.sqrt(2 * math.log(2 * count / beta)) * largest)
+        level, details = math.sqrt(2 * math.log(2 * count / beta)), self.released_.details
+        if "moved" in details:  # PROOF.md, step 5: noise of the unbiased answers, and how far the model is from them
+            return min(1.0, parts * (level * details["deviation"] + details["moved"]))
+        largest = details["deviation"] if errors is None else float(errors.max())
+        return min(1.0, parts * self._projected() * level * largest)
 
     def _projected(self) -> int:
         """Return by how much the largest error may grow where answers are made to agree: PROOF.md, step 5."""

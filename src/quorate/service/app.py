@@ -175,6 +175,7 @@ class Service:
     def handler(self, name: str) -> Handler:
         """Return what answers the routes of this name."""
         asking: dict[str, Handler] = {"infer": self.asking.infer, "feed": self.asking.feed}
+        asking |= {"insert": self.asking.insert, "forget": self.asking.forget}
         handler: Handler = asking.get(name) or getattr(self, f"_{name}")
         return handler
 

@@ -199,6 +199,18 @@ class Fed(_Document):
     fed: int
 
 
+class Inserted(_Document):
+    """The names of the units that a model of neighbours has taken in."""
+
+    inserted: list[str]
+
+
+class Forgotten(_Document):
+    """How many units a model of neighbours has forgotten."""
+
+    forgotten: int
+
+
 DOCUMENTS: dict[str, Any] = {  # by the endpoint that sends them
     "infer": Answer,
     "live": Live,
@@ -212,4 +224,6 @@ DOCUMENTS: dict[str, Any] = {  # by the endpoint that sends them
     "share": Share,
     "budget": Budget,
     "feed": Fed,
+    "insert": Inserted,
+    "forget": Forgotten,
 }

@@ -7,16 +7,19 @@ body leaves by the same clock as an answer. The response is a function of the re
 sent again with the same bytes gets the same bytes back.
 """
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import numpy as np
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
-from quorate.errors import QuorateError
+from quorate.errors import InvalidInput, QuorateError
 from quorate.everlasting import Feed
-from quorate.service.codec import check_id, read_request, request_digest, write_response
+from quorate.neighbours import NeighbourSession
+from quorate.predictors.base import class_codes
+from quorate.service.codec import InferRequest, check_id, read_request, request_digest, write_response
 from quorate.service.errors import Refused
 from quorate.service.http import Pace, context_of, json_response, read_body
 from quorate.service.model import Model
@@ -48,6 +51,43 @@ class Infer:
         if not getattr(context_of(http).named_model.session, "takes_feed", False):
             raise Refused("invalid_input", "only an everlasting model that was fitted with refresh='pool' is fed")
         return await self._ask(http, Feed)
+
+    async def insert(self, http: HTTPRequest) -> Response:
+        """Take records into a model of neighbours, as the owner alone may: its inputs, with labels and names."""
+        model, request = await self._changed(http)
+        labels, names = request.inputs.pop("label", None), request.inputs.pop("unit", None)
+        if labels is None:
+            raise Refused("bad_request", "an insertion has the inputs of a query, and a label for each row")
+        X = model.inputs.queries(request.inputs)
+        if len(labels.values) != len(X) or (names is not None and len(names.values) != len(X)):
+            raise Refused("bad_tensor", "there is one label, and one unit if units are named, for each row")
+        codes = class_codes(model.outputs.classes, np.asarray(labels.values))
+        ids = None if names is None else np.asarray(names.values).tolist()
+        inserted = await _done(model.session.insert, X, codes, ids)
+        return json_response({"inserted": inserted})
+
+    async def forget(self, http: HTTPRequest) -> Response:
+        """Forget units of a model of neighbours, as the owner alone may."""
+        model, request = await self._changed(http)
+        names = request.inputs.pop("unit", None)
+        if names is None or request.inputs:
+            raise Refused("bad_request", "who is to be forgotten is named by the input 'unit', and by no other")
+        await _done(model.session.forget, [str(name) for name in np.asarray(names.values).tolist()])
+        return json_response({"forgotten": len(names.values)})
+
+    async def _changed(self, http: HTTPRequest) -> tuple[Model, InferRequest]:
+        """Return the model that its owner changes, and what is asked."""
+        context = context_of(http)
+        model = context.named_model
+        if not self.settings.keys:
+            raise Refused(
+                "forbidden", "changing a model takes a key with the scope 'admin', and this server has no keys"
+            )
+        if not isinstance(model.session, NeighbourSession):
+            raise Refused("invalid_input", "only a model of neighbours takes in and forgets records")
+        body = await read_body(http, limit=self.settings.body_limit, seconds=self.settings.body_seconds)
+        names, length = (*model.inputs.names, "label", "unit"), _header_length(context.headers)
+        return model, read_request(body, length, names=names, row_limit=self.settings.row_limit)
 
     async def _ask(self, http: HTTPRequest, kind: type[Request]) -> Response:
         context = context_of(http)
@@ -105,6 +145,16 @@ class Infer:
         self._metrics.rows(model.name, "answered", answered)
         self._metrics.rows(model.name, "no_quorum", len(labels) - answered - refused)
         self._metrics.rows(model.name, "refused", refused)
+
+
+async def _done(change: Callable[..., Any], *arguments: Any) -> Any:
+    """Change units in a thread of its own, while others are answered, and return what that gave."""
+    try:
+        return await asyncio.to_thread(change, *arguments)
+    except InvalidInput as error:  # it tells the owner, and nobody else, which names are there
+        raise Refused("invalid_input", str(error)) from None
+    except QuorateError as error:
+        raise Refused.by(error) from None
 
 
 def _header_length(headers: Mapping[bytes, bytes]) -> int | None:

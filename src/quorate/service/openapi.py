@@ -123,7 +123,7 @@ def _error_schema() -> dict[str, Any]:
 
 
 def _operation(route: RouteInfo, settings: Settings, described: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    asks = route.endpoint in ("infer", "feed")
+    asks = route.endpoint in ("infer", "feed", "insert", "forget")
     codes = [*(_ASKED if asks else _ORDERS if route.endpoint in _ORDERED else ()), "internal"]
     if "{name}" in route.path:
         codes += ["unknown_model", "not_ready", "ledger_refused"]

@@ -44,6 +44,8 @@ ROUTES = (
     RouteInfo(
         "/feed/{name}", "POST", "feed", "admin", "Owner", "Give an everlasting model points that teach its next phase"
     ),
+    RouteInfo("/insert/{name}", "POST", "insert", "admin", "Owner", "Take records into a model of neighbours"),
+    RouteInfo("/forget/{name}", "POST", "forget", "admin", "Owner", "Forget units of a model of neighbours"),
     RouteInfo("/docs", "GET", "docs", None, "Description", "This description, as a page"),
     RouteInfo("/openapi.json", "GET", "openapi", None, "Description", "This description, as an OpenAPI document"),
     RouteInfo("/", "GET", "dashboard", "budget", "Owner", "The dashboard: budgets, answers, keys, refusals, ledgers"),

@@ -18,7 +18,7 @@ from quorate.service.edge import EdgeProtocol
 from quorate.service.settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service.telemetry import Log, log_config
 
-__all__ = ["serve"]
+__all__ = ["AnnouncingServer", "listen", "serve", "signals_end_quietly"]
 
 _READY = 0.2  # seconds that a worker has to say whether it has started
 
@@ -34,7 +34,7 @@ def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int
     (True, 20)
     >>> serve(settings)  # doctest: +SKIP
     """
-    listening = _listen(settings)
+    listening = listen(settings.host, settings.port)
     try:
         with _environment(settings):
             return _run(settings, listening, ready)
@@ -42,17 +42,18 @@ def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int
         listening.close()
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there, or say why it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sends at once
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((settings.host.strip("[]"), settings.port))
+        listening.bind((host.strip("[]"), port))
         listening.listen(2048)
         listening.set_inheritable(True)
     except OSError as error:
         listening.close()
-        raise InvalidInput(f"{settings.host}:{settings.port} cannot be listened on: {error.strerror}") from None
+        raise InvalidInput(f"{host}:{port} cannot be listened on: {error.strerror}") from None
     return listening
 
 
@@ -102,13 +103,13 @@ def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None]
         if ready is not None:
             ready()
 
-    with _signals_end_quietly():
+    with signals_end_quietly():
         if settings.workers > 1:
             workers = _Workers(config, sockets=[listening], announce=announce)
             workers.run()
             failed = workers.failed
         else:
-            server = _Server(config, announce=announce)
+            server = AnnouncingServer(config, announce=announce)
             try:
                 server.run(sockets=[listening])
             except SystemExit as ended:
@@ -118,7 +119,7 @@ def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None]
 
 
 @contextlib.contextmanager
-def _signals_end_quietly() -> Iterator[None]:
+def signals_end_quietly() -> Iterator[None]:
     """Let the signals that stop a server be all they do: uvicorn raises them again once it has stopped."""
 
     def ignore(number: int, frame: Any) -> None:
@@ -133,7 +134,7 @@ def _signals_end_quietly() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Server(uvicorn.Server):
+class AnnouncingServer(uvicorn.Server):
     """uvicorn's server, which says so once it answers: a model that cannot be loaded ends it before."""
 
     def __init__(self, config: uvicorn.Config, *, announce: Callable[[], None]) -> None:

@@ -98,10 +98,10 @@ class Folders:
         """Load a model, with a lease of its own. `LedgerRefused` where its ledger is not sound."""
         folder, settings = Path(self._settings.models[name]), self._settings
         opened = open_folder(folder)
-        if settings.workers > 1 and opened.kind == "everlasting":
+        if settings.workers > 1 and opened.kind in ("everlasting", "neighbours"):
             raise InvalidInput(
-                f"{folder} is an everlasting model, which one process asks at a time; serve it with 1 worker, and "
-                "others from a server of their own"
+                f"{folder} is a model of kind {opened.kind}, which one process asks at a time; serve it with 1 worker, "
+                "and others from a server of their own"
             )
         if isinstance(opened, PrivateFolder):
             _check_mode(folder)

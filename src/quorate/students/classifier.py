@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.checks import check_count
 from quorate.errors import BudgetSpent, InvalidInput, NoQuorum
+from quorate.learners import DeviceName
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.base import (
     QuorateClassifier,
@@ -69,7 +70,7 @@ class StudentClassifier(QuorateClassifier):
     student
         What is trained on the answered points and published: any scikit-learn classifier; a copy of `estimator` unless
         given.
-    epsilon, delta, teachers, aggregator, classes, no_quorums, disagreement, holdout, n_jobs, backend
+    epsilon, delta, teachers, aggregator, classes, no_quorums, disagreement, holdout, n_jobs, backend, device
         As for `PrivateClassifier`.
     queries
         How many points are put to the vote; all of them where there are fewer. Points alike are paid for once.
@@ -108,6 +109,7 @@ class StudentClassifier(QuorateClassifier):
     holdout: float = 0.0
     n_jobs: int | None = None
     backend: str | None = None
+    device: DeviceName = "auto"
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
@@ -203,6 +205,7 @@ class StudentClassifier(QuorateClassifier):
             holdout=self.holdout,
             n_jobs=self.n_jobs,
             backend=self.backend,
+            device=self.device,
         )
 
     def _first_points(self, public: Any) -> Points:

@@ -1,27 +1,24 @@
 """Tables from files, by suffix, and from whatever speaks Arrow, and their values as texts or numbers, one by one.
 
 A CSV file is read as texts: what they mean is for the schema to say. So the type of a column does not depend on the
-values of all rows, and a row means the same in any file. Values are separated by commas, or by semicolons or tabs if
-the first line is; with semicolons a number may have a comma before its decimals.
+values of all rows, and a row means the same in any file (`csv_files`).
 """
 
-import contextlib
 import csv
-import gzip
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 from numpy.typing import NDArray
 
 from quorate.errors import InvalidInput
+from quorate.tables.csv_files import read_csv
 
 __all__ = [
     "MISSING_TEXTS",
@@ -285,7 +282,9 @@ def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
     [{'age': '39', 'sex': 'f'}]
     """
     role, path = check_role(role), Path(path)
-    readers: dict[str, Callable[[Path, Role], pa.Table]] = dict.fromkeys((".csv", ".csv.gz"), _read_csv)
+    readers: dict[str, Callable[[Path, Role], pa.Table]] = dict.fromkeys(
+        (".csv", ".csv.gz"), lambda file, role: read_csv(file, private=role == "private")
+    )
     readers[".parquet"] = lambda file, _: pyarrow.parquet.read_table(file, partitioning=None)
     readers[".arrow"] = readers[".feather"] = lambda file, _: pyarrow.feather.read_table(file)
     suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
@@ -306,118 +305,3 @@ def read_table(path: str | Path, *, role: Role = "query") -> pa.Table:
         raise InvalidInput(f"{path}: the table has no rows")
     indices = [name for name in table.column_names if name.startswith("__index_level_")]
     return table.drop_columns(indices)
-
-
-def _read_csv(path: Path, role: Role) -> pa.Table:
-    names, separator = _header(path)
-    if role == "private" and any(_is_number(name) for name in names):
-        raise InvalidInput(f"{path}: the first line must name the columns, and has a number in it")
-    try:
-        table = _parse(path, names, separator, threads=True)
-        if table.num_columns == 1:  # an empty line is a missing value there, not a line to skip
-            table = _parse(path, names, separator, threads=True, skip_empty=False)
-    except pa.ArrowInvalid as error:
-        if "UTF8" in str(error):
-            raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
-        raise _malformed(path, names, separator, role) from None
-    if _quote_left_open(path) or _spans_lines(table):
-        raise InvalidInput(
-            f"{path}: a quoted value must end on its own line; a quote that is left open swallows records"
-        )
-    if separator == ";":  # as spreadsheets write where 1,5 is a number: value by value, whatever other rows hold
-        table = pa.table([_with_points(column) for column in table.columns], names=names)
-    return table.rename_columns([name.strip() for name in names])
-
-
-def _with_points(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers that have a comma before their decimals with a point there; other texts stay as they are."""
-    return pyarrow.compute.replace_substring_regex(column, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")
-
-
-def _quote_left_open(path: Path) -> bool:
-    """Return whether the file has an odd number of quotes: every quoted value has an even one."""
-    compression = "gzip" if path.name.lower().endswith(".gz") else None
-    with pa.input_stream(path, compression=compression) as file:
-        quotes: int = sum(block.count(b'"') for block in iter(lambda: file.read(2**20), b""))
-    return quotes % 2 == 1
-
-
-def _spans_lines(table: pa.Table) -> bool:
-    """Return whether a value holds a line break: what was meant as records may have become one value."""
-    return any(
-        pyarrow.compute.any(pyarrow.compute.match_substring_regex(column, "[\r\n]")).as_py() for column in table.columns
-    )
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _header(path: Path) -> tuple[list[str], str]:
-    """Return the names in the first line, and what separates them: a comma, or else a semicolon or a tab."""
-    with _opened(path) as file:
-        try:
-            line = next((line for line in file if line.strip("\r\n")), "")
-        except UnicodeDecodeError:
-            raise InvalidInput(f"{path}: texts must be encoded as UTF-8") from None
-    if not line:
-        raise InvalidInput(f"{path}: the file is empty; its first line must name the columns")
-    for separator in (",", ";", "\t"):
-        names = next(csv.reader([line], delimiter=separator))
-        if len(names) > 1:
-            return names, separator
-    return next(csv.reader([line])), ","
-
-
-def _opened(path: Path) -> IO[str]:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def _parse(
-    path: Path,
-    names: list[str],
-    separator: str,
-    *,
-    threads: bool,
-    skip_empty: bool = True,
-    at_wrong_line: Callable[[pyarrow.csv.InvalidRow], str] | None = None,
-) -> pa.Table:
-    compression = "gzip" if path.name.lower().endswith(".gz") else None
-    with pa.input_stream(path, compression=compression) as stream:
-        return pyarrow.csv.read_csv(
-            stream,
-            read_options=pyarrow.csv.ReadOptions(use_threads=threads),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=separator,
-                newlines_in_values=True,
-                ignore_empty_lines=skip_empty,
-                invalid_row_handler=at_wrong_line,
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-            ),
-        )
-
-
-def _malformed(path: Path, names: list[str], separator: str, role: Role) -> InvalidInput:
-    """Read once more, line after line, to say which line is wrong. Of private records not even that is said."""
-    expected = f"each line must have {len(names)} values, as many as the first line has names"
-    if role == "private":
-        return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
-    wrong: list[pyarrow.csv.InvalidRow] = []
-
-    def note(line: pyarrow.csv.InvalidRow) -> str:
-        wrong.append(line)
-        return "error"
-
-    with contextlib.suppress(pa.ArrowInvalid):
-        _parse(path, names, separator, threads=False, at_wrong_line=note)
-    if not wrong or wrong[0].number is None:
-        return InvalidInput(f"{path}: {expected}, and not all do; is a quote left open?")
-    return InvalidInput(f"{path}: {expected}, but line {wrong[0].number} has {wrong[0].actual_columns}")

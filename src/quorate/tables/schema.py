@@ -361,6 +361,18 @@ class Schema:
 
     def units(self, table: Any, *, role: Role = "private") -> NDArray[np.int64] | None:
         """Return a number for each row, the same for rows of one person, or None if the schema has no groups."""
+        written = self._people(table, role)
+        if written is None:
+            return None
+        units: NDArray[np.int64] = written.dictionary_encode().indices.to_numpy().astype(np.int64)
+        return units
+
+    def people(self, table: Any, *, role: Role = "private") -> list[str] | None:
+        """Return the name of the person of each row, or None if the schema has no groups."""
+        written = self._people(table, role)
+        return None if written is None else written.to_pylist()
+
+    def _people(self, table: Any, role: Role) -> Any:
         if self.groups is None:
             return None
         column = self._special_column(as_table(table), self.groups, check_role(role))
@@ -368,8 +380,7 @@ class Schema:
         if written.null_count:
             first = int(pc.is_null(written).to_numpy(zero_copy_only=False).argmax())
             raise refusal(role, self.groups, "it is not said whose row it is", row=first)
-        units: NDArray[np.int64] = written.dictionary_encode().indices.to_numpy().astype(np.int64)
-        return units
+        return written
 
     def _special(self) -> list[str]:
         return [*([self.label.column] if self.label else []), *([self.groups] if self.groups else [])]

@@ -12,6 +12,7 @@ from quorate.auditing.planted.columns import COLUMNS
 from quorate.auditing.planted.compactions import COMPACTIONS
 from quorate.auditing.planted.dealing import DEALING
 from quorate.auditing.planted.exports import EXPORTS
+from quorate.auditing.planted.filters import FILTERS
 from quorate.auditing.planted.folders import FOLDERS
 from quorate.auditing.planted.guards import GUARDS
 from quorate.auditing.planted.held_out import HELD_OUT
@@ -26,6 +27,7 @@ from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
 from quorate.auditing.planted.selections import SELECTIONS
 from quorate.auditing.planted.shares import SHARES
+from quorate.auditing.planted.sites import SITES
 from quorate.auditing.planted.states import STATES
 from quorate.auditing.planted.sums import SUMS
 from quorate.auditing.planted.thresholds import THRESHOLDS
@@ -35,8 +37,8 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *PEOPLE)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *PEOPLE)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
-_AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS)
+_AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 
 PLANTED: tuple[PlantedBug, ...] = (*_NOISE, *_MODELS, *_TEACHERS, *_AROUND)

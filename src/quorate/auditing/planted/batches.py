@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.learners import MEMORY, LinearTeachers
-from quorate.learners.teachers import BackendName, Matrix
+from quorate.learners.teachers import DeviceName, Matrix
 
 __all__ = ["BATCHES", "SummedInAnyOrder", "replay_in_company"]
 
@@ -22,7 +22,7 @@ class SummedInAnyOrder(LinearTeachers):
         super().__init__(scores, classes=classes)
         self._given = np.array(scores, dtype=np.float64)  # the mistake: coefficients on no grid
 
-    def ballots(self, X: Any, *, backend: BackendName = "numpy", memory: int = MEMORY) -> NDArray[Any]:
+    def ballots(self, X: Any, *, device: DeviceName | None = None, memory: int = MEMORY) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = np.asarray(X, dtype=np.float64)
         across = np.append(queries, np.ones((len(queries), 1)), axis=1)  # the mistake: queries on no grid

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import listed
+from quorate.cli.options import Device, listed, use_device
 from quorate.errors import InvalidInput
 
 __all__ = ["ServerLimits", "ask", "predict", "serve"]
@@ -52,6 +52,7 @@ def predict(
     unknown: Literal["answer", "refuse"] = "answer",
     leave_out: str | None = None,
     trusted: str | None = None,
+    device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
     report: Path | None = None,
     json: bool = False,
 ) -> int:
@@ -87,12 +88,17 @@ def predict(
     trusted
         Types of estimators in the model that are not known to be safe, separated by commas, as they were named to
         quorate.save. They are imported, and their code runs: name only what you would run.
+    device
+        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
     report
         An HTML page to write: what was spent, the answer rate, the labels released, the plan.
     json
         Print one JSON object, with the answers if there is no --out.
     """
     from quorate.cli.predict import Reading, run_dry, run_predict
+
+    if device != "auto":
+        use_device(device)
 
     left_out, types = listed(leave_out) if leave_out else (), listed(trusted) if trusted else None
     reading = Reading(unknown=unknown, leave_out=left_out, key=key, trusted=types)
@@ -193,6 +199,7 @@ def serve(
     lease: Annotated[int, Parameter(env_var="QUORATE_LEASE")] = 100,
     keys: Annotated[bool, Parameter(env_var="QUORATE_KEYS")] = True,
     trusted: str | None = None,
+    device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
     limits: ServerLimits | None = None,
 ) -> int:
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
@@ -221,6 +228,8 @@ def serve(
         Whether callers need a key. Without keys only this machine may reach the server.
     trusted
         Types of estimators in the models that are not known to be safe, as `quorate predict` takes them.
+    device
+        Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU where there is one. They are the same.
     limits
         What it takes, and for how long it waits.
     """
@@ -232,6 +241,8 @@ def serve(
         raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, not {port}")
+    if device != "auto":
+        use_device(device)
     told = {"host": host, "port": port, "workers": workers, "pace_ms": pace, "lease": lease, "keys": keys}
     types = tuple(listed(trusted)) if trusted else ()
     settings = Settings.of(model, *more, **told, trusted=types, **asdict(limits or ServerLimits()))

@@ -38,7 +38,18 @@ def demo(
 
 
 def bench(
-    name: Literal["mechanisms", "classifier", "concepts", "models", "service", "everlasting", "release", "audit"],
+    name: Literal[
+        "mechanisms",
+        "classifier",
+        "concepts",
+        "models",
+        "neighbours",
+        "service",
+        "everlasting",
+        "release",
+        "scale",
+        "audit",
+    ],
     *,
     quick: bool = False,
     json: bool = False,

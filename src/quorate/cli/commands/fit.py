@@ -3,8 +3,10 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from quorate.cli.commands.fit_options import (
     AskedHypotheses,
@@ -12,10 +14,12 @@ from quorate.cli.commands.fit_options import (
     Candidates,
     Columns,
     Epsilon,
+    Neighbours,
     Output,
     Phases,
     PhasesBudget,
     PlannedHypotheses,
+    Reading,
     ReportedOutput,
     Sets,
     Stability,
@@ -28,6 +32,8 @@ from quorate.cli.commands.fit_options import (
 )
 
 __all__ = ["fit", "new_spelling"]
+
+_MORE = "More files of the same table, folders of them, or patterns: all are read as one, some rows at a time."
 
 fit = App(name="fit")  # its help stands where it is registered
 
@@ -54,17 +60,24 @@ def new_spelling(arguments: Sequence[str]) -> list[str]:
 
 @fit.command(name="subsample", sort_key=0)
 def _subsample(
-    tables: Tables, *, budget: Budget = Budget(), teachers: Teachers = Teachers(), output: ReportedOutput
+    tables: Tables,
+    *more: Annotated[Path, Parameter(group="Tables", help=_MORE)],
+    reading: Reading = Reading(),
+    budget: Budget = Budget(),
+    teachers: Teachers = Teachers(),
+    output: ReportedOutput,
 ) -> int:
     """Fit teachers on parts of the records; `quorate predict` and `quorate serve` ask them.
 
     The folder holds the model and its budget.
 
     Example: `quorate fit subsample visits.csv --label outcome --public survey.csv --groups patient --out model`
+
+    A table larger than memory: `quorate fit subsample visits/*.parquet --memory 2GB --schema schema.json --out model`
     """
     from quorate.cli.fit import run_fit
 
-    return run_fit(tables, budget, teachers, output)
+    return run_fit(tables, budget, teachers, output, more=more, reading=reading)
 
 
 @fit.command(name="linear")
@@ -116,6 +129,21 @@ def _everlasting(
     return run_fit_everlasting(tables, budget, phases, output)
 
 
+@fit.command(name="neighbours")
+def _neighbours(
+    tables: Tables, *, budget: Budget = Budget(), neighbours: Neighbours = Neighbours(), output: Output
+) -> int:
+    """Answer by the records near a query. Each pays for its own votes; `quorate neighbours` inserts and forgets.
+
+    The folder holds the model, the private records and the budget. The public table (--public) gives radius and noise.
+
+    Example: `quorate fit neighbours visits.csv --label outcome --public survey.csv --records 5000 --out model`
+    """
+    from quorate.cli.nearest import run_fit_neighbours
+
+    return run_fit_neighbours(tables, budget, neighbours, output)
+
+
 @fit.command(name="semi-private")
 def _semi_private(
     tables: Tables, *, budget: Epsilon = Epsilon(), hypotheses: Candidates = Candidates(), output: ReportedOutput
@@ -145,7 +173,7 @@ def _student_first(
 
     Example: `quorate fit student-first visits.csv --student rule --label outcome --out model`
     """
-    from quorate.cli.fit import run_fit_student_first
+    from quorate.cli.fit_student_first import run_fit_student_first
 
     return run_fit_student_first(tables, budget, teachers, trusting, output)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import ConceptName, LearnerName, listed
+from quorate.cli.options import ConceptName, Device, LearnerName, listed
 
 __all__ = [
     "AskedHypotheses",
@@ -15,10 +15,12 @@ __all__ = [
     "Columns",
     "Epsilon",
     "Hypotheses",
+    "Neighbours",
     "Output",
     "Phases",
     "PhasesBudget",
     "PlannedHypotheses",
+    "Reading",
     "ReportedOutput",
     "Sets",
     "Stability",
@@ -79,6 +81,24 @@ class Tables:
     gaps: Annotated[bool, Parameter(negative=())] = False
 
 
+@Parameter(name="*", group=Group("Large tables", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a table that need not fit into memory is read: once, some rows at a time.
+
+    Parameters
+    ----------
+    memory
+        About how much memory to use beside the program and the teachers, such as 2GB. Rows wait on the disk for their
+        teachers. 1GB for several files, a folder or a pattern; a single file is read whole unless this is given.
+    spill
+        The folder where rows wait, in files without a name. Where the system keeps temporary files, unless given.
+    """
+
+    memory: str | None = None
+    spill: Path | None = None
+
+
 @Parameter(name="*", group=Group("Budget", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
 class Epsilon:
@@ -133,6 +153,35 @@ class Stability:
     gamma: float = 0.1
 
 
+@Parameter(name="*", group=Group("Neighbours", sort_key=3))
+@dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """Who votes on a query, and with which weight.
+
+    Parameters
+    ----------
+    records
+        About how many records (or people) there will be: a public number. Needed for a choice of radius and votes.
+    queries
+        How many queries are planned for. More can be asked: accuracy suffers then, not privacy.
+    radius
+        How near a record must be to vote; chosen on the public table unless given.
+    votes
+        How many votes of full weight a unit may cast in its life; chosen on the public table unless given.
+    kernel
+        Whether weights fall with the squared distance, or are all alike within the radius.
+    metric
+        Whether distances are between directions or between rows. The second needs a public table.
+    """
+
+    records: int | None = None
+    queries: int = 1000
+    radius: float | Literal["auto"] = "auto"
+    votes: float | Literal["auto"] = "auto"
+    kernel: Literal["linear", "flat"] = "linear"
+    metric: Literal["cosine", "euclidean"] = "euclidean"
+
+
 @Parameter(name="*", group=Group("Teachers", sort_key=3))
 @dataclass(frozen=True, kw_only=True)
 class Teachers:
@@ -168,6 +217,9 @@ class Teachers:
         is balanced with --scores, where the learner takes weights.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    device
+        Where teachers that are fitted all at once are fitted: on the CPU, on a GPU ("cuda"), or on a GPU where there is
+        one.
     """
 
     learner: LearnerName | Literal["auto"] | None = None
@@ -184,6 +236,7 @@ class Teachers:
     prior: str | None = None
     class_weight: str = "auto"
     jobs: int | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Trust", sort_key=4))
@@ -227,6 +280,9 @@ class StudentFirst:
         How much traffic is planned for, to choose the number of teachers.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    device
+        Where teachers that are fitted all at once are fitted: on the CPU, on a GPU ("cuda"), or on a GPU where there is
+        one.
     """
 
     student: Path
@@ -236,6 +292,7 @@ class StudentFirst:
     no_quorums: int = 10
     queries: int = 100_000
     jobs: int | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Teachers and phases", sort_key=3))
@@ -263,6 +320,9 @@ class Phases:
         "votes" teaches with released labels, "labelboost" with those of a chosen hypothesis.
     jobs
         How many processes fit teachers that are not fitted all at once; -1 takes every core.
+    device
+        Where teachers that are fitted all at once are fitted: on the CPU, on a GPU ("cuda"), or on a GPU where there is
+        one.
     """
 
     learner: Literal[LearnerName, "direction"] = "logistic"
@@ -274,6 +334,7 @@ class Phases:
     refresh: Literal["queries", "pool"] = "queries"
     relabel: Literal["votes", "labelboost"] = "votes"
     jobs: int | None = None
+    device: Device = "auto"
 
 
 @Parameter(name="*", group=Group("Hypotheses", sort_key=3))

@@ -1,10 +1,11 @@
 """The kinds of models: the manifest names one, and its module says how it becomes files and comes back.
 
-    private        PrivateClassifier                               private, with a ledger
+    private        PrivateClassifier, FederatedClassifier          private, with a ledger
     student_first  StudentFirstClassifier                          private, with a ledger
     concept        AgnosticClassifier, UniversalClassifier,
                    StableClassifier, PureClassifier                private, with a ledger
     everlasting    EverlastingClassifier                           private, with a ledger
+    neighbours     NeighbourClassifier                             private, with a ledger
     online         OnlineRelease                                   private, with a ledger
     student        StudentClassifier                               published
     hypothesis     SemiPrivateClassifier, QueryReleaseClassifier   published
@@ -36,6 +37,7 @@ _BY_KIND = {
     "stable": "concept",
     "pure": "concept",
     "everlasting": "everlasting",
+    "neighbours": "neighbours",
     "online release": "online",
     "student": "student",
     "published hypothesis": "hypothesis",
@@ -45,12 +47,14 @@ _BY_KIND = {
 }
 _BY_TYPE = {
     "PrivateClassifier": "private",
+    "FederatedClassifier": "private",
     "StudentFirstClassifier": "student_first",
     "AgnosticClassifier": "concept",
     "UniversalClassifier": "concept",
     "StableClassifier": "concept",
     "PureClassifier": "concept",
     "EverlastingClassifier": "everlasting",
+    "NeighbourClassifier": "neighbours",
     "StudentClassifier": "student",
     "SemiPrivateClassifier": "hypothesis",
     "QueryReleaseClassifier": "hypothesis",

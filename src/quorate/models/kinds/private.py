@@ -2,8 +2,10 @@
 
     manifest.json     settings, classes, mechanism, plan; the SHA-256 of every other file but the ledger
     teachers.npz      plain arrays, where the teachers were fitted as one; or
-    teachers.skops    scikit-learn estimators, of types that are known to be safe or were named
-    estimator.skops   the estimator as it was given
+    teachers.skops    scikit-learn estimators, of types that are known to be safe or were named; or
+    teachers.json     the addresses of teachers on servers; or
+    sites.json        the addresses and cards of the sites of a federation, and the keys of its coordinator
+    estimator.skops   the estimator as it was given; none where the teachers were brought
     schema.json       how queries are encoded, where `quorate fit` made the model; one that is not listed is refused
     ledger.sqlite     what has been spent, a run's secret noise, keys, the answers given (or ledger.json: where that is)
     ledger.key        proves that the ledger's entries are its own
@@ -14,6 +16,7 @@ The ledger is bound to the manifest by a fingerprint: a file that was changed, o
 holds private models: it is made for its owner's eyes alone.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,7 +60,8 @@ def save(classifier: PrivateClassifier, folder: str | Path, *, extra: Extra = No
     """Write a fitted classifier into a new folder, and let it spend from the ledger there from now on."""
     check_movable(classifier, folder)
     contents = teacher_files(classifier.session_.answerer.ensemble.fitted)
-    contents["estimator.skops"] = to_skops(classifier.estimator_)
+    if classifier.estimator_ is not None:  # else the teachers were brought
+        contents["estimator.skops"] = to_skops(classifier.estimator_)
     return move_into(folder, KIND, classifier, _manifest(classifier), contents, extra=extra, trusted=trusted)
 
 
@@ -86,11 +90,12 @@ def move_into(
     extra: Extra,
     trusted: Trusted = None,
     journal: str | None = None,
+    then: Callable[[Any, Path], None] = lambda session, path: None,
 ) -> Path:
     """Write the folder of a classifier, and let it spend from the ledger there from now on.
 
     `trusted` names types of estimators that `load` will be told to trust, and `journal` the file of queries that it
-    goes on with, if there is one.
+    goes on with, if there is one. `then` is given the new session and the folder before this is a model.
     """
     check_loads(contents, trusted)
     if journal in (extra or {}):
@@ -104,6 +109,7 @@ def move_into(
     session = classifier.session_.move(make)  # from here on the old session answers nothing
     if journal is not None:
         session.answerer.journal = session.answerer.journal.copied(created.path / journal)
+    then(session, created.path)
     classifier.session_ = session
     return created.seal()
 
@@ -111,10 +117,12 @@ def move_into(
 def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -> PrivateClassifier:
     """Return the classifier of a folder. It spends from the folder's ledger, which proves the manifest."""
     ledger, manifest, contents = folder.ledger(), folder.manifest, folder.contents
-    classifier = PrivateClassifier(from_skops(contents["estimator.skops"], trusted), **manifest["settings"])
+    given = contents.get("estimator.skops")  # none where the teachers were brought
+    estimator = None if given is None else from_skops(given, trusted)
+    classifier = PrivateClassifier(estimator, **manifest["settings"])
     restore_rows(classifier, manifest)
     classifier.epsilon_, classifier.delta_ = manifest["epsilon"], manifest["delta"]
-    classifier.estimator_ = clone(classifier.estimator)  # what is set later reaches the other
+    classifier.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
     classifier.estimate_ = None if manifest["estimate"] is None else _estimate(manifest["estimate"])
     classifier.chosen_ = _chosen(manifest.get("chosen"))  # earlier releases chose nothing
     ensemble = Ensemble(teachers_from(contents, trusted))

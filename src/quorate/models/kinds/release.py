@@ -24,7 +24,7 @@ from quorate.models.folder import Extra, PublishedFolder, Trusted
 from quorate.models.kinds.page import publish_folder
 from quorate.privacy import Budget, Cost
 from quorate.release.domain import CoverDomain, Domain, TableDomain
-from quorate.release.engines import Released
+from quorate.release.engines import Mixture, Released
 from quorate.release.people import PERSON, RECORD
 from quorate.release.queries import Rows
 from quorate.release.release import QueryRelease
@@ -47,6 +47,8 @@ def save(release: QueryRelease, folder: str | Path, *, extra: Extra = None, answ
             arrays[name] = np.asarray(values, dtype=np.float64)
     if released.support is not None:
         arrays |= {"support": released.support.codes, "sizes": np.array(released.support.sizes, dtype=np.int64)}
+    if released.model is not None:
+        arrays |= {"component_weights": released.model.weights, "component_shares": released.model.shares}
     manifest = {
         "claim": release.claim_,
         "epsilon": release.budget_.epsilon,  # of the fit: parameters may have been changed since
@@ -116,6 +118,7 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
         engine=str(manifest["engine"]),
         notes=tuple(str(note) for note in manifest["notes"]),
         details={str(name): float(value) for name, value in manifest["details"].items()},
+        model=_model(arrays, domain),
     )
     if manifest["unit"] not in (RECORD, PERSON):
         raise InvalidInput("the manifest names a unit of privacy that this version does not know")
@@ -127,6 +130,15 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     release.budget_.spend(release.budget_.remaining())  # what was released was paid for: nothing is left
     release.seconds_ = 0.0
     return release
+
+
+def _model(arrays: dict[str, NDArray[Any]], domain: Domain) -> Mixture | None:
+    if "component_weights" not in arrays or not isinstance(domain, TableDomain):
+        return None
+    weights, shares, sizes = arrays["component_weights"], arrays["component_shares"], domain.bound.sizes
+    if weights.ndim != 1 or shares.shape != (len(weights), sum(sizes)):
+        raise InvalidInput("the components of this release do not belong to its columns")
+    return Mixture(sizes, weights, shares)
 
 
 def _table(release: QueryRelease) -> bytes | None:

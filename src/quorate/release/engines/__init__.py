@@ -1,6 +1,7 @@
 """Engines: ways to answer every query of a list from counts, behind one interface. PROOF.md has their claims."""
 
 from quorate.release.engines.choice import ENGINES, choose_engine, expected_errors
+from quorate.release.engines.mixture import Mixture
 from quorate.release.engines.plain import PlainEngine
 from quorate.release.engines.prefix import PrefixEngine
 from quorate.release.engines.released import Engine, Released
@@ -11,6 +12,7 @@ from quorate.release.engines.weights import PublicWeightsEngine, WeightsEngine
 __all__ = [
     "ENGINES",
     "Engine",
+    "Mixture",
     "PlainEngine",
     "PrefixEngine",
     "PublicWeightsEngine",

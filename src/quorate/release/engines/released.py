@@ -12,6 +12,7 @@ from quorate.arrays import Floats, Integers
 from quorate.errors import Infeasible, InvalidInput, QuorateError
 from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.privacy import Budget, Cost
+from quorate.release.engines.mixture import Mixture
 from quorate.release.queries import Marginals, Queries, Rows
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Released",
     "check_private",
     "expected_largest",
+    "expected_largest_of",
     "histogram_scale",
     "project_simplex",
     "simplex_marginals",
@@ -36,7 +38,8 @@ class Released:
 
     `answers` is None where the queries are too many to list: then `weights` answer them. `errors` is one standard
     deviation of the noise in each answer, or None where an engine has no such figure. `weights` add up to 1, over the
-    cells, or over the records of `support` where there is one.
+    cells, or over the records of `support` where there is one. `model` is the one table that the answers are read off,
+    where there is one: it answers any marginal, and records are drawn from it.
     """
 
     answers: Floats | None
@@ -47,6 +50,7 @@ class Released:
     engine: str
     notes: tuple[str, ...] = ()
     details: dict[str, float] = field(default_factory=dict)
+    model: Mixture | None = None
 
     def some(self, queries: Queries, which: ArrayLike) -> Floats:
         """Return the answers of some of the queries that were released."""
@@ -146,6 +150,13 @@ def expected_largest(deviation: float, count: int) -> float:
         return 0.8 * deviation
     root = math.sqrt(2 * math.log(2 * count))
     return deviation * (root - (math.log(math.log(2 * count)) + math.log(4 * math.pi) - 1.1544) / (2 * root))
+
+
+def expected_largest_of(deviations: Floats) -> float:
+    """Return about the expected largest of Gaussian errors of different deviations."""
+    ordered = np.sort(deviations)[::-1]
+    ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
+    return max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks)
 
 
 def project_simplex(values: Floats) -> Floats:

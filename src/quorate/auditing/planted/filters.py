@@ -1,0 +1,151 @@
+"""Neighbours with one mistake each in how a unit pays for its votes; `Units` and `Nearby` are sound."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.arrays import Integers
+from quorate.auditing.neighbour_games import QUERIES, game_terms, game_units, widest_change
+from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.replay import entropy_tape
+from quorate.errors import BudgetSpent, QuorateError
+from quorate.mechanisms import Answers
+from quorate.neighbours.answerer import Nearby
+from quorate.neighbours.points import Space
+from quorate.neighbours.units import Units
+
+__all__ = ["FILTERS"]
+
+_FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near
+
+
+class _RefundOnForget(Units):
+    """Gives a unit its budget back when it is forgotten: whoever comes and goes tells more each time."""
+
+    def forget(self, names: Sequence[str]) -> list[int]:
+        """Strike out what was spent: that is the mistake."""
+        numbers = super().forget(names)
+        self._spent[numbers] = 0
+        return numbers
+
+
+class _VotesOfTheWorn(Units):
+    """Charges a unit until its budget is spent, and lets it vote on."""
+
+    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
+        """Charge for a copy of the weights, and leave them as they were: that is the mistake."""
+        super()._charge(weights.copy(), owners)
+
+
+class _ChargedTogether(Units):
+    """Charges every unit with the votes of all: one record decides when the others stop."""
+
+    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
+        """Count the squares of all units as those of each: that is the mistake."""
+        shared = np.broadcast_to(np.sqrt((weights**2).sum(axis=1, keepdims=True)), weights.shape).copy()
+        super()._charge(shared, owners)
+        weights *= shared > 0
+
+
+class _QuietClass(Nearby):
+    """Adds noise to the classes that somebody has voted for, and to no others."""
+
+    def _noisy(self, counts: Integers) -> Integers:
+        """Leave a count of nothing as it is: that is the mistake."""
+        return np.where(counts == 0, 0, super()._noisy(counts))
+
+
+class _RefusesForTheWorn(Nearby):
+    """Refuses queries once a unit cannot pay for its vote: whoever asks learns that it is there."""
+
+    def draw(self, X: Any) -> Answers:
+        """Say that the budget is spent where a unit's is: that is the mistake."""
+        answers = super().draw(X)
+        if (self.units.spends() > self.terms.capacity).any():
+            raise BudgetSpent("a record near this query has no budget left")
+        return answers
+
+
+def _space() -> Space:
+    """Return the space in which rows of the game are points as they are."""
+    space = Space("euclidean", np.zeros(2))
+    return Space("euclidean", np.zeros(2), reach=float(space.length))
+
+
+def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
+    """Look at every sequence of queries, insertions and deletions, and at how far the first record moves the counts."""
+    widest, paid = widest_change(units, removed=[0]), game_terms().capacity
+    evidence = f"one record moves the counts of a sequence by {widest} squares in all, and pays for {paid}"
+    return Caught("exact enumeration", evidence, found=widest > paid)
+
+
+def _silent(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
+    """Ask where no record votes, and look for classes without noise."""
+    with entropy_tape(seed):
+        told = [answerer(_space(), game_units(), game_terms()).draw(_FAR).labels for _ in range(2)]
+    ones = int(sum(labels.sum() for labels in told))
+    return Caught("far queries on a tape", f"{ones} of 128 labels far from all records are not the first", not ones)
+
+
+def _seen(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
+    """Ask the same queries with and without a record, and compare how many replies there are."""
+    replies = []
+    for without in (None, 0):
+        with entropy_tape(seed):
+            asked = answerer(_space(), game_units(without=without), game_terms())
+            replies.append(sum(_replied(asked) for _ in range(6)))
+    evidence = f"{replies[0]} of 6 queries were answered with the record there, and {replies[1]} without it"
+    return Caught("replay on neighbours", evidence, found=replies[0] != replies[1])
+
+
+def _replied(answerer: Nearby) -> int:
+    try:
+        return len(answerer.draw(QUERIES[:1]).labels)
+    except QuorateError:
+        return 0
+
+
+FILTERS = (
+    PlantedBug(
+        "refund_on_forget",
+        "a unit that is forgotten and comes back has its whole budget again",
+        "enumeration",
+        lambda: _RefundOnForget,
+        lambda: Units,
+        _moved,
+    ),
+    PlantedBug(
+        "votes_of_the_worn",
+        "a unit whose budget is spent votes on",
+        "enumeration",
+        lambda: _VotesOfTheWorn,
+        lambda: Units,
+        _moved,
+    ),
+    PlantedBug(
+        "charged_together",
+        "one account for all units: a record decides when the others stop to vote",
+        "enumeration",
+        lambda: _ChargedTogether,
+        lambda: Units,
+        _moved,
+    ),
+    PlantedBug(
+        "quiet_class",
+        "no noise on a class that nobody votes for",
+        "replay",
+        lambda: _QuietClass,
+        lambda: Nearby,
+        _silent,
+    ),
+    PlantedBug(
+        "refuses_for_the_worn",
+        "queries are refused where a record near them has no budget left",
+        "replay",
+        lambda: _RefusesForTheWorn,
+        lambda: Nearby,
+        _seen,
+    ),
+)

@@ -1,0 +1,154 @@
+"""Sites of a federation, each with one mistake: noise that counts on corrupt sites, a mask twice, a charge too late."""
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+
+from quorate.arrays import Integers
+from quorate.auditing.planted.bug import Caught, PlantedBug
+from quorate.auditing.planted.states import quiet_folder
+from quorate.ensemble import Ensemble
+from quorate.exchange import Asked
+from quorate.mechanisms import DistributedMax, NoisyMax
+from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.models import load, save
+from quorate.models.codecs import mechanism_document
+from quorate.predictors import PrivateClassifier
+from quorate.privacy import Budget, Cost
+from quorate.sites.masks import Masked, Masks
+from quorate.sites.messages import Batch, Counted, Declaration
+from quorate.sites.site import Site
+
+__all__ = ["SITES", "ChargesAfterwards", "CountsOnAllSites", "MasksTwice", "look_at_charge", "subtract", "sum_shares"]
+
+_ORDERS = (2.0, 8.0, 32.0)
+_QUERIES = np.linspace(-1.0, 1.0, 8)[:, np.newaxis]
+
+
+class CountsOnAllSites(DistributedMax):
+    """Charges for the noise of all sites, also of those that are corrupt and add none."""
+
+    @property
+    def honest(self) -> int:
+        """The mistake: corrupt sites are counted too."""
+        return self.sites
+
+
+def sum_shares(mechanism: DistributedMax) -> Caught:
+    """Hold the cost against the exact divergence of the shares that are added when as many as may be are corrupt."""
+    law = one = gaussian_pmf(mechanism.scale, math.ceil(12 * mechanism.scale))
+    for _ in range(mechanism.sites - mechanism.corrupt - 1):
+        law = np.convolve(law, one)
+    log = np.log(law[law > 1e-250])
+    worst = 0.0
+    for order in _ORDERS:
+        terms = order * log[1:] + (1 - order) * log[:-1]
+        exact = 2 * (terms.max() + math.log(np.exp(terms - terms.max()).sum())) / (order - 1)  # of two totals
+        worst = max(worst, exact / mechanism.renyi(order))
+    evidence = f"exact divergence over the charge, with {mechanism.corrupt} corrupt sites: {worst:.6f}"
+    return Caught("convolution of shares", evidence, found=worst > 1)
+
+
+class MasksTwice(Masks):
+    """Makes masks of the secrets alone: every batch has the same."""
+
+    def masked(self, counts: Integers, context: bytes) -> Masked:
+        """The mistake: the batch is no part of it."""
+        return super().masked(counts, b"")
+
+
+def _words(secret: bytes, context: bytes, size: int) -> bytes:
+    return hashlib.shake_256(secret + context).digest(size)
+
+
+def subtract(kind: type[Masks]) -> Caught:
+    """Take one site's masked counts of two batches apart, and look whether a number as small as a count is left."""
+    masks = kind("north", {"east": b"east and north", "south": b"north and south"}, stream=_words)
+    counts = np.arange(16).reshape(8, 2)
+    views = [masks.masked(counts + place, f"batch {place}".encode()).view(np.int64) for place in range(2)]
+    small = int((np.abs(views[1] - views[0]) < 1000).sum())
+    return Caught("difference of two batches", f"{small} of {counts.size} differences of counts are seen", small > 0)
+
+
+class ChargesAfterwards(Site):
+    """Answers, and charges once the answer has left: a site that stops in between has given it for nothing."""
+
+    def ballots(self, batch: Batch) -> Counted:
+        """The mistake: the charge comes last."""
+        self._owed: tuple[Asked, Cost, int] | None = None
+        reply = super().ballots(batch)
+        assert self._owed is not None
+        super()._take(*self._owed)
+        return reply
+
+    def _take(self, asked: Asked, cost: Cost, rows: int) -> None:
+        self._owed = asked, cost, rows
+
+
+class _Watched:
+    """Teachers that note what the ledger had charged by the time they were asked."""
+
+    def __init__(self, teachers: Any, budget: Budget) -> None:
+        self._teachers, self._budget = teachers, budget
+        self.teachers, self.classes = teachers.teachers, teachers.classes
+        self.charged: list[float] = []
+
+    def votes(self, X: Any) -> Integers:
+        self.charged.append(self._budget.spent().renyi)
+        votes: Integers = self._teachers.votes(X)
+        return votes
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def look_at_charge(kind: type[Site]) -> Caught:
+    """Ask a site for one batch, and look what its ledger says at the time at which the teachers are asked."""
+    X = np.linspace(-1.0, 1.0, 200)[:, np.newaxis]
+    classifier = PrivateClassifier(teachers=20, aggregator="noisy_max", queries=20, epsilon=4.0, classes=[0, 1])
+    with quiet_folder() as folder:
+        save(classifier.fit(X, (X[:, 0] > 0).astype(int)), folder / "north")
+        opened = load(folder / "north")
+        watched = _Watched(opened.session_.answerer.ensemble.fitted, opened.budget_)
+        opened.session_.answerer.ensemble = Ensemble(watched)
+        mechanism = NoisyMax(teachers=40, classes=2, scale=20.0)
+        declaration = Declaration(mechanism_document(mechanism), ["north", "south"], "counts")
+        kind(opened, name="north").ballots(Batch.of("0" * 32, declaration, _QUERIES))
+        opened.session_.close()
+    due = len(_QUERIES) * mechanism.renyi(opened.budget_.order)
+    evidence = f"charged when the teachers were asked: {watched.charged[0]:.4g}; due: {due:.4g}"
+    return Caught("ledger at the time of the count", evidence, found=watched.charged[0] < due)
+
+
+def _shares(kind: type[DistributedMax]) -> DistributedMax:
+    return kind(teachers=400, classes=2, scale=6.0, sites=5, corrupt=2)
+
+
+SITES = (
+    PlantedBug(
+        "noise_of_corrupt_sites",
+        "a share of the noise that suffices only if corrupt sites add theirs",
+        "enumeration",
+        lambda: _shares(CountsOnAllSites),
+        lambda: _shares(DistributedMax),
+        lambda target, plays, seed: sum_shares(target),
+    ),
+    PlantedBug(
+        "mask_used_twice",
+        "masks of a secure sum that do not depend on the batch: two of them cancel without any other site",
+        "state",
+        lambda: MasksTwice,
+        lambda: Masks,
+        lambda target, plays, seed: subtract(target),
+    ),
+    PlantedBug(
+        "site_charges_afterwards",
+        "a site that answers its coordinator before its ledger is charged",
+        "state",
+        lambda: ChargesAfterwards,
+        lambda: Site,
+        lambda target, plays, seed: look_at_charge(target),
+    ),
+)

@@ -1,0 +1,178 @@
+"""What neighbours with individual accounting reach on MNIST and UCI Adult, how fast they are, and what a game finds.
+
+Splits are those of `splits.py` and `students.py`; labels of public points are never read. The judges are asked last:
+public points are asked first, and have worn the records by then. A quick run takes fewer images and smaller sizes.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from quorate.auditing.bounds import score_lower_bound
+from quorate.auditing.neighbour_games import counted, game_terms, game_units
+from quorate.bench.adult import read_adult
+from quorate.bench.figures import Figure, data_folder
+from quorate.bench.splits import DigitSplit, digit_splits
+from quorate.bench.students import adult_student_accuracy
+from quorate.neighbours import NeighbourClassifier
+from quorate.neighbours.kernel import Kernel
+from quorate.neighbours.terms import Terms
+from quorate.neighbours.units import Units
+
+__all__ = ["neighbour_figures"]
+
+_DELTA = 1e-5
+_MNIST = (
+    "accuracy_percent.queries2000",
+    "accuracy_percent.queries10000",
+    "points_lost_by_churn",
+    "worn_percent.queries2000",
+    "epsilon_over_global",
+)
+_ADULT = ("accuracy_percent.queries2000", "points_over_student")
+_GLOBAL = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)  # epsilons that are tried with one account for all
+_SEQUENCE = (0, 0, 0, 0)  # of the game: the query at which the first record has its full weight
+
+
+def neighbour_figures(quick: bool) -> Iterator[Figure]:
+    """Yield the figures: None where there is no data."""
+    yield from _mnist_figures(quick)
+    yield from _adult_figures(quick)
+    yield from _speed_figures(quick)
+    yield "neighbours.game.epsilon_lower_bound", _game(100_000 if quick else 1_000_000), "epsilon"
+
+
+def _mnist_figures(quick: bool) -> Iterator[Figure]:
+    runs = [_digit_run(split) for split in digit_splits(quick)]
+    for place, name in enumerate(_MNIST):
+        unit = "epsilon/epsilon" if "over_global" in name else "points" if "points" in name else "%"
+        yield f"neighbours.mnist.{name}", median(run[place] for run in runs) if runs else None, unit
+
+
+def _digit_model(split: DigitSplit, queries: int) -> NeighbourClassifier:
+    model = NeighbourClassifier(
+        epsilon=1.0, delta=_DELTA, queries=queries, records=len(split.private), classes=list(range(10))
+    )
+    return model.fit(split.private, split.labels, public=split.public)
+
+
+def _asked(model: NeighbourClassifier, split: DigitSplit, queries: int) -> float:
+    """Ask public points until the judges are the last of so many queries, and return how many per cent are right."""
+    before = queries - len(split.judges)
+    model.predict(split.public[np.arange(before) % len(split.public)], caller="public")
+    return 100 * model.score(split.judges, split.truth)
+
+
+def _digit_run(split: DigitSplit) -> tuple[float, ...]:
+    many = _asked(_digit_model(split, 10_000), split, 10_000)
+    model = _digit_model(split, 2000)
+    right = _asked(model, split, 2000)
+    worn = 100 * model.wear().share
+    churned = _digit_model(split, 2000)
+    gone = np.random.default_rng(0).permutation(len(split.private))[: len(split.private) // 10]
+    churned.forget(gone)
+    churned.insert(split.private[gone], split.labels[gone])
+    lost = right - _asked(churned, split, 2000)
+    return right, many, lost, worn, 1.0 / _global_epsilon(model, split, right / 100)
+
+
+def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float) -> float:
+    """Return the least epsilon tried at which one account for all records answers as well, at the best of three radii.
+
+    Every query then costs every record a vote of full weight, and no record wears out.
+    """
+    queries, truth = model.space_.points(split.judges), split.truth
+    counts = [_unfiltered(model, split, factor).count(queries).put_to(np.copy) for factor in (1.0, 2.0, 4.0)]
+    for epsilon in _GLOBAL:
+        mechanism = Terms.calibrate(
+            epsilon=epsilon, delta=_DELTA, votes=2000.0, top=model.terms_.top, classes=10
+        ).mechanism
+        noisy = [mechanism.release([votes.ravel()])[0].reshape(votes.shape) for votes in counts]
+        if max(float(np.mean(votes.argmax(axis=1) == truth)) for votes in noisy) >= right:
+            return epsilon
+    return _GLOBAL[-1]
+
+
+def _unfiltered(model: NeighbourClassifier, split: DigitSplit, factor: float) -> Units:
+    """Return the records with a squared radius so many times as large, none of which ever wears out."""
+    kernel = model.kernel_
+    wide = Kernel(shape=kernel.shape, squared_radius=round(factor * kernel.squared_radius), top=kernel.top)
+    units = Units(wide, capacity=2**62, features=split.private.shape[1], classes=10, persons=False)
+    names = [str(number) for number in range(len(split.private))]
+    units.insert(names, [1] * len(names), model.space_.points(split.private), split.labels)
+    return units
+
+
+def _adult_figures(quick: bool) -> Iterator[Figure]:
+    folder = data_folder() / "adult"
+    if not (folder / "train.csv.gz").exists():
+        yield from ((f"neighbours.adult.{name}", None, "points" if "points" in name else "%") for name in _ADULT)
+        return
+    X, y = read_adult(folder / "train.csv.gz")
+    rest, labels = read_adult(folder / "test.csv.gz")
+    repeats = range(1 if quick else 5)
+    right = median(_adult_accuracy(X, y, rest, labels) for _ in repeats)
+    student = median(adult_student_accuracy(X, y, rest, labels, 1.0) for _ in repeats)
+    yield f"neighbours.adult.{_ADULT[0]}", right, "%"
+    yield f"neighbours.adult.{_ADULT[1]}", right - student, "points"
+
+
+def _adult_accuracy(X: Any, y: Any, rest: Any, labels: Any) -> float:
+    order = np.random.default_rng().permutation(len(rest))
+    public, judges = np.split(order, [len(rest) // 2])
+    model = NeighbourClassifier(epsilon=1.0, delta=_DELTA, queries=2000, records=len(X), classes=[0, 1])
+    model.fit(X, y, public=rest[public])
+    return 100 * model.score(rest[judges[:2000]], labels[judges[:2000]])
+
+
+def _speed_figures(quick: bool) -> Iterator[Figure]:
+    rows, queries = (100_000, 256) if quick else (1_000_000, 2048)
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(rows + queries, 64))
+    y = generator.integers(0, 10, size=rows)
+    model = NeighbourClassifier(epsilon=1.0, radius=1.1, votes=100.0, classes=list(range(10)))
+    model.fit(X[:rows], y)
+    model.predict(X[rows : rows + 64], caller="first")
+    start = time.perf_counter()
+    model.predict(X[rows:])
+    yield "neighbours.queries_per_second", queries / (time.perf_counter() - start) * rows / 1_000_000, "/s"
+    with tempfile.TemporaryDirectory() as home:
+        yield from _churn_figures(model, X[rows:], Path(home) / "model")
+
+
+def _churn_figures(model: NeighbourClassifier, X: Any, folder: Path) -> Iterator[Figure]:
+    """Yield how long an insertion and a deletion take until they are on the disk."""
+    from quorate.models import save
+
+    save(model, folder)
+    inserted, forgotten = list[float](), list[float]()
+    for place in range(50):
+        start = time.perf_counter()
+        names = model.insert(X[place : place + 1], [0])
+        middle = time.perf_counter()
+        model.forget(names)
+        inserted.append(middle - start)
+        forgotten.append(time.perf_counter() - middle)
+    model.session_.close()
+    yield "neighbours.insert_ms", 1000 * median(inserted), "ms"
+    yield "neighbours.forget_ms", 1000 * median(forgotten), "ms"
+
+
+def _game(plays: int) -> float:
+    """Return the largest epsilon that plays with and without the first record show, at the claim's delta.
+
+    The player sees all noisy counts, not labels alone, and knows in which direction the record moves them.
+    """
+    terms = game_terms(epsilon=1.0, delta=_DELTA)
+    worlds = [counted(game_units(without=without), _SEQUENCE) for without in (None, 0)]
+    moved = worlds[0] - worlds[1]
+    seen = [
+        terms.mechanism.release([np.tile(counts, plays)])[0].reshape(plays, -1) @ moved.astype(np.float64)
+        for counts in worlds
+    ]
+    return max(score_lower_bound(*pair, delta=terms.delta, confidence=1 - 1e-9).epsilon for pair in (seen, seen[::-1]))

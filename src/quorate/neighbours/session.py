@@ -1,0 +1,134 @@
+"""The session of neighbours: queries are answered, and the owner inserts, forgets and looks at wear in between."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quorate.arrays import Integers
+from quorate.checks import check_process
+from quorate.ensemble import unit_numbers
+from quorate.errors import InvalidInput
+from quorate.neighbours.answerer import Nearby
+from quorate.neighbours.unit_file import UnitFile
+from quorate.session import Session
+
+__all__ = ["NeighbourSession", "Wear"]
+
+
+@dataclass(frozen=True)
+class Wear:
+    """A released estimate of how many units can still vote and how many are worn out: anybody may see it.
+
+    `deviation` is that of either number's noise, and `reports_left` says how many more estimates are paid for.
+
+    >>> str(Wear(voting=1480.0, worn=520.0, deviation=31.0, reports_left=15))
+    'about 26% of 2,000 units are worn out (numbers of units to within 62)'
+    """
+
+    voting: float
+    worn: float
+    deviation: float
+    reports_left: int
+
+    @property
+    def share(self) -> float:
+        """The estimated share of units that are worn out."""
+        return min(1.0, max(0.0, self.worn) / max(1.0, self.voting + self.worn))
+
+    def __str__(self) -> str:
+        units = max(0.0, self.voting + self.worn)
+        within = f"(numbers of units to within {2 * self.deviation:,.0f})"
+        return f"about {self.share:.0%} of {units:,.0f} units are worn out {within}"
+
+
+class NeighbourSession(Session):
+    """A session whose records come and go. It is in memory until `keep_in` gives it a file, which one process holds."""
+
+    answerer: Nearby
+
+    def insert(self, X: Any, codes: Integers, ids: Any = None) -> list[str]:
+        """Add the units of checked rows and return their names, which `ids` gives for each row.
+
+        Without `ids` each row is a unit, named by the number after those of all units so far. A name that was forgotten
+        goes on with what it had spent.
+        """
+        units, points = self.answerer.units, self.answerer.space.points(X)
+        numbers, count = unit_numbers(len(codes), ids)
+        order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers, minlength=count).tolist()
+        if units.persons and ids is None:
+            raise InvalidInput("the unit is a person: ids must name the person of each row")
+        if not units.persons and count < len(codes):
+            raise InvalidInput("the unit is a row: each row has a name of its own")
+        points, codes = points[order], codes[order]
+        with self._changing() as file:
+            names = _names(len(units.spends()), order, sizes, ids)
+            inserted = units.insert(names, sizes, points, codes)
+            if file is not None:
+                file.insert(inserted, names, sizes, points, codes)
+        return names
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Remove the records of these units, from the disk too. Nobody's budget comes back."""
+        with self._changing() as file:
+            numbers = self.answerer.units.forget(names)
+            if file is not None:
+                file.forget(numbers, at=time.time())
+
+    def forgotten(self) -> list[tuple[str, float]]:
+        """Return which units were forgotten and when, oldest first: for the owner alone."""
+        with self._changing() as file:
+            if file is None:
+                raise InvalidInput("what was forgotten is on record where the model is in a folder: save it first")
+            return file.forgotten()
+
+    def wear(self) -> Wear:
+        """Release an estimate of wear, which the fit has paid for."""
+        with self._changing():
+            terms = self.answerer.terms
+            voting, worn = (count / terms.reported for count in self.answerer.report())
+            left = terms.reports - self.answerer.reports
+            return Wear(voting, worn, terms.scale / terms.reported, left)
+
+    def keep_in(self, path: Path) -> None:
+        """Write units and what they have spent into a new file, and keep it up from now on."""
+        assert self.ledger is not None
+        with self._changing():
+            answerer = self.answerer
+            answerer.file = UnitFile.create(path, self.ledger, answerer.units, reports=answerer.reports)
+
+    def close(self) -> None:
+        """Let go of the file and of the ledger: another process may ask the model then."""
+        with self._lock:
+            if self.answerer.file is not None:
+                self.answerer.file.close()
+        super().close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[UnitFile | None]:
+        """Keep queries out while units change; where the disk may not have what memory has, go on with neither."""
+        check_process("this model", self.process)
+        with self._lock:
+            self._check_not_moved()
+            file = self.answerer.file
+            try:
+                yield file
+            except InvalidInput:  # nothing has changed
+                raise
+            except BaseException:
+                if file is not None:
+                    file.close()
+                raise
+
+
+def _names(first: int, order: Integers, sizes: Sequence[int], ids: Any) -> list[str]:
+    """Return the name of each unit: the one that its first row was given, or a number of its own."""
+    if ids is None:
+        return [str(number) for number in range(first, first + len(sizes))]
+    given: Sequence[Any] = ids if isinstance(ids, list | tuple) else np.asarray(ids).tolist()
+    firsts = np.cumsum([0, *sizes[:-1]])
+    return [str(given[place]) for place in order[firsts].tolist()]

@@ -1,0 +1,237 @@
+"""Units on the disk: one SQLite file that its owner alone may read and one process at a time holds.
+
+Every change is one synced transaction with a number of its own. A keyed sum over all that the file holds goes with it,
+and the ledger keeps that sum under the same number. A file that is older than the ledger is refused: it would give
+budget back (PROOF.md, step 8). A file that is one change ahead belongs to answers that never left.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quorate.arrays import Integers
+from quorate.errors import InvalidInput, LedgerRefused
+from quorate.exchange import OWN_CALLER
+from quorate.ledger import Ledger
+from quorate.neighbours.points import Points
+from quorate.neighbours.units import Units
+
+__all__ = ["UnitFile"]
+
+_TABLES = """
+CREATE TABLE unit (number INTEGER PRIMARY KEY, name TEXT NOT NULL, forgotten REAL, points BLOB, codes BLOB);
+CREATE TABLE state (number INTEGER PRIMARY KEY, sum INTEGER NOT NULL, reports INTEGER NOT NULL, spends BLOB NOT NULL);
+"""
+_LINES = "SELECT number, name, forgotten, points, codes FROM unit"
+_SUMS = 2**63  # keyed sums are taken modulo this: a ledger keeps 64-bit numbers
+
+
+class UnitFile:
+    """The file of a model's units; `create` writes one, and `read` gives back what it holds."""
+
+    def __init__(self, path: Path, ledger: Ledger) -> None:
+        self._path, self._ledger = path, ledger
+        self._number = self._reports = self._units = 0
+        self._spends = b""
+        self._connection: sqlite3.Connection | None = _connected(path)
+
+    @classmethod
+    def create(cls, path: Path, ledger: Ledger, units: Units, *, reports: int) -> "UnitFile":
+        """Write units and what they have spent into a new file."""
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        file = cls(path, ledger)
+        file._connected_file().executescript(_TABLES)
+        file._reports, file._spends = reports, _packed(units.spends())
+        with file._change():
+            file._add((number, name, None, *_row_bytes(*row)) for number, name, row in units.rows())
+        return file
+
+    def read(self, units: Units, *, features: int) -> int:
+        """Put what the file holds into `units`, and return how many reports were drawn. What was changed is refused."""
+        try:
+            return self._read(units, features)
+        except sqlite3.Error as error:
+            self.close()
+            raise LedgerRefused(f"{self._path} cannot be read: {error}; nothing is answered") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, units: Units, features: int) -> int:
+        run = self._connected_file().execute
+        rows = run(f"{_LINES} ORDER BY number").fetchall()
+        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone()
+        self._units = sum(self._tag(*row) for row in rows) % _SUMS
+        if stated != self._sum() or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
+            raise LedgerRefused(f"{self._path} was changed by something else; nothing is answered")
+        self._check_latest()
+        units.restore([row[1] for row in rows], np.frombuffer(self._spends, dtype="<i8").astype(np.int64))
+        there = [row for row in rows if row[2] is None]
+        codes = [np.frombuffer(row[4], dtype="<i8") for row in there]
+        points = [np.frombuffer(row[3], dtype="<i2").reshape(-1, features) for row in there]
+        joined = np.concatenate([np.empty((0, features), dtype="<i2"), *points]).astype(np.float32)
+        labels = np.concatenate([np.empty(0, dtype="<i8"), *codes]).astype(np.int64)
+        units.insert([row[1] for row in there], [len(part) for part in codes], joined, labels)
+        return int(self._reports)
+
+    def insert(
+        self, numbers: Sequence[int], names: Sequence[str], sizes: Sequence[int], points: Points, codes: Integers
+    ) -> None:
+        """Add these units; where one was forgotten, its line is written anew, and what it has spent stays."""
+        stops = list(accumulate(sizes))
+        parts = [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
+        rows = [
+            (number, name, None, *_row_bytes(points[part], codes[part]))
+            for number, name, part in zip(numbers, names, parts, strict=True)
+        ]
+        with self._change():
+            self._remove(numbers)
+            self._spends += bytes(8 * max(0, max(numbers, default=0) - len(self._spends) // 8))
+            self._add(rows)
+
+    def forget(self, numbers: Sequence[int], *, at: float) -> None:
+        """Remove the records of these units, with every trace of them in the file, and note when."""
+        with self._change():
+            removed = self._remove(numbers)
+            self._add((number, name, at, None, None) for number, name, *_ in removed)
+        self._connected_file().execute("PRAGMA wal_checkpoint(TRUNCATE)")  # no copy stays in the log
+
+    def keep_spends(self, spends: Integers) -> None:
+        """Keep what each unit has spent, before anything is drawn for it."""
+        with self._change():
+            self._spends = _packed(spends)
+
+    def keep_reports(self, reports: int) -> None:
+        """Keep how many reports of wear were drawn, before the next one is."""
+        with self._change():
+            self._reports = reports
+
+    def forgotten(self) -> list[tuple[str, float]]:
+        """Return the names of the units that were forgotten, and when."""
+        statement = "SELECT name, forgotten FROM unit WHERE forgotten IS NOT NULL ORDER BY forgotten, number"
+        return [(str(name), float(at)) for name, at in self._connected_file().execute(statement)]
+
+    def close(self) -> None:
+        """Let go of the file: another process may open it then."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- Changes -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """Change the file in one transaction, then say so in the ledger."""
+        connection = self._connected_file()
+        try:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                self._number += 1
+                state = self._number, self._sum(), self._reports, self._spends
+                connection.execute("DELETE FROM state")
+                connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", state)
+            self._keep_sums([self._number])
+        except sqlite3.Error as error:
+            self.close()
+            raise LedgerRefused(f"{self._path} cannot be written: {error}; nothing is answered") from None
+        except BaseException:
+            self.close()  # memory and disk may differ: the model is loaded again
+            raise
+
+    def _add(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add lines, and their tags to the sum."""
+        lines = list(rows)
+        self._connected_file().executemany("INSERT INTO unit VALUES (?, ?, ?, ?, ?)", lines)
+        self._units = (self._units + sum(self._tag(*line) for line in lines)) % _SUMS
+
+    def _remove(self, numbers: Sequence[int]) -> list[Any]:
+        """Remove the lines of these units, where they have some, and their tags from the sum; return the lines."""
+        connection = self._connected_file()
+        lines = [
+            line
+            for number in numbers
+            for line in connection.execute(f"{_LINES} WHERE number = ?", (number,)).fetchall()
+        ]
+        connection.executemany("DELETE FROM unit WHERE number = ?", [(number,) for number in numbers])
+        self._units = (self._units - sum(self._tag(*line) for line in lines)) % _SUMS
+        return lines
+
+    def _connected_file(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise LedgerRefused("this model was closed here; load it again")
+        return self._connection
+
+    # --- Sums --------------------------------------------------------------------------------------------------------
+
+    def _tag(self, *parts: Any) -> int:
+        """Return a keyed hash of some values as a number."""
+        seal = self._ledger.sealer()
+        for part in parts:
+            content = part if isinstance(part, bytes) else repr(part).encode()
+            seal.update(len(content).to_bytes(8) + content)
+        return int.from_bytes(seal.digest()[:8]) % _SUMS
+
+    def _sum(self) -> int:
+        return (self._units + self._tag(self._number, self._reports, self._spends)) % _SUMS
+
+    def _keep_sums(self, numbers: Iterable[int]) -> None:
+        """Keep the sum in the ledger under these numbers."""
+        total = self._sum()
+        self._ledger.keep({(OWN_CALLER, _key(number)): total for number in numbers}, {}, [])
+
+    def _known(self, number: int) -> int | None:
+        """Return the sum that the ledger has under a number."""
+        return self._ledger.recall(OWN_CALLER, [_key(number)]).get((OWN_CALLER, _key(number)))
+
+    def _check_latest(self) -> None:
+        """Refuse a file that the ledger has seen a later state of, and tell the ledger of one that is ahead."""
+        known = self._known(self._number)
+        if self._known(self._number + 1) is not None or known not in (None, self._sum()):
+            raise LedgerRefused(
+                f"{self._path} is older than the ledger, or another one: it would give back what units have spent since"
+            )
+        if known is None:
+            missing = self._number
+            while missing > 1 and self._known(missing - 1) is None:
+                missing -= 1
+            self._keep_sums(range(missing, self._number + 1))
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Return the open file, which no other process has open."""
+    if not path.exists():
+        raise LedgerRefused(f"{path} is missing from the model")
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+    try:
+        for setting in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        connection.close()
+        raise InvalidInput(
+            f"{path} is open elsewhere, or is damaged: a model of neighbours is asked by one process at a time; ask "
+            "its server, or stop it first"
+        ) from None
+    return connection
+
+
+def _row_bytes(points: Points, codes: Integers) -> tuple[bytes, bytes]:
+    return points.astype("<i2").tobytes(), codes.astype("<i8").tobytes()
+
+
+def _packed(spends: Integers) -> bytes:
+    return spends.astype("<i8").tobytes()
+
+
+def _key(number: int) -> bytes:
+    """Return the key of a change in a ledger."""
+    return hashlib.blake2b(f"units {number}".encode(), digest_size=16).digest()

@@ -1,0 +1,170 @@
+"""What a private classifier may be made of beside rows in memory: a table of any size, or teachers that you bring."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.arrays import Integers
+from quorate.checks import check_bytes
+from quorate.ensemble import Electorate, Ensemble
+from quorate.ensemble.electorate import as_electorate
+from quorate.ensemble.sources import SpilledRows, Units
+from quorate.errors import InvalidInput
+from quorate.predictors.base import check_records, class_codes, declared_classes
+from quorate.predictors.guided import GuidedClassifier
+from quorate.progress import progress
+from quorate.tables import Schema, as_table
+from quorate.tables.stream import TableStream
+
+__all__ = ["OtherSources"]
+
+_OF_A_FIT = (
+    "estimator",
+    "teachers",
+    "holdout",
+    "class_weight",
+    "n_jobs",
+    "backend",
+    "device",
+)  # settings of teachers fitted here
+_LEAST_MEMORY = 10**8  # bytes: a batch of rows of a wide table takes some ten million
+
+
+class OtherSources(GuidedClassifier, ABC):
+    """A classifier that need not have all rows in memory, nor fit its teachers itself."""
+
+    epsilon: float
+    delta: float
+
+    @abstractmethod
+    def _begin(self, classes: Any, y: Any) -> NDArray[Any]:
+        """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
+
+    @abstractmethod
+    def _fit_units(
+        self, rows: Units, *, public: Any, public_labels: Any, public_votes: Any, one_scale: bool, teach: bool
+    ) -> Self:
+        """Plan from the number of units, deal and fit them, estimate what is asked for, open the budget."""
+
+    def fit_table(
+        self,
+        source: Any,
+        schema: Schema,
+        *,
+        public: Any = None,
+        memory: int | str = "1GB",
+        spill: str | Path | None = None,
+        teach: bool = False,
+    ) -> Self:
+        """Fit from a table of any size, which is read once, some ten thousand rows at a time.
+
+        `source` is a file, a folder or a pattern of CSV, Parquet or Arrow files, several of them, or a
+        `pyarrow.dataset.Dataset`. The `schema` says what the columns, the label, its classes and, if there are any, the
+        people are; it is public. Rows are dealt to teachers as they are read, by a secret random word of each row or
+        person, and wait on the disk until their teachers are fitted: in the folder `spill`, or where the system keeps
+        temporary files. Their files have no name, nobody else can read them, and they are gone when the call ends,
+        however it ends. Beside the program itself and the fitted teachers, about `memory` bytes are used.
+
+        `public` is a table of rows that are not private, with or without labels, which guide the plan as in `fit`.
+        Queries are rows as `schema.encode` makes them.
+
+        >>> import tempfile
+        >>> import pyarrow as pa, pyarrow.parquet
+        >>> from quorate import PrivateClassifier
+        >>> from quorate.tables import Label, Number
+        >>> schema = Schema({"age": Number(low=0, high=100)}, label=Label("ill", ["no", "yes"]))
+        >>> ages = np.arange(20_000) % 100
+        >>> table = pa.table({"age": ages, "ill": np.where(ages > 50, "yes", "no")})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pyarrow.parquet.write_table(table, Path(folder, "visits.parquet"))
+        ...     made = PrivateClassifier(epsilon=2.0, teachers=400, queries=100).fit_table(folder, schema)
+        >>> made.predict(schema.encode(pa.table({"age": [20, 80]}), role="query")).tolist()
+        ['no', 'yes']
+        """
+        if schema.label is None:
+            raise InvalidInput("the schema has no label: declare its column and classes")
+        memory = check_bytes("memory", memory, least=_LEAST_MEMORY)
+        stream = source if isinstance(source, TableStream) else TableStream(source)
+        self._begin(np.asarray(schema.label.classes), np.asarray(schema.label.classes))
+        width = len(schema.feature_names)
+        check_records(self, np.zeros((1, width)), estimator=self.estimator_, reset=True, frames=False)
+        guides: dict[str, Any] = {"public": None, "public_labels": None, "public_votes": None}
+        if public is not None:
+            guides["public"] = schema.encode(public, role="public")
+            shown = schema.label.column in as_table(public).column_names
+            guides["public_labels"] = schema.labels(public, role="public") if shown else None
+        self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
+        with closing(SpilledRows(width, memory=memory, folder=spill)) as rows:
+            with progress("reading records"):
+                for batch in stream:
+                    labels = class_codes(self.classes_, schema.labels(batch))
+                    rows.add(schema.encode(batch), labels, _people(schema, batch))
+            if not rows.rows:
+                raise InvalidInput("the table has no rows")
+            return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
+
+    @classmethod
+    def from_teachers(
+        cls,
+        teachers: Electorate | Sequence[Any],
+        *,
+        classes: Any,
+        public: Any,
+        public_votes: Any = None,
+        call_rows: int = 1,
+        seconds: float = 30.0,
+        **settings: Any,
+    ) -> Self:
+        """Return a classifier whose teachers you bring: networks, prompts with examples of their own, remote models.
+
+        `teachers` are functions from rows to labels, or addresses of models that speak the Open Inference Protocol, or
+        an `Electorate`, whose class numbers are places among the sorted `classes`. No record may have reached more than
+        one of them: that is yours to see to, and the claim is about all that one teacher has learned from. `public` are
+        a few rows that are not private: they show which columns queries have, and each teacher is tried on the first.
+
+        A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one
+        you promise that it answers row by row, and that asking does not change it (`quorate.calls`). A teacher that
+        raises, names no class, or whose server does not answer within `seconds`, votes for a class that its place among
+        the teachers decides. `public_votes` guide the plan, as in `fit`; `settings` are those of the constructor.
+
+        >>> X = np.random.default_rng(0).normal(size=(3, 2))
+        >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]
+        >>> from quorate import PrivateClassifier
+        >>> made = PrivateClassifier.from_teachers(rules, classes=["ill", "well"], public=X, epsilon=2.0, queries=10)
+        >>> made.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist(), made.unit_
+        (['ill', 'well'], 'teacher')
+        """
+        for name in _OF_A_FIT:
+            if name in settings:
+                raise InvalidInput(
+                    f"{name} is a setting of teachers that are fitted here; those that you bring are made"
+                )
+        made = cls(classes=classes, **settings)
+        made.check_settings()
+        made.classes_, _ = declared_classes(classes, np.asarray(classes))
+        made.estimator_ = made.chosen_ = made.estimate_ = None
+        shown = check_records(made, public, estimator=None, reset=True, frames=True, missing=False)
+        electorate = as_electorate(
+            teachers, labels=made.classes_.tolist(), public=shown, call_rows=call_rows, seconds=seconds
+        )
+        known = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
+        planned = made._plan(0, teachers=electorate.teachers, **known)
+        made._warn(planned.warnings)
+        made.unit_, made.declared_ = "teacher", True
+        made.epsilon_, made.delta_ = float(made.epsilon), float(made.delta)
+        made._open(Ensemble(electorate), planned)
+        return made
+
+
+def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
+    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
+    names = schema.people(table)
+    if names is None:
+        return None
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)

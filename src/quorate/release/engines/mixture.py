@@ -1,0 +1,329 @@
+"""A mixture of products fitted to noisy marginals: one table, nowhere negative, that everything is read off.
+
+Every marginal of it agrees with every other, and records are drawn from it. It is fitted by the likelihood of the noise
+and a penalty on what the components know beyond the columns one by one; the penalty is as strong as the noise allows.
+All of it is post-processing: it reads noisy tables and draws nothing but from a generator of a fixed seed.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from quorate.arrays import Floats, Integers
+from quorate.release.engines.entropy import descend
+from quorate.release.engines.strategy import Clique
+from quorate.release.queries import Marginals
+
+__all__ = ["Mixture", "MixtureFit", "NoisyTables", "fit_mixture"]
+
+NoisyTables = Mapping[Clique, tuple[Floats, float]]  # by sorted columns: shares, and the deviation of their noise
+
+_COMPONENTS = 100
+_SPREAD = 0.3  # of the components at the start, in logits of an even column
+_FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 3.0, 14  # the ladder of penalties
+_START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 80, 50  # of the descent
+_STANDS_OUT, _MOST_WEIGHT, _CHECKS = 2.5, 10.0, 3  # deviations of an answer; the factor of its weight; how often
+_MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
+_LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
+
+
+@dataclass(frozen=True, repr=False)
+class Mixture:
+    """Components of independent columns: `shares[k]` has the distributions of all columns, one after the other."""
+
+    sizes: tuple[int, ...]
+    weights: Floats
+    shares: Floats
+
+    def table(self, columns: Sequence[int]) -> Floats:
+        """Return the marginal of some columns, the last running fastest."""
+        *first, last = columns
+        product = self.weights[:, None]
+        for column in first:
+            product = _pairwise(product, self._block(column))
+        return np.asarray(product.T @ self._block(last)).ravel()
+
+    def answers(self, queries: Marginals) -> Floats:
+        """Return all marginals, one after the other."""
+        return np.concatenate([self.table(clique) if clique else np.ones(1) for clique in queries.cliques])
+
+    def draw(self, rows: int) -> Integers:
+        """Return the codes of so many records: the same each time.
+
+        Each component has its share of the records, and each column of it the shares of its codes, up to one record
+        each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too.
+        """
+        generator = np.random.default_rng(0)
+        owned = _rounded(self.weights[None, :], np.array([rows]), generator)[0]
+        owner = np.repeat(np.arange(len(owned)), owned)
+        codes = np.empty((rows, len(self.sizes)), dtype=np.int64)
+        for column, size in enumerate(self.sizes):
+            counts = _rounded(self._block(column), owned, generator)
+            drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
+            codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
+        if rows <= _MOST_MENDED and len(self.sizes) > 1:
+            wanted = rows * (self.weights[:, None] * self.shares).T @ self.shares
+            starts = np.cumsum([0, *self.sizes[:-1]])
+            codes = _mended(codes + starts, owner, wanted, generator) - starts
+        return codes
+
+    def _block(self, column: int) -> Floats:
+        start = sum(self.sizes[:column])
+        return self.shares[:, start : start + self.sizes[column]]
+
+
+def _pairwise(left: Floats, right: Floats) -> Floats:
+    """Return the products of each entry of a row with each of the same row of another, the second running fastest."""
+    return np.asarray((left[:, :, None] * right[:, None, :]).reshape(len(left), -1))
+
+
+def _rounded(shares: Floats, totals: Integers, generator: np.random.Generator) -> Integers:
+    """Return counts that add up to the total of each row, each within 1 of its share: systematic rounding."""
+    upto = np.cumsum(shares, axis=1)
+    upto = upto / upto[:, -1:]
+    marks = np.floor(upto * totals[:, None] + generator.random((len(totals), 1))).astype(np.int64)
+    marks = np.minimum(marks, totals[:, None])
+    marks[:, -1] = totals
+    return np.diff(marks, prepend=0, axis=1)
+
+
+def _mended(places: Integers, owner: Integers, wanted: Floats, generator: np.random.Generator) -> Integers:
+    """Return records whose counts of pairs are nearer to those wanted: records of a component swap codes of a column.
+
+    `places` has a code's place among the codes of all columns. A swap leaves the counts of every column as they are.
+    """
+    rows, columns = places.shape
+    excess = -np.array(wanted)
+    for column in range(columns):
+        np.add.at(excess, (np.repeat(places[:, column], columns), places.ravel()), 1.0)
+    for sweep in range(_SWEEPS * columns):
+        column = sweep % columns
+        order = np.lexsort(np.stack([generator.random(rows), owner]))
+        first, second = order[:-1:2], order[1::2]
+        pairs = (owner[first] == owner[second]) & (places[first, column] != places[second, column])
+        codes = len(np.unique(places[:, column]))
+        count = max(1, int(pairs.sum()) // int(np.clip(20 * codes * (codes - 1), 40, 400)))
+        for one, two in zip(np.array_split(first[pairs], count), np.array_split(second[pairs], count), strict=True):
+            _swap(places, excess, one, two, column)
+    return places
+
+
+def _swap(places: Integers, excess: Floats, one: Integers, two: Integers, column: int) -> None:
+    """Swap codes of a column between records of two lists, if that brings pairs nearer to what is wanted.
+
+    Of swaps of the same two codes only the best is made: many at once would overshoot.
+    """
+    others = np.delete(np.arange(places.shape[1]), column)
+    here, there = places[one, column][:, None], places[two, column][:, None]
+    left, right = places[np.ix_(one, others)], places[np.ix_(two, others)]
+    gain = excess[here, left] - excess[there, left] + excess[there, right] - excess[here, right] - 2.0
+    gains = (gain * (left != right)).sum(axis=1)
+    best = np.argsort(-gains, kind="stable")
+    best = best[gains[best] > 0]
+    kept = best[np.unique(here[best, 0] * len(excess) + there[best, 0], return_index=True)[1]]
+    one, two, left, right = one[kept], two[kept], left[kept], right[kept]
+    here, there = here[kept], there[kept]
+    for code, others_code, step in ((here, left, -1), (there, left, 1), (there, right, -1), (here, right, 1)):
+        where = np.broadcast_to(code, others_code.shape)
+        np.add.at(excess, (where, others_code), step)
+        np.add.at(excess, (others_code, where), step)
+    places[one, column], places[two, column] = there.ravel(), here.ravel()
+
+
+class _Misfit:
+    """The squared distance of a mixture from noisy tables in units of their noise, and its slope.
+
+    Pairs are compared as one matrix of all codes by all codes, larger tables one by one.
+    """
+
+    def __init__(self, sizes: Sequence[int], noisy: NoisyTables) -> None:
+        self.sizes = tuple(sizes)
+        ends = np.cumsum([0, *sizes])
+        self.blocks = [slice(int(start), int(end)) for start, end in itertools.pairwise(ends)]
+        self.codes = int(ends[-1])
+        self.one, self.one_weight = np.zeros(self.codes), np.zeros(self.codes)
+        self.two = np.zeros((self.codes, self.codes))
+        self.two_weight = np.zeros((self.codes, self.codes))
+        self.more: dict[Clique, tuple[Floats, Floats]] = {}
+        self.cells = 0
+        for clique, (table, deviation) in noisy.items():
+            self._place(clique, table, np.full(len(table), deviation**-2.0))
+            self.cells += len(table)
+
+    def _place(self, clique: Clique, table: Floats, weight: Floats) -> None:
+        shape = [self.sizes[column] for column in clique]
+        where = tuple(self.blocks[column] for column in clique)
+        if len(clique) == 1:
+            self.one[where], self.one_weight[where] = table, weight
+        elif len(clique) == 2:
+            self.two[where], self.two_weight[where] = table.reshape(shape), weight.reshape(shape)
+        else:
+            last = shape[-1]
+            self.more[clique] = table.reshape(-1, last), weight.reshape(-1, last)
+
+    def emphasised(self, checked: NoisyTables, mixture: Mixture) -> "_Misfit":
+        """Return the same with more weight on cells of which the mixture is further from the best estimate than noise
+        explains.
+        """
+        heavier = _Misfit(self.sizes, {})
+        heavier.cells = self.cells
+        heavier.one, heavier.one_weight = self.one.copy(), self.one_weight.copy()
+        heavier.two, heavier.two_weight, heavier.more = self.two, self.two_weight.copy(), dict(self.more)
+        for clique, (table, deviation) in checked.items():
+            off = np.abs(mixture.table(clique) - table) / max(deviation, 1e-12)
+            factor = np.clip((off / _STANDS_OUT) ** 2, 1.0, _MOST_WEIGHT)
+            where = tuple(self.blocks[column] for column in clique)
+            if len(clique) == 1:
+                added = np.where(off > _STANDS_OUT, factor / max(deviation, 1e-12) ** 2, 0.0)
+                total = heavier.one_weight[where] + added
+                mean = heavier.one[where] * heavier.one_weight[where] + table * added
+                heavier.one[where] = np.where(total > 0, mean / np.maximum(total, 1e-300), 0.0)
+                heavier.one_weight[where] = total
+            elif len(clique) == 2:
+                heavier.two_weight[where] *= factor.reshape(heavier.two_weight[where].shape)
+            elif clique in self.more:
+                tables, weight = heavier.more[clique]
+                heavier.more[clique] = tables, weight * factor.reshape(weight.shape)
+        return heavier
+
+    def slope(self, weights: Floats, shares: Floats) -> tuple[float, Floats, Floats]:
+        """Return half the misfit, its slope by the shares over the weight of their component, and by the weights."""
+        owned = weights[:, None] * shares
+        off_one, off_two = owned.sum(axis=0) - self.one, owned.T @ shares - self.two
+        pull_one, pull_two = self.one_weight * off_one, self.two_weight * off_two
+        value = float(pull_one @ off_one) + float(np.vdot(pull_two, off_two))
+        by_pairs = shares @ (pull_two + pull_two.T)
+        by_shares = by_pairs + pull_one
+        by_weights = 0.5 * (shares * by_pairs).sum(axis=1) + shares @ pull_one
+        for clique, (table, weight) in self.more.items():
+            value += self._larger(clique, table, weight, (weights, shares), (by_shares, by_weights))
+        return 0.5 * value, by_shares, by_weights
+
+    def _larger(self, clique: Clique, table: Floats, weight: Floats, point: Any, slopes: Any) -> float:
+        """Add the slopes of a table of three columns or more, and return its misfit."""
+        (weights, shares), (by_shares, by_weights) = point, slopes
+        parts = [shares[:, self.blocks[column]] for column in clique]
+        products = [parts[0]]
+        for part in parts[1:-1]:
+            products.append(_pairwise(products[-1], part))
+        off = (weights[:, None] * products[-1]).T @ parts[-1] - table
+        pull = weight * off
+        last = products[-1] @ pull
+        by_shares[:, self.blocks[clique[-1]]] += last
+        by_weights += (last * parts[-1]).sum(axis=1)
+        back = parts[-1] @ pull.T
+        for place in range(len(clique) - 2, 0, -1):
+            cube = back.reshape(len(weights), -1, parts[place].shape[1])
+            by_shares[:, self.blocks[clique[place]]] += np.einsum("kij,ki->kj", cube, products[place - 1])
+            back = np.einsum("kij,kj->ki", cube, parts[place])
+        by_shares[:, self.blocks[clique[0]]] += back
+        return float(np.vdot(pull, off))
+
+
+@dataclass(frozen=True)
+class MixtureFit:
+    """A mixture fitted to noisy tables, and what another fit of the same kind starts from."""
+
+    mixture: Mixture
+    misfit: float  # the mean square of the differences in units of the noise
+    point: Floats
+    penalty: float
+    measure: _Misfit
+    base: Floats  # logarithms of the shares of each column by itself
+
+    def again(self, noisy: NoisyTables, *, steps: int = _CHECK_STEPS) -> "MixtureFit":
+        """Return the fit to other tables, with the same penalty and the emphasis of this one, from where this is."""
+        measure = _Misfit(self.mixture.sizes, noisy)
+        emphasis = self.measure
+        if set(emphasis.more) == set(measure.more) and bool(
+            ((emphasis.two_weight > 0) == (measure.two_weight > 0)).all()
+        ):
+            measure.two_weight, measure.one_weight = emphasis.two_weight, emphasis.one_weight
+            measure.more = {clique: (table, emphasis.more[clique][1]) for clique, (table, _) in measure.more.items()}
+        return _descend(replace(self, measure=measure), self.penalty, steps)
+
+
+def fit_mixture(
+    sizes: Sequence[int], noisy: NoisyTables, checked: NoisyTables, *, misfit: float, start: MixtureFit | None = None
+) -> MixtureFit:
+    """Return the mixture that knows least beyond the columns one by one and is as near to noisy tables as noise is.
+
+    `checked` has the best estimate of each column, and of whatever must not stand out. The penalty grows until the mean
+    square of the differences, in units of the noise, is about `misfit`; a fit to start from lends its penalty.
+    """
+    measure = _Misfit(sizes, noisy)
+    if start is not None:
+        return _descend(replace(start, measure=measure), start.penalty, _CHECK_STEPS)
+    fit = _ladder(_begin(sizes, measure, checked), misfit)
+    for _ in range(_CHECKS):
+        emphasised = fit.measure.emphasised(checked, fit.mixture)
+        fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
+    return fit
+
+
+def _begin(sizes: Sequence[int], measure: _Misfit, checked: NoisyTables) -> MixtureFit:
+    base = np.empty(measure.codes)
+    for column, block in enumerate(measure.blocks):
+        even = np.full(sizes[column], 1.0 / sizes[column])
+        table, deviation = checked.get((column,), (even, 0.0))
+        shares = np.clip(table, max(0.1 * deviation, 1e-6), None)
+        base[block] = np.log(shares / shares.sum())
+    spread = _SPREAD * np.random.default_rng(0).normal(size=(_COMPONENTS, measure.codes)) / _scale(base)
+    point = np.concatenate([spread.ravel(), np.zeros(_COMPONENTS)])
+    start = MixtureFit(Mixture(tuple(sizes), np.ones(1), np.exp(base)[None, :]), math.inf, point, 0.0, measure, base)
+    return _descend(start, _FIRST_PENALTY, _START_STEPS)
+
+
+def _ladder(fit: MixtureFit, misfit: float) -> MixtureFit:
+    """Return the fit of the strongest penalty that leaves no more than this misfit, within a factor of 1.3."""
+    if fit.misfit > misfit:
+        return fit
+    step = _STRONGER
+    for _ in range(_MOST_STEPS):
+        following = _descend(fit, fit.penalty * step, _LADDER_STEPS)
+        if following.misfit <= misfit:
+            fit = following
+        elif step < 1.5:
+            break
+        else:
+            step = math.sqrt(step)
+    return fit
+
+
+def _scale(base: Floats) -> Floats:
+    """Return by how much logits are scaled: rare codes have small slopes, and would be slow to move."""
+    return np.asarray(np.maximum(np.exp(base), _LEAST_SHARE) ** -0.5 * math.sqrt(float(np.exp(base).max())))
+
+
+def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
+    """Return the fit of this penalty after so many steps of descent."""
+    measure, base, scale = fit.measure, fit.base, _scale(fit.base)
+    starts = [block.start for block in measure.blocks]
+    sizes = list(measure.sizes)
+
+    def read(point: Floats) -> tuple[Floats, Floats]:
+        logits = base + point[:-_COMPONENTS].reshape(_COMPONENTS, -1) * scale
+        logits = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts, axis=1), sizes, axis=1))
+        shares = logits / np.repeat(np.add.reduceat(logits, starts, axis=1), sizes, axis=1)
+        weights = np.exp(point[-_COMPONENTS:] - point[-_COMPONENTS:].max())
+        return weights / weights.sum(), shares
+
+    def objective(point: Floats) -> tuple[float, Floats]:
+        weights, shares = read(point)
+        value, by_shares, by_weights = measure.slope(weights, shares)
+        beyond = np.log(np.maximum(shares, 1e-30)) - base
+        known = (shares * beyond).sum(axis=1)
+        by_shares = weights[:, None] * shares * (by_shares + penalty * beyond)
+        inner = np.repeat(np.add.reduceat(by_shares, starts, axis=1), sizes, axis=1)
+        by_weights = by_weights + penalty * known
+        slope = [((by_shares - shares * inner) * scale).ravel(), weights * (by_weights - weights @ by_weights)]
+        return value + penalty * float(weights @ known), np.concatenate(slope)
+
+    point = descend(objective, fit.point, steps=steps)
+    weights, shares = read(point)
+    value = 2.0 * measure.slope(weights, shares)[0] / max(measure.cells, 1)
+    return replace(fit, mixture=Mixture(measure.sizes, weights, shares), misfit=value, point=point, penalty=penalty)

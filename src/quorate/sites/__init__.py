@@ -1,0 +1,38 @@
+"""A federation: owners who share no record answer together, each beside its own records and from its own budget.
+
+    Site                  one owner's teachers, ledger and rules: what `quorate site serve` runs
+    Sites                 all sites as the coordinator sees them: an electorate
+    FederatedClassifier   a private classifier over them
+    Keys, Card            who is who: what a party keeps, and what it gives to the others
+
+`keys` and `masks` are the cryptography, `messages` what goes between the parties, `server` the site behind HTTPS.
+PROOF.md says what holds in each mode, and docs/howto/federation.md who must be trusted for it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quorate.sites.coordinator import FederatedClassifier, Sites
+    from quorate.sites.keys import Card, Keys
+    from quorate.sites.server import serve_site
+    from quorate.sites.site import Site
+
+__all__ = ["Card", "FederatedClassifier", "Keys", "Site", "Sites", "serve_site"]
+
+_HOMES = {
+    "Card": "keys",
+    "FederatedClassifier": "coordinator",
+    "Keys": "keys",
+    "Site": "site",
+    "Sites": "coordinator",
+    "serve_site": "server",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Find a name when it is first asked for: a site needs no client, and a coordinator no server."""
+    from importlib import import_module  # noqa: PLC0415
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'quorate.sites' has no attribute {name!r}")
+    return getattr(import_module(f"quorate.sites.{_HOMES[name]}"), name)

@@ -1,0 +1,226 @@
+"""Teachers that stand elsewhere: functions and servers that one brings, and electorates of other kinds."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from quorate import InvalidInput, PrivateClassifier, load, save
+from quorate.ensemble import Electorate, Ensemble
+from quorate.ensemble.electorate import FunctionTeachers, as_electorate
+from quorate.ensemble.endpoints import EndpointTeachers
+from quorate.ensemble.estimators import EstimatorTeachers
+from quorate.learners import LinearTeachers
+
+PUBLIC = np.array([[0.5, -0.5], [1.0, 2.0]])
+SETTINGS = {"epsilon": 4.0, "queries": 20, "aggregator": "noisy_max"}
+
+
+def above(cut):
+    return lambda X: np.where(X[:, 0] > cut, "ill", "well")
+
+
+class Counted:
+    """An electorate of one's own, as a cluster would be: it says how often it was closed."""
+
+    teachers, classes = 500, 2
+
+    def __init__(self, error=None):
+        self.closed, self.error = 0, error
+
+    def votes(self, X):
+        if self.error is not None:
+            raise self.error
+        ones = np.where(np.asarray(X)[:, 0] > 0, 480, 20)
+        return np.stack([500 - ones, ones], axis=1)
+
+    def close(self):
+        self.closed += 1
+
+
+def test_all_local_teachers_are_electorates():
+    for one in (LinearTeachers(np.zeros((3, 1, 2)), classes=2), EstimatorTeachers([(None, 0)], classes=2), Counted()):
+        assert isinstance(one, Electorate)
+        assert (Ensemble(one).teachers, Ensemble(one).classes) == (one.teachers, 2)
+
+
+def test_an_electorate_of_ones_own_answers_and_is_closed_with_its_session():
+    electorate = Counted()
+    made = PrivateClassifier.from_teachers(electorate, classes=["no", "yes"], public=PUBLIC, **SETTINGS)
+    assert made.predict([[1.0, 0.0], [-1.0, 0.0]]).tolist() == ["yes", "no"]
+    assert "replacement of all that one teacher has learned from" in made.claim_
+    made.session_.close()
+    assert electorate.closed == 1
+
+
+def test_where_an_electorate_cannot_answer_nothing_is_charged():
+    electorate = Counted(error=InvalidInput("the cluster is gone"))
+    made = PrivateClassifier.from_teachers(electorate, classes=[0, 1], public=PUBLIC, **SETTINGS)
+    with pytest.raises(InvalidInput, match="gone"):
+        made.predict([[1.0, 0.0]])
+    assert made.spent_epsilon() == 0
+    electorate.error = None
+    assert made.predict([[1.0, 0.0]]).tolist() == [1]
+
+
+def test_what_goes_wrong_with_one_function_is_a_ballot_of_its_place_and_changes_no_other():
+    def fails(X):
+        raise RuntimeError("my rows say so")
+
+    wrong = [fails, lambda X: ["nobody"] * len(X), lambda X: "ill", lambda X: X, lambda X: None, lambda X: [[]] * 9]
+    sound = [above(cut) for cut in np.linspace(-1, 1, 20)]
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    alone = FunctionTeachers(sound, labels=["ill", "well"]).ballots(X)
+    for place, one in enumerate(wrong):
+        teachers = FunctionTeachers([*sound[:place], one, *sound[place:]], labels=["ill", "well"])
+        ballots = teachers.ballots(X)
+        assert (ballots[:, place] == place % 2).all()
+        assert (np.delete(ballots, place, axis=1) == alone).all()
+        assert (teachers.votes(X)[:, 1] == ballots.sum(axis=1)).all()
+
+
+def test_a_function_that_writes_into_its_rows_or_draws_at_random_reaches_no_other():
+    def spoils(X):
+        X[:] = 99.0
+        return ["ill"] * len(X)
+
+    def draws(X):
+        return np.where(np.random.random(len(X)) < 0.5, "ill", "well")  # noqa: NPY002
+
+    X = np.random.default_rng(0).normal(size=(64, 2))
+    alone = FunctionTeachers([above(0.0), draws], labels=["ill", "well"])
+    alone._secret = 7
+    among = FunctionTeachers([spoils, draws, above(0.0)], labels=["ill", "well"])
+    among._secret = 7
+    assert (among.ballots(X)[:, 1:] == alone.ballots(X)[:, ::-1]).all()
+
+
+def test_functions_may_take_frames_of_texts():
+    notes = pd.DataFrame({"note": ["chest pain", "a cold"]})
+    prompts = [lambda X: ["ill" if "pain" in note else "well" for note in X["note"]]] * 300
+    made = PrivateClassifier.from_teachers(prompts, classes=["ill", "well"], public=notes, **SETTINGS)
+    assert made.predict(pd.DataFrame({"note": ["no pain", "all fine"]})).tolist() == ["ill", "well"]
+
+
+@pytest.mark.parametrize(
+    ("teachers", "settings", "text"),
+    [
+        ([], {}, "teachers must be a list of functions"),
+        ("https://one.example.org/v2/models/m", {}, "teachers must be a list of functions"),
+        ([above(0.0), "https://one.example.org/v2/models/m"], {}, "teachers must be a list of functions"),
+        ([lambda X: 1 / 0] * 3, {}, "more than half of the teachers name none"),
+        ([above(0.0)] * 300, {"holdout": 0.1}, "holdout is a setting of teachers that are fitted here"),
+        (Counted(), {"classes": [1, 2, 3]}, "votes on 2 classes, and 3 are declared"),
+        (["https://one.example.org/models/m"], {}, "a teacher's address ends in /v2/models/"),
+        (["https://me:word@one.example.org/v2/models/m"], {}, "no password in it"),
+        (["http://127.0.0.1:9/v2/models/m"] * 2, {}, "two teachers have one address"),
+    ],
+)
+def test_what_cannot_be_is_refused(teachers, settings, text):
+    with pytest.raises(InvalidInput, match=text):
+        PrivateClassifier.from_teachers(
+            teachers, **({"classes": ["ill", "well"], "public": PUBLIC} | SETTINGS | settings)
+        )
+
+
+def test_functions_are_not_saved_and_nothing_is_written(tmp_path):
+    made = PrivateClassifier.from_teachers([above(0.0)] * 300, classes=["ill", "well"], public=PUBLIC, **SETTINGS)
+    with pytest.raises(InvalidInput, match="cannot be written to a file: its teachers were brought"):
+        save(made, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    assert made.predict([[9.0, 0.0]]).tolist() == ["ill"]  # it goes on from its own budget
+
+
+class Models(BaseHTTPRequestHandler):
+    """Many models on one server: /v2/models/N says "ill" above N / 10; some are of the sort that fails."""
+
+    def do_GET(self):
+        self._send({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        tensor = body["inputs"][0]
+        name = self.path.split("/")[3]
+        self.server.asked.append(name)
+        X = np.array(tensor["data"]).reshape(tensor["shape"])
+        if name == "slow":
+            self.server.wait.wait(20)
+        if name == "broken":
+            return self._send({"error": "no"}, 500)
+        if name == "picky" and (X[:, 1] > 0).any():
+            return self._send({"error": "no such row"}, 400)
+        cut = float(name) / 10 if name.isdecimal() else 0.0
+        labels = ["ill" if value > cut else "well" for value in X[:, 0]]
+        return self._send({"outputs": [{"name": "y", "shape": [len(X)], "datatype": "BYTES", "data": labels}]})
+
+    def _send(self, document, status=200):
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    pytest.importorskip("httpx", reason="httpx is not installed")
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Models)
+    served.asked, served.wait = [], threading.Event()
+    thread = threading.Thread(target=served.serve_forever, daemon=True)
+    thread.start()
+    yield served
+    served.wait.set()
+    served.shutdown()
+    served.server_close()
+    thread.join()
+
+
+def address(server, name):
+    return f"http://127.0.0.1:{server.server_address[1]}/v2/models/{name}"
+
+
+def endpoints(server, names, **options):
+    urls = [address(server, name) for name in names]
+    return EndpointTeachers(urls, labels=["ill", "well"], features=2, **options)
+
+
+def test_servers_vote_each_by_itself_and_failures_stay_with_one(server):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    names = ["0", "5", "broken", "slow", "picky", "9"]
+    for rows in (1, 256):
+        teachers = endpoints(server, names, call_rows=rows, seconds=0.3)
+        ballots = teachers.ballots(X)
+        for place, cut in ((0, 0.0), (1, 0.5), (5, 0.9)):
+            assert (ballots[:, place] == (X[:, 0] <= cut)).all()
+        assert (ballots[:, 2] == 0).all()  # the class of their places
+        assert (ballots[:, 3] == 1).all()
+        assert (ballots[:, 4] == np.where(X[:, 1] > 0, 0, X[:, 0] <= 0)).all()  # it refuses some rows, and those alone
+        teachers.close()
+    assert server.asked.count("slow") == 2, "once in each batch"
+
+
+def test_a_model_of_servers_is_saved_by_addresses_and_goes_on(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    urls = [address(server, str(place)) for place in range(120)]
+    made = PrivateClassifier.from_teachers(urls, classes=["ill", "well"], public=PUBLIC, call_rows=256, **SETTINGS)
+    folder = save(made, tmp_path / "model")
+    assert made.predict([[20.0, 0.0]]).tolist() == ["ill"]
+    made.session_.close()
+    loaded = load(folder)
+    assert loaded.predict([[20.0, 0.0], [-1.0, 0.0]]).tolist() == ["ill", "well"]
+    assert loaded.claim_ == made.claim_
+    assert "estimator.skops" not in {path.name for path in folder.iterdir()}
+    loaded.session_.close()
+
+
+def test_a_key_does_not_cross_a_network_in_the_clear(monkeypatch):
+    pytest.importorskip("httpx", reason="httpx is not installed")
+    monkeypatch.setenv("QUORATE_TEACHERS_KEY", "secret")
+    with pytest.raises(InvalidInput, match="readable on the way"):
+        as_electorate(["http://one.example.org/v2/models/m"], labels=[0, 1], public=PUBLIC)

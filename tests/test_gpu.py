@@ -1,0 +1,177 @@
+"""Where teachers are fitted and counted: `device` on classifiers, and the kernels of a GPU.
+
+Without a GPU the kernels run in Triton's interpreter, where PyTorch and Triton are installed. Where there is a GPU,
+they run there.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quorate import EverlastingClassifier, PrivateClassifier, load, save
+from quorate.bench import scale_gpu
+from quorate.bench.bars import BARS
+from quorate.cli.commands.ask import predict
+from quorate.cli.options import use_device
+from quorate.errors import InvalidInput
+from quorate.learners import BatchedCentroid, BatchedLogistic, BatchedNaiveBayes, BatchedRidge, Deal, LinearTeachers
+from quorate.learners.backends import choose_backend
+from quorate.learners.gpu import fits_kernel
+from quorate.learners.linear import gridded_queries, sliced
+
+KINDS = {  # learner, classes, features, one slice
+    "one product and spare columns": (BatchedLogistic(), 2, 18, True),
+    "one padded product": (BatchedRidge(), 2, 7, True),
+    "three products": (BatchedRidge(), 2, 5, False),
+    "three wide products": (BatchedRidge(), 2, 20, False),
+    "squares": (BatchedNaiveBayes(), 2, 4, False),
+    "many squares": (BatchedNaiveBayes(), 2, 33, False),
+    "many columns": (BatchedRidge(), 2, 70, True),
+    "twelve classes": (BatchedCentroid(), 12, 3, True),
+    "three classes in two slices": (BatchedCentroid(), 3, 4, False),
+}
+TWO = [kind for kind, (_, classes, *_) in KINDS.items() if classes == 2]
+HERE = Path(__file__).parent
+installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
+needs_triton = pytest.mark.skipif(not installed, reason="PyTorch or Triton is not installed here: kernels are not run")
+
+
+def gpu() -> bool:
+    try:
+        return choose_backend("cuda").fused
+    except InvalidInput:
+        return False
+
+
+needs_gpu = pytest.mark.skipif(not gpu(), reason="there is no GPU here that PyTorch and Triton can use")
+
+
+def teachers_of(kind: str, *, rows: int = 20) -> tuple[LinearTeachers, np.ndarray]:
+    """Return 70 teachers, and queries: some of any size, and some on which scores are equal."""
+    learner, classes, features, one_scale = KINDS[kind]
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(70 * rows, features)), rng.integers(0, classes, size=70 * rows)
+    deal = Deal(rng.permutation(len(X)), [rows] * 70)
+    teachers = learner.fit(X, y, deal, classes=classes, device="cpu", one_scale=one_scale)
+    queries = rng.normal(size=(67, features)) * 10.0 ** rng.integers(-4, 5, size=(67, 1))
+    queries[0], queries[1] = 0.0, 1e300
+    return teachers, queries
+
+
+def on_the_last_bit(kind: str) -> tuple[LinearTeachers, np.ndarray]:
+    """Return teachers of two classes, and queries: teacher i has the score 0 on query i, or the least above it."""
+    teachers, _ = teachers_of(kind)
+    queries = np.random.default_rng(6).normal(size=(70, teachers.features))
+    total = np.zeros(70)
+    for pair, power in zip(teachers.tables()[0], (queries, queries * queries), strict=False):
+        across = sliced(gridded_queries, power, len(pair))
+        for rank, left in enumerate(pair):
+            for right in across[: len(pair) - rank]:
+                total += (left * right).sum(axis=1)  # exact; adding it to the total is not
+    arrays = teachers.arrays()
+    arrays["scores"][:, 0, -1] = np.where(np.arange(70) % 2, -np.nextafter(total, -np.inf), -total)
+    return LinearTeachers.from_arrays(arrays), queries
+
+
+@pytest.mark.parametrize("kind", TWO)
+def test_scores_are_on_the_last_bit(kind):
+    teachers, queries = on_the_last_bit(kind)
+    assert (np.diag(teachers.ballots(queries, device="cpu")) == np.arange(70) % 2).all()
+
+
+@needs_triton
+@pytest.mark.skipif(gpu(), reason="the kernels run on the GPU that is here")
+@pytest.mark.parametrize("what", ["count", "fit"])
+def test_kernels_in_the_interpreter(what):
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    subprocess.run([sys.executable, HERE / "interpreted_kernels.py", what], check=True, env=environment)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_ballots_on_a_gpu_are_those_of_the_cpu(kind):
+    teachers, queries = teachers_of(kind)
+    expected = teachers.votes(queries, device="cpu")
+    assert (teachers.votes(queries, device="cuda") == expected).all()
+    assert (teachers.votes(queries[5:6], device="cuda") == expected[5:6]).all()
+    assert (teachers.ballots(queries, device="cuda") == teachers.ballots(queries, device="cpu")).all()
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", TWO)
+def test_a_gpu_rounds_no_score_differently(kind):
+    """A compiler that adds a product to another term by term flips ballots here, and hardly ever elsewhere."""
+    teachers, queries = on_the_last_bit(kind)
+    assert (teachers.votes(queries, device="cuda") == teachers.votes(queries, device="cpu")).all()
+
+
+@needs_gpu
+@pytest.mark.parametrize("rows", [20, 300])  # fitted by the kernel, and too many for it
+def test_teachers_fitted_on_a_gpu_vote_as_those_of_the_cpu(rows):
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(40 * rows, 20)), rng.integers(0, 2, size=40 * rows)
+    deal = Deal(rng.permutation(len(X)), [rows] * 40)
+    one, two = (BatchedLogistic().fit(X, y, deal, classes=2, device=device) for device in ("cpu", "cuda"))
+    assert (one.ballots(X) == two.ballots(X)).mean() > 0.999
+    changed, others = X.copy(), deal.rows[rows:]
+    changed[others] = rng.normal(size=(len(others), 20)) * 9.0
+    again = BatchedLogistic().fit(changed, y, deal, classes=2, device="cuda")
+    assert (again.arrays()["scores"][0] == two.arrays()["scores"][0]).all()
+
+
+def test_a_chunk_is_fitted_by_the_kernel_where_its_own_size_allows_it():
+    assert fits_kernel(np.array([2, 50, 256, 257]), 21).tolist() == [True, True, True, False]
+    assert fits_kernel(np.array([2, 129]), 64).tolist() == [True, False]
+    assert not fits_kernel(np.array([2]), 65).any()
+
+
+def test_device_is_cpu_unless_there_is_a_gpu(monkeypatch):
+    monkeypatch.delenv("QUORATE_DEVICE", raising=False)
+    assert choose_backend("auto") is choose_backend("cuda" if gpu() else "cpu")
+    monkeypatch.setenv("QUORATE_DEVICE", "cpu")
+    assert choose_backend("auto") is choose_backend("cpu")
+    monkeypatch.setenv("QUORATE_DEVICE", "abacus")
+    with pytest.raises(InvalidInput, match='device must be "auto", "cpu", "cuda" or "torch", not \'abacus\''):
+        choose_backend("auto")
+
+
+@pytest.mark.skipif(gpu(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_read(tmp_path):
+    X, y = np.zeros((400, 1)), np.arange(400) % 2
+    for classifier in (PrivateClassifier(device="cuda"), EverlastingClassifier(device="cuda")):
+        with pytest.raises(InvalidInput, match=r"device .cuda. needs"):
+            classifier.fit(X, y)
+    with pytest.raises(InvalidInput, match=r"device .cuda. needs"):
+        predict(tmp_path / "absent", tmp_path / "absent.csv", device="cuda")
+
+
+def test_a_saved_model_is_loaded_on_another_device(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_DEVICE", "cpu")
+    X = np.linspace(-1, 1, 2000)[:, np.newaxis]
+    settings = {"epsilon": 4.0, "teachers": 50, "queries": 5, "classes": [0, 1], "device": "cuda" if gpu() else "cpu"}
+    classifier = PrivateClassifier(aggregator="quorum", **settings).fit(X, (X[:, 0] > 0).astype(int))
+    assert classifier.session_.answerer.ensemble.fitted.device == settings["device"]
+    save(classifier, tmp_path / "model")
+    classifier.session_.close()
+    loaded = load(tmp_path / "model")
+    assert loaded.device == loaded.session_.answerer.ensemble.fitted.device == "auto"
+    assert loaded.predict([[0.9], [-0.9]]).labels.tolist() == [1, 0]
+    loaded.session_.close()
+
+
+def test_a_command_chooses_the_device_of_what_it_starts(monkeypatch):
+    monkeypatch.setenv("QUORATE_DEVICE", "auto")
+    use_device("cpu")
+    assert os.environ["QUORATE_DEVICE"] == "cpu"
+
+
+def test_figures_of_a_gpu_are_absent_without_one(monkeypatch):
+    monkeypatch.setattr(scale_gpu, "choose_backend", lambda device: choose_backend("cpu"))
+    figures = list(scale_gpu.gpu_figures(quick=True))
+    assert {name for name, _, _ in figures} <= set(BARS["scale"])
+    assert all(value is None for _, value, _ in figures)

@@ -1,0 +1,303 @@
+"""Neighbours with individual accounting: `src/quorate/neighbours/PROOF.md`, step by step."""
+
+import copy
+import math
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from quorate import InvalidInput, NeighbourClassifier, plan_neighbours
+from quorate.auditing.neighbour_games import RECORDS, game_terms, game_units, widest_change, worst_delta
+from quorate.errors import BudgetSpent
+from quorate.mechanisms.noisy_vector.analytic import ROUNDING_VARIANCE, discrete_delta
+from quorate.neighbours.kernel import Kernel
+from quorate.neighbours.points import LONGEST, Space
+from quorate.neighbours.terms import Terms
+from quorate.neighbours.units import Units, _query_factors, _record_factors
+from quorate.privacy import Cost
+
+
+def blobs(rows, *, features=6, classes=3, apart=3.0, seed=0):
+    """Return rows around a centre for each class, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, size=rows)
+    centres = np.random.default_rng(99).normal(size=(classes, features)) * apart
+    return centres[y] + rng.normal(size=(rows, features)), y
+
+
+def small_model(X, y, **settings):
+    fixed = {"epsilon": 8.0, "delta": 1e-6, "radius": 0.6, "votes": 5.0, "classes": [0, 1, 2]}
+    return NeighbourClassifier(**fixed | settings).fit(X, y)
+
+
+# --- Steps 1 and 2: points and weights -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_a_point_is_a_function_of_its_row_alone(metric):
+    X = np.random.default_rng(1).normal(size=(200, 37)) * np.logspace(-8, 8, 200)[:, np.newaxis]
+    space = Space(metric, np.full(37, 0.01), reach=50.0)
+    whole = space.points(X)
+    for rows in (X[17:18], X[::-1], np.asfortranarray(X), X[:3]):
+        wanted = {row.tobytes(): point for row, point in zip(X, whole, strict=True)}
+        for row, point in zip(rows, space.points(rows), strict=True):
+            assert (point == wanted[np.ascontiguousarray(row).tobytes()]).all()
+    assert (whole == np.rint(whole)).all()
+    assert (whole.astype(np.int64) ** 2).sum(axis=1).max() <= LONGEST**2
+
+
+def test_points_keep_directions_or_distances():
+    X = np.array([[3.0, 4.0], [30.0, 40.0], [0.0, 0.0]])
+    assert Space("cosine", np.zeros(2)).points(X).tolist()[0] == Space("cosine", np.zeros(2)).points(X).tolist()[1]
+    near, far, centre = Space("euclidean", np.zeros(2), reach=10.0).points(X)
+    assert np.allclose(near, far / 2, atol=1)
+    assert (centre == 0).all()
+
+
+def reference_counts(kernel, capacity, units, queries, classes):
+    """Return the counts and what each unit has spent, in plain integers, one query after the other."""
+    spent, worn = [0] * len(units), [False] * len(units)
+    counts = np.zeros((len(queries), classes), dtype=np.int64)
+    for number, query in enumerate(queries):
+        for unit, rows in enumerate(units):
+            votes = []
+            for point, code in rows:
+                apart = sum((int(one) - int(other)) ** 2 for one, other in zip(point, query, strict=True))
+                weight = kernel.weigh(np.array([kernel.squared_radius - apart], dtype=np.float32))[0]
+                votes.append((int(weight), code))
+            weight, code = max(votes)
+            worn[unit] = worn[unit] or spent[unit] + weight**2 > capacity
+            if worn[unit]:
+                spent[unit] = capacity + 1
+            else:
+                spent[unit] += weight**2
+                counts[number, code] += weight
+    return counts, spent
+
+
+@pytest.mark.parametrize("persons", [False, True])
+@pytest.mark.parametrize(("shape", "capacity"), [("flat", 2200), ("linear", 400)])
+def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, shape, capacity):
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(1, 5, size=300) if persons else np.ones(300, dtype=np.int64)
+    points = rng.integers(-700, 700, size=(sizes.sum(), 3)).astype(np.float32)
+    codes = rng.integers(0, 3, size=len(points))
+    queries = rng.integers(-700, 700, size=(90, 3)).astype(np.float32)
+    kernel, stops = Kernel(shape=shape, squared_radius=640_000, top=7), np.cumsum(sizes)
+    rows = list(zip(points.tolist(), codes.tolist(), strict=True))
+    wanted = reference_counts(
+        kernel, capacity, [rows[stop - size : stop] for size, stop in zip(sizes, stops, strict=True)], queries, 3
+    )
+    assert max(wanted[1]) > capacity > min(wanted[1])  # some are worn out
+    for cuts in ((0, 90), (0, 1, 2, 66, 90), (0, 64, 89, 90)):
+        units = Units(kernel, capacity=capacity, features=3, classes=3, persons=persons)
+        units.insert([str(number) for number in range(300)], sizes.tolist(), points, codes)
+        counts = [units.count(queries[start:stop]).put_to(np.copy) for start, stop in pairwise(cuts)]
+        assert (np.concatenate(counts) == wanted[0]).all()
+        assert units.spends().tolist() == wanted[1]
+
+
+def test_products_of_the_longest_points_are_exact():
+    """In every layout of rows, for the largest radius that there is."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(5000, 256))
+    space = Space("cosine", np.zeros(256))
+    points = space.points(X)
+    whole = points.astype(np.int64)
+    apart = ((whole[:8, np.newaxis] - whole) ** 2).sum(axis=2)
+    for radius in (1, 2**20, (2 * LONGEST) ** 2):
+        queries, records = _query_factors(points[:8], radius), _record_factors(points)
+        for order in (np.arange(258), np.arange(258)[::-1], rng.permutation(258)):
+            assert (queries[:, order] @ records[:, order].T == radius - apart).all()
+
+
+# --- Steps 3 to 7: the filter and the transcript ---------------------------------------------------------------------
+
+
+def test_no_record_moves_more_than_it_pays_for_on_any_path():
+    """All sequences of 4 steps over 5 records: every path of every adaptive tree."""
+    assert widest_change() == game_terms().capacity  # and some path reaches it
+    assert widest_change(removed=[1, 2, 3, 4], churn=False) <= game_terms().capacity
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.1])
+def test_labels_of_the_worst_adaptive_tree_keep_the_claim(epsilon):
+    terms = replace(game_terms(), scale=6.0)  # little noise
+    allowed = discrete_delta(epsilon, math.sqrt(22 / (36 - ROUNDING_VARIANCE)), entries=22) if epsilon else 1.0
+    seen = [worst_delta(terms, removed=place, epsilon=epsilon) for place in range(len(RECORDS))]
+    assert max(seen) <= allowed
+    assert max(seen) > allowed / 20  # the search has power
+
+
+def test_units_that_are_worn_out_stay_so_and_others_do_not_notice():
+    units = game_units()
+    first = units.count(RECORDS[:1]).put_to(np.copy)
+    counts = [units.count(RECORDS[:1]).put_to(np.copy) for _ in range(5)]
+    assert counts[-1].sum() < first.sum()
+    units.forget(["0"])
+    units.insert(["0"], [1], RECORDS[:1], np.array([1]))
+    again = units.count(RECORDS[:1]).put_to(np.copy)
+    assert (again == counts[-1]).all()  # it came back with what it had spent
+
+
+def test_a_name_is_there_once_and_what_is_forgotten_was_there():
+    units = game_units()
+    with pytest.raises(InvalidInput, match="there already"):
+        units.insert(["3"], [1], RECORDS[:1], np.array([0]))
+    with pytest.raises(InvalidInput, match="not there"):
+        units.forget(["7"])
+    with pytest.raises(InvalidInput, match="not there"):
+        units.forget(["3", "3"])
+    assert "3" in units
+    assert repr(units) == "<sealed units>"
+    with pytest.raises(TypeError):
+        copy.copy(units)
+    with pytest.raises(TypeError):
+        pickle.dumps(units)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 1000.0])
+def test_the_noise_is_what_the_whole_capacity_takes(epsilon, classes):
+    terms = Terms.calibrate(epsilon=epsilon, delta=1e-5, votes=20.0, top=32, classes=classes)
+    squares = terms.capacity + terms.reports * terms.reported**2
+    length = math.sqrt(squares / (terms.scale**2 - ROUNDING_VARIANCE))
+    assert discrete_delta(epsilon, length, entries=squares) <= 1e-5
+    assert discrete_delta(epsilon, 1.01 * length, entries=squares) > 1e-5
+    replaced = terms.replaced_epsilon()
+    moved = 4 if classes == 2 else 2
+    assert epsilon < replaced < moved * epsilon
+    assert discrete_delta(replaced, math.sqrt(moved) * length, entries=moved * squares) <= 1e-5
+    assert terms.reports * terms.reported**2 <= max(squares / 32, 16)
+
+
+# --- The classifier --------------------------------------------------------------------------------------------------
+
+
+def test_it_answers_takes_in_and_forgets():
+    X, y = blobs(3000)
+    model = small_model(X[:2000], y[:2000], epsilon=100.0, votes=20.0)
+    assert model.score(X[2000:2200], y[2000:2200]) > 0.9
+    assert model.insert(X[2200:2202], y[2200:2202]) == ["2000", "2001"]
+    model.partial_fit(X[2202:2204], y[2202:2204], groups=["a", "b"])
+    model.forget(["2000", "a", 17])
+    with pytest.raises(InvalidInput, match="not there"):
+        model.forget(["a"])
+    model.insert(X[2202:2203], y[2202:2203], ids=["a"])
+    assert model.predict(X[2204:2210]).answered.all()
+
+
+def test_forgotten_records_vote_no_more():
+    X, y = blobs(600, classes=2)
+    model = small_model(X, y, classes=[0, 1], votes=1000.0, epsilon=1000.0)
+    units, near = model.session_.answerer.units, model.space_.points(X[y == 1][:1])
+    assert units.count(near).put_to(np.copy)[0, 1] > 0
+    model.forget(np.flatnonzero(y == 1))
+    assert units.count(near).put_to(np.copy)[0, 1] == 0
+
+
+def test_a_person_votes_once_with_its_nearest_record():
+    X, y = np.repeat([[1.0, 0.0], [0.0, 1.0]], 40, axis=0), np.repeat([0, 1], 40)
+    model = NeighbourClassifier(radius=0.5, votes=3.0, epsilon=1000.0, classes=[0, 1])
+    model.fit(X, y, groups=["one"] * 40 + list(range(40)))
+    spent = model.session_.answerer.units.spends
+    model.predict([[1.0, 0.0]])
+    assert spent().tolist() == [model.terms_.top**2] + [0] * 40
+    model.predict([[0.0, 1.0]])
+    assert spent().tolist() == [model.terms_.top**2] * 41
+    with pytest.raises(InvalidInput, match="name the person"):
+        model.insert(X[:1], y[:1])
+    with pytest.raises(InvalidInput, match="a name of its own"):
+        small_model(*blobs(30)).insert(*blobs(2), ids=["x", "x"])
+
+
+def test_queries_have_no_limit_and_the_budget_is_charged_once():
+    X, y = blobs(400)
+    model = small_model(X, y, queries=10)
+    assert model.budget_.remaining() == Cost(0.0)
+    with pytest.raises(BudgetSpent):
+        model.budget_.spend(Cost(1e-9))
+    told = [model.predict(X[:50] + place).refused for place in range(10)]
+    assert told == [0] * 10
+    quote = model.cost(X[:3] + 77)
+    assert (quote.payable, quote.refused, quote.takes) == (3, 0, 0.0)
+
+
+def test_far_from_all_records_every_class_is_said():
+    """200 labels with noise alone: one of three is missing less than once in 10**34."""
+    X, y = blobs(300, apart=0.0)
+    model = NeighbourClassifier(radius=1e-3, votes=5.0, classes=[0, 1, 2]).fit(np.abs(X), y)
+    assert set(model.predict(-np.abs(blobs(200, seed=4)[0])).tolist()) == {0, 1, 2}
+
+
+def test_wear_is_estimated_and_paid_for():
+    X, y = blobs(4000)
+    model = small_model(X, y, votes=2.0, radius=1.2)
+    before = model.wear()
+    assert abs(before.voting + before.worn - 4000) < 8 * before.deviation
+    assert before.share < 0.2
+    model.predict(X[:300] + 1e-3)
+    assert model.wear().share > 0.5
+    for _ in range(14):
+        assert model.wear().reports_left >= 0
+    with pytest.raises(InvalidInput, match="all 16 reports"):
+        model.wear()
+
+
+def test_settings_are_checked_and_public_rows_asked_for():
+    X, y = blobs(50)
+    for wrong, text in (
+        ({"epsilon": -1}, "epsilon"),
+        ({"epsilon": 1e5}, "at most 4096"),
+        ({"delta": 0.0}, "delta"),
+        ({"kernel": "round"}, "kernel must be one of"),
+        ({"metric": "taxi"}, "metric must be one of"),
+        ({"radius": 0.0}, "radius"),
+        ({"radius": "auto"}, "pass public="),
+        ({"metric": "euclidean"}, "taken from public rows"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            small_model(X, y, **wrong)
+    with pytest.raises(TypeError, match="copied or pickled"):
+        pickle.dumps(small_model(X, y))
+
+
+def test_the_claim_says_which_neighbours_are_meant():
+    model = small_model(*blobs(50), classes=None)
+    assert model.claim_.startswith(
+        "(8, 1e-06)-differentially private under addition or removal of one row; (12.115, 1e-06)"
+    )
+    assert model.claim_.endswith("the label set was read from y and counts as public")
+
+
+# --- The choice ------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_made_of_public_rows_and_comes_true():
+    X, y = blobs(14_000, features=16, classes=4, apart=1.2)
+    public, private, judges = slice(0, 1500), slice(1500, 13_500), slice(13_500, 14_000)
+    settings = {"epsilon": 2.0, "delta": 1e-6, "queries": 500, "records": 12_000, "classes": [0, 1, 2, 3]}
+    model = NeighbourClassifier(**settings).fit(X[private], y[private], public=X[public], public_labels=y[public])
+    plan = model.plan_
+    assert plan.feasible
+    assert abs(model.score(X[judges], y[judges]) - plan.right) < 0.06
+    unlabelled = plan_neighbours(
+        X[public], records=12_000, queries=500, epsilon=2.0, delta=1e-6, classes=4, metric="cosine"
+    )
+    assert unlabelled.right is None
+    assert unlabelled.spoilt < 0.2
+    assert [line[1] for line in plan.forecast] == sorted(line[1] for line in plan.forecast)
+    assert "votes of full weight" in plan.summary()
+    again = NeighbourClassifier(**plan.settings(), classes=[0, 1, 2, 3])
+    assert again.fit(X[private], y[private], public=X[public]).plan_ is None
+
+
+def test_a_plan_with_too_few_records_says_so():
+    X, _ = blobs(300)
+    plan = plan_neighbours(X, records=100, queries=100_000, epsilon=0.01, delta=1e-6, classes=3)
+    assert not plan.feasible
+    with pytest.raises(InvalidInput, match="at least 10"):
+        plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)

@@ -1,0 +1,223 @@
+"""Neighbours in a folder: what units have spent survives a crash, an old copy is refused, and the owner's commands."""
+
+import json
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+from forked import run_forked
+from model_contract import check_model
+from quorate import InvalidInput, NeighbourClassifier, load, save
+from quorate.cli import main
+from quorate.errors import LedgerRefused
+from quorate.ledger import Ledger
+from quorate.mechanisms import NoisyVector
+from quorate.models import PrivateFolder
+
+RNG = np.random.default_rng(3)
+Y = RNG.integers(0, 2, size=3000)
+X = RNG.normal(size=(3000, 4)) + np.where(Y, 3.0, -3.0)[:, np.newaxis]
+SURE = [[3.0, 3.0, 3.0, 3.0], [-3.0, -3.0, -3.0, -3.0]]
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+
+
+def fitted(**settings):
+    fixed = {"epsilon": 100.0, "delta": 1e-6, "radius": 0.5, "votes": 3.0, "classes": [0, 1]}
+    return NeighbourClassifier(**fixed | settings).fit(X, Y)
+
+
+def saved(folder, **settings):
+    model = fitted(**settings)
+    save(model, folder)
+    model.session_.close()
+    return folder
+
+
+def spends(model):
+    return model.session_.answerer.units.spends().tolist()
+
+
+def test_it_keeps_the_contract_of_every_model(tmp_path):
+    table = tmp_path / "queries.csv"
+    table.write_text("a,b,c,d\n3,3,3,3\n-3,-3,-3,-3\n")
+    answers = check_model(
+        fitted(), tmp_path / "model", kind="neighbours", access=PrivateFolder, queries=SURE, table=table
+    )
+    assert answers == [1, 0]
+
+
+def test_units_and_what_they_have_spent_come_back(tmp_path):
+    folder = saved(tmp_path / "model", queries=500, records=3000)
+    model = load(folder)
+    model.predict(SURE)
+    model.insert(X[:2], Y[:2], ids=["new", "newer"])
+    model.forget(["0", "new"])
+    model.wear()
+    before, rows = spends(model), [(name, row[0].tolist()) for _, name, row in model.session_.answerer.units.rows()]
+    model.session_.close()
+    with pytest.raises(LedgerRefused, match="closed here"):
+        model.predict([[1.0, 0.0, 0.0, 0.0]])
+    again = load(folder)
+    assert max(before) > 0
+    assert spends(again) == before
+    assert [(name, row[0].tolist()) for _, name, row in again.session_.answerer.units.rows()] == rows
+    assert [name for name, _ in again.forgotten()] == ["0", "new"]
+    assert again.wear().reports_left == again.terms_.reports - 2
+    assert again.insert(X[:1], Y[:1]) == ["3002"]
+    again.insert(X[:1], Y[:1], ids=["0"])  # who comes back has what it had
+    assert spends(again)[:3002] == before
+    assert again.predict(SURE).tolist() == [1, 0]
+    again.session_.close()
+
+
+def test_a_forgotten_record_leaves_no_trace_in_the_folder(tmp_path):
+    folder = tmp_path / "model"
+    model = fitted()
+    point = model.space_.points(X[7:8]).astype("<i2").tobytes()
+    save(model, folder)
+    model.session_.close()
+    assert any(point in path.read_bytes() for path in folder.iterdir())
+    model = load(folder)
+    model.forget([7])
+    assert not any(point in path.read_bytes() for path in folder.iterdir())
+    model.session_.close()
+    assert not any(point in path.read_bytes() for path in folder.iterdir())
+
+
+def test_units_are_charged_on_the_disk_before_noise_is_drawn(tmp_path, monkeypatch):
+    folder = saved(tmp_path / "model")
+    model, seen = load(folder), []
+
+    def crash(*_arguments):
+        copied = tmp_path / "seen.sqlite"
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{folder}/units.sqlite{suffix}", f"{copied}{suffix}")
+        with sqlite3.connect(copied) as connection:
+            seen.append(np.frombuffer(connection.execute("SELECT spends FROM state").fetchone()[0], dtype="<i8"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NoisyVector, "draw_release", crash)
+    with pytest.raises(KeyboardInterrupt):
+        model.predict(SURE)
+    monkeypatch.undo()
+    assert seen[0].max() > 0
+    model.session_.close()
+    again = load(folder)
+    assert spends(again) == seen[0].tolist()  # charged, and no answer left
+    again.session_.close()
+
+
+def test_a_crash_between_file_and_ledger_leaves_what_was_charged(tmp_path, monkeypatch):
+    folder = saved(tmp_path / "model")
+    model = load(folder)
+
+    def crash(*_arguments, **_named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "keep", crash)
+    with pytest.raises(KeyboardInterrupt):
+        model.predict(SURE)
+    monkeypatch.undo()
+    with pytest.raises(LedgerRefused, match="closed here"):  # memory and disk may differ
+        model.insert(X[:1], Y[:1])
+    again = load(folder)
+    assert max(spends(again)) > 0
+    assert again.predict(SURE).tolist() == [1, 0]
+    again.session_.close()
+
+
+def test_an_old_copy_of_the_units_is_refused(tmp_path):
+    folder = saved(tmp_path / "model")
+    old = (folder / "units.sqlite").read_bytes()
+    model = load(folder)
+    model.predict(SURE)
+    model.session_.close()
+    new = (folder / "units.sqlite").read_bytes()
+    (folder / "units.sqlite").write_bytes(old)
+    with pytest.raises(LedgerRefused, match="older than the ledger"):
+        load(folder)
+    (folder / "units.sqlite").write_bytes(new)
+    load(folder).session_.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE state SET spends = zeroblob(length(spends))",
+        "UPDATE state SET reports = 0",
+        "UPDATE state SET number = number + 1",
+        "UPDATE unit SET codes = x'0700000000000000' WHERE number = 3",
+        "DELETE FROM unit WHERE number = 3",
+        "UPDATE unit SET name = 'another' WHERE number = 3",
+    ],
+)
+def test_a_file_that_was_edited_is_refused(tmp_path, change):
+    folder = saved(tmp_path / "model")
+    model = load(folder)
+    model.predict(SURE)
+    model.wear()
+    model.session_.close()
+    with sqlite3.connect(folder / "units.sqlite") as connection:
+        assert connection.execute(change).rowcount == 1
+    connection.close()
+    with pytest.raises(LedgerRefused, match="changed by something else"):
+        load(folder)
+
+
+def test_one_process_at_a_time_has_the_units(tmp_path):
+    folder = saved(tmp_path / "model")
+    model = load(folder)
+    with pytest.raises(InvalidInput, match="one process at a time"):
+        load(folder)
+    status, _, errors = run_forked("import sys; from quorate import load; load(sys.argv[1])", str(folder))
+    assert status != 0
+    assert "one process at a time" in errors
+    assert model.predict(SURE).tolist() == [1, 0]
+    model.session_.close()
+    (folder / "units.sqlite").rename(tmp_path / "elsewhere")
+    with pytest.raises(LedgerRefused, match="missing"):
+        load(folder)
+
+
+def test_the_commands_of_the_owner(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{a:.3f},{b:.3f},p{i},{'yes' if y else 'no'}\n" for i, (a, b, *_, y) in enumerate(np.c_[X, Y]))
+    (tmp_path / "records.csv").write_text("a,b,who,ill\n" + rows)
+    public = "".join(f"{a:.3f},{b:.3f},{'yes' if y else 'no'}\n" for a, b, *_, y in np.c_[X + 1e-3, Y][:300])
+    (tmp_path / "public.csv").write_text("a,b,ill\n" + public)
+    (tmp_path / "new.csv").write_text("a,b,who,ill\n3,3,q1,yes\n3,3,q1,yes\n-3,-3,q2,no\n")
+    (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
+    fit = (
+        "fit neighbours records.csv --label ill --groups who --public public.csv --records 3000 --epsilon 8 --out model"
+    )
+    assert main([*fit.split(), "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert bill["privacy_unit"] == "person"
+    assert bill["expected_right"] > 0.9
+    assert bill["replaced_epsilon"] > 8
+    assert main(["neighbours", "insert", "model", "new.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"inserted": 2, "names": ["q1", "q2"]}
+    assert main(["neighbours", "insert", "model", "new.csv"]) == 1
+    assert "there already" in capsys.readouterr().err
+    assert main(["neighbours", "forget", "model", "q1,p7", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"forgotten": 2}
+    assert main(["neighbours", "forgotten", "model", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["forgotten"]] == ["p7", "q1"]
+    assert main(["neighbours", "forgotten", "model"]) == 0
+    assert capsys.readouterr().out.startswith("p7\t20")
+    assert main(["neighbours", "wear", "model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reports_left"] == 15
+    assert main(["predict", "model", "queries.csv", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["answers"] == ["yes", "no"]
+    assert told["budget_left_percent"] == 0
+    assert main(["predict", "model", "queries.csv", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["may_be_refused"] == 0
+    assert main(["neighbours", "forget", "public.csv", "p1"]) == 1
+    assert "is not a model" in capsys.readouterr().err

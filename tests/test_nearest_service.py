@@ -1,0 +1,104 @@
+"""A model of neighbours behind HTTP: answered like any other, and changed by its owner alone while it is."""
+
+import asyncio
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn", reason="the server's packages are not installed")
+
+from quorate import InvalidInput, NeighbourClassifier, load, save
+from quorate.service import Settings
+from quorate.service.app import make_app
+from quorate.service.documents import DOCUMENTS
+from quorate.service.worker import open_models
+from service_client import call, features, running
+
+INFER = "/v2/models/m/infer"
+RNG = np.random.default_rng(3)
+Y = RNG.integers(0, 2, size=500)
+X = RNG.normal(size=(500, 2)) * 0.1 + np.where(Y, 3.0, -3.0)[:, np.newaxis]
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+
+
+def saved(folder, **fit):
+    """Save a model and return keys of one who asks and of the owner."""
+    model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"])
+    save(model.fit(X, np.where(Y, "yes", "no"), **fit), folder)
+    tokens = {name: model.session_.ledger.add_key(name, scopes=[name]) for name in ("ask", "admin")}
+    model.session_.close()
+    return {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
+
+
+def body(rows=None, **texts):
+    """Return a request of rows and columns of texts."""
+    inputs = [] if rows is None else json.loads(features(*rows))["inputs"]
+    for name, values in texts.items():
+        inputs.append({"name": name, "shape": [len(values)], "datatype": "BYTES", "data": values})
+    return json.dumps({"inputs": inputs}).encode()
+
+
+def served(folder, work, **told):
+    settings = Settings(models={"m": str(folder)}, **({"pace_ms": 0} | told))
+
+    async def run():
+        app = make_app(open_models(settings), settings)
+        async with running(app):
+            return await work(app)
+
+    return asyncio.run(run())
+
+
+def test_it_is_asked_and_its_owner_changes_it(tmp_path):
+    keys = saved(tmp_path / "model", groups=[f"p{number}" for number in range(500)])
+
+    async def work(app):
+        def post(path, who, *given, **texts):
+            return call(app, "POST", path, body(*given, **texts), keys[who])
+
+        answered = await call(app, "POST", INFER, features([3.0, 3.0], [-3.0, -3.0]), keys["ask"])
+        rows = [[0.0, 1.0], [0.0, 1.0]]
+        inserted = await post("/insert/m", "admin", rows, label=["yes", "yes"], unit=["q", "q"])
+        again = await post("/insert/m", "admin", rows, label=["yes", "yes"], unit=["q", "q"])
+        forgotten = await post("/forget/m", "admin", unit=["q", "p7"])
+        refused = [
+            await post("/insert/m", "ask", rows, label=["yes", "yes"], unit=["r", "r"]),
+            await post("/forget/m", "ask", unit=["p8"]),
+            await post("/forget/m", "admin", unit=["nobody"]),
+            await post("/forget/m", "admin", rows, unit=["p8"]),
+            await post("/insert/m", "admin", rows, unit=["r", "r"]),
+            await post("/insert/m", "admin", rows, label=["yes"], unit=["r", "r"]),
+            await post("/insert/m", "admin", rows, label=["yes", "yes"]),
+            await post("/insert/m", "admin", rows, label=["yes", "perhaps"], unit=["r", "r"]),
+        ]
+        return answered, inserted, again, forgotten, refused
+
+    answered, inserted, again, forgotten, refused = served(tmp_path / "model", work)
+    assert json.loads(answered.body)["outputs"][0]["data"] == ["yes", "no"]
+    assert msgspec.json.decode(inserted.body, type=DOCUMENTS["insert"]).inserted == ["q"]
+    assert (again.status, again.code) == (400, "invalid_input")
+    assert msgspec.json.decode(forgotten.body, type=DOCUMENTS["forget"]).forgotten == 2
+    codes = ["forbidden", "forbidden", "invalid_input", "bad_request", "bad_request", "bad_tensor"]
+    assert [one.code for one in refused] == [*codes, "invalid_input", "invalid_input"]
+    model = load(tmp_path / "model")
+    assert [name for name, _ in model.forgotten()] == ["p7", "q"]
+    assert "p8" in model.session_.answerer.units
+    model.session_.close()
+
+
+def test_without_keys_nobody_changes_it_and_one_worker_has_it(tmp_path):
+    saved(tmp_path / "model")
+
+    async def work(app):
+        return await call(app, "POST", "/forget/m", body(unit=["7"]))
+
+    refused = served(tmp_path / "model", work, keys=False)
+    assert (refused.status, refused.code) == (403, "forbidden")
+    with pytest.raises(InvalidInput, match="one process asks at a time"):
+        open_models(Settings(models={"m": str(tmp_path / "model")}, workers=2))

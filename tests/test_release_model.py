@@ -1,0 +1,158 @@
+"""One table fitted to noisy marginals: its slopes, its answers, its records and its error bars."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from quorate import Budget, QueryRelease, Workload
+from quorate.release import Columns
+from quorate.release.engines import ENGINES
+from quorate.release.engines.components import least_squares
+from quorate.release.engines.mixture import Mixture, _Misfit
+from quorate.release.engines.released import check_private, simplex_marginals
+from quorate.release.engines.residual import measure_marginals
+from quorate.release.queries import Marginals, Rows
+from quorate.simulation import SeededNoise
+
+
+def survey(seed, records, sizes, *, strength=1.0):
+    """Records of columns that depend on two hidden numbers, and of unequal categories."""
+    generator = np.random.default_rng(seed)
+    loads = strength * generator.normal(size=(len(sizes), 2))
+    hidden = generator.normal(size=(records, 2)) @ loads.T + generator.normal(size=(records, len(sizes)))
+    columns = []
+    for column, size in enumerate(sizes):
+        cuts = np.quantile(hidden[:, column], np.cumsum(generator.dirichlet(np.full(size, 0.8)))[:-1])
+        columns.append(np.searchsorted(cuts, hidden[:, column]))
+    return Rows(np.stack(columns, axis=1), sizes)
+
+
+def run(queries, rows, *, epsilon=1.0, seed=0, engine="residual"):
+    budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
+    return ENGINES[engine]._run(queries, rows, None, budget, SeededNoise(seed))
+
+
+def mean_distance(queries, answers, truth):
+    """The mean total variation of a marginal."""
+    return np.mean([0.5 * part.sum() for part in np.split(np.abs(answers - truth), queries.offsets[1:-1])])
+
+
+SIZES = (2, 3, 4, 5, 6, 3, 2, 8)
+PAIRS = Marginals.of_order(SIZES, 2)
+ROWS = survey(5, 20_000, SIZES)
+TRUTH = PAIRS.answers(ROWS) / 20_000
+
+
+@pytest.mark.parametrize("cliques", [[(0,), (0, 1)], [(0, 1, 2)], [(0, 1, 2, 3), (1, 3), (2,)]])
+def test_the_slope_of_the_misfit_is_the_slope(cliques):
+    generator, sizes = np.random.default_rng(1), (2, 3, 2, 2)
+    noisy = {clique: (generator.normal(size=np.prod([sizes[c] for c in clique])), 0.7) for clique in cliques}
+    misfit = _Misfit(sizes, noisy)
+    weights, shares = generator.uniform(size=3), generator.uniform(size=(3, sum(sizes)))
+    value, by_shares, by_weights = misfit.slope(weights, shares)
+    mixture = Mixture(sizes, weights, shares)
+    direct = sum(((mixture.table(clique) - table) ** 2).sum() / 0.49 for clique, (table, _) in noisy.items())
+    assert 2 * value == pytest.approx(direct)
+    step = 1e-6
+    for place in itertools.product(range(3), range(sum(sizes))):
+        moved = shares.copy()
+        moved[place] += step
+        change = (misfit.slope(weights, moved)[0] - value) / step
+        assert change == pytest.approx(weights[place[0]] * by_shares[place], abs=1e-3)
+    for component in range(3):
+        moved = weights.copy()
+        moved[component] += step
+        assert (misfit.slope(moved, shares)[0] - value) / step == pytest.approx(by_weights[component], abs=1e-3)
+
+
+def test_tables_never_contradict_each_other():
+    released = run(PAIRS, ROWS, epsilon=0.2)
+    seen = {}
+    for clique, part in zip(PAIRS.cliques, np.split(released.answers, PAIRS.offsets[1:-1]), strict=True):
+        assert part.min() >= 0
+        assert part.sum() == pytest.approx(1.0)
+        table = part.reshape([SIZES[column] for column in clique])
+        for axis, column in enumerate(clique):
+            seen.setdefault(column, []).append(table.sum(axis=1 - axis))
+    for shares in seen.values():
+        assert np.ptp(shares, axis=0).max() < 1e-9
+
+
+@pytest.mark.parametrize(("epsilon", "bar"), [(1.0, 0.9), (0.1, 0.8)])
+def test_the_fit_errs_less_than_each_marginal_projected_by_itself(epsilon, bar):
+    released = run(PAIRS, ROWS, epsilon=epsilon)
+    measured = measure_marginals(
+        PAIRS, check_private(PAIRS, ROWS), Budget(epsilon=epsilon, delta=1e-6, slack=0.0), SeededNoise(0)
+    )
+    alone = simplex_marginals(PAIRS, measured.answers)
+    assert mean_distance(PAIRS, released.answers, TRUTH) < bar * mean_distance(PAIRS, alone, TRUTH)
+    assert np.abs(released.answers - TRUTH).max() < 1.1 * np.abs(alone - TRUTH).max()
+
+
+def covered(queries, rows, **settings):
+    """Of the cells above 0.1%, which lie within their 95% interval."""
+    truth, released = queries.answers(rows) / rows.records, run(queries, rows, **settings)
+    large = truth > 0.001
+    return np.abs(released.answers - truth)[large] < 1.96 * released.errors[large]
+
+
+def test_error_bars_cover():
+    assert 0.91 < np.mean(covered(PAIRS, ROWS, epsilon=0.3)) < 0.99  # of one release, whose errors go together
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["residual"])
+def test_error_bars_cover_over_many_tables(engine):
+    hits = []
+    for seed, epsilon in itertools.product(range(6), (2.0, 0.5, 0.1)):
+        sizes = tuple(np.random.default_rng(seed).integers(2, 12, size=8 + seed).tolist())
+        rows = survey(100 + seed, 30_000, sizes, strength=0.3 * (1 + seed % 3))
+        hits.append(covered(Marginals.of_order(sizes, 2), rows, epsilon=epsilon, seed=seed, engine=engine))
+    assert 0.94 < np.mean(np.concatenate(hits)) < 0.975
+
+
+def test_the_bound_adds_the_noise_and_what_the_fit_moves():
+    columns = Columns.from_dict({"a": ["x", "y"], "b": ["u", "v", "w"]})
+    table = {"a": ["x", "y"] * 5000, "b": ["u", "v", "w", "u"] * 2500}
+    release = QueryRelease(Workload.marginals(2), columns=columns, engine="residual").fit(table)
+    details = release.released_.details
+    assert release.engine_error_bound(0.05) > details["deviation"] + details["moved"]
+    assert release.expected_error_ == details["expected_error"]
+
+
+def test_least_squares_is_what_was_measured_where_one_table_is_all():
+    noisy = {(0, 1): (np.arange(6.0) / 15.0, 0.1)}
+    answers, errors = least_squares(Marginals((2, 3), [(0, 1)]), noisy)
+    assert answers == pytest.approx(np.arange(6.0) / 15.0)
+    assert errors == pytest.approx(np.full(6, 0.1 * np.sqrt(5 / 6)))  # the total is known
+
+
+def test_records_are_those_of_the_model():
+    released = run(PAIRS, ROWS)
+    drawn = Rows(released.model.draw(20_000), SIZES)
+    off = np.abs(PAIRS.answers(drawn) / 20_000 - released.answers).max()
+    own = np.abs(released.answers - TRUTH).max()
+    assert off < 0.3 * own
+    assert (released.model.draw(500) == released.model.draw(500)).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 1000])
+def test_any_number_of_records_is_drawn(rows):
+    generator = np.random.default_rng(0)
+    shares = np.concatenate([generator.dirichlet(np.ones(size), size=4) for size in (2, 1, 5)], axis=1)
+    codes = Mixture((2, 1, 5), np.full(4, 0.25), shares).draw(rows)
+    assert codes.shape == (rows, 3)
+    assert codes.min() >= 0
+    assert (codes.max(axis=0) < (2, 1, 5)).all()
+
+
+def test_a_model_is_saved_and_loaded(tmp_path):
+    columns = Columns.from_dict({"a": ["x", "y"], "b": ["u", "v", "w"]})
+    table = {"a": ["x", "y"] * 5000, "b": ["u", "v", "w", "u"] * 2500}
+    release = QueryRelease(Workload.marginals(2), columns=columns, engine="residual").fit(table)
+    release.save(tmp_path / "model")
+    again = QueryRelease.load(tmp_path / "model")
+    assert again.synthetic(100) == release.synthetic(100)
+    assert again.answer() == release.answer()
+    assert again.engine_error_bound() == release.engine_error_bound()

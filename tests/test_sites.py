@@ -1,0 +1,274 @@
+"""Sites by themselves, without a network: what they charge, refuse and let out, and that masks hide and cancel.
+
+Statistical tests here fail by chance less than once in 10**7 runs each.
+"""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
+from quorate import BudgetSpent, InvalidInput
+from quorate.errors import IdReused
+from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
+from quorate.models import load
+from quorate.models.codecs import mechanism_document
+from quorate.sites.masks import Masks
+from quorate.sites.messages import Batch, Declaration
+from quorate.sites.site import Site
+
+ID = "0123456789abcdef" * 2
+CHEAP = replace(declared(), mechanism=mechanism_document(NoisyMax(teachers=TOTAL, classes=2, scale=60.0)))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    home = tmp_path_factory.mktemp("fitted")
+    return {name: made_folder(home, name) for name in NAMES}
+
+
+@pytest.fixture
+def folders(fitted, tmp_path, monkeypatch):
+    """Fresh copies of the folders, on a machine that has not seen them."""
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    return {name: shutil.copytree(folder, tmp_path / name) for name, folder in fitted.items()}
+
+
+@pytest.fixture
+def north(folders):
+    site = opened_site(folders["north"])
+    yield site
+    site.close()
+
+
+def spent(folder):
+    """What the ledger of a folder says that is spent, read anew."""
+    classifier = load(folder)
+    try:
+        return classifier.budget_.spent().renyi
+    finally:
+        classifier.session_.close()
+
+
+def counts_of(reply):
+    return reply.totals(len(QUERIES), 2).view(np.int64)
+
+
+def test_a_site_answers_with_the_counts_of_its_own_teachers(north, folders):
+    batch = Batch.of(ID, declared(), QUERIES)
+    reply = north.ballots(batch)
+    counts = counts_of(reply)
+    local = load(folders["north"]).session_.answerer.ensemble.fitted.votes(QUERIES)
+    assert counts.tolist() == local.tolist()
+    assert (reply.id, reply.context) == (ID, batch.context())
+    told = north.about()
+    assert (told.teachers, told.labels, told.features, told.unit) == (TEACHERS["north"], ["no", "yes"], 2, "row")
+
+
+def test_a_site_charges_by_its_own_reckoning_before_it_answers(north, folders):
+    declaration = declared()
+    first = north.payable(declaration)
+    assert first == 100  # the same epsilon and delta, and a mechanism for so many queries
+    reply = north.ballots(Batch.of(ID, declaration, QUERIES))
+    assert reply.payable == first - len(QUERIES) == north.payable(declaration)
+    dearer = declared(queries=50)  # less noise, by which each query costs more
+    assert north.payable(dearer) < 50
+    north.close()
+    mechanism = NoisyMax.calibrate(epsilon=4.0, delta=1e-6, teachers=TOTAL, classes=2, queries=100)
+    order = load(folders["north"]).budget_.order
+    assert spent(folders["north"]) == pytest.approx(4 * mechanism.renyi(order), rel=1e-6)
+
+
+def test_a_site_that_fails_after_the_charge_has_charged(north, folders, monkeypatch):
+    def fails(X):
+        raise RuntimeError("a disk of teachers is gone")
+
+    monkeypatch.setattr(north._session.answerer.ensemble.fitted, "votes", fails)
+    with pytest.raises(RuntimeError):
+        north.ballots(Batch.of(ID, declared(), QUERIES))
+    north.close()
+    assert spent(folders["north"]) > 0
+
+
+def test_a_site_refuses_when_its_budget_is_spent_whatever_is_declared(north, folders):
+    declaration = declared()
+    north.ballots(Batch.of("a" * 32, declaration, np.zeros((97, 2))))
+    with pytest.raises(BudgetSpent):
+        north.ballots(Batch.of("b" * 32, declaration, np.zeros((4, 2))))
+    north.ballots(Batch.of("c" * 32, declaration, np.zeros((3, 2))))
+    with pytest.raises(BudgetSpent):
+        north.ballots(Batch.of("d" * 32, CHEAP, np.zeros((1000, 2))))
+    north.close()
+    again = opened_site(folders["north"])  # and a restart gives nothing back
+    assert again.payable(declaration) == 0
+    again.close()
+
+
+def test_a_batch_is_answered_once_also_after_a_restart(north, folders):
+    batch = Batch.of(ID, declared(), QUERIES)
+    left = north.ballots(batch).payable
+    with pytest.raises(IdReused, match="answered before"):
+        north.ballots(batch)
+    with pytest.raises(IdReused):
+        north.ballots(Batch.of(ID, declared(), QUERIES + 1.0))
+    north.close()
+    again = opened_site(folders["north"])
+    with pytest.raises(IdReused):
+        again.ballots(batch)
+    assert again.payable(declared()) == left  # refusals cost nothing
+    again.close()
+
+
+QUORUM = Quorum.calibrate(epsilon=4.0, delta=1e-6, teachers=TOTAL, no_quorums=2)
+SHARES = DistributedMax(teachers=TOTAL, classes=2, scale=5.0, sites=3, corrupt=1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (replace(declared(), mode="sums"), "in the mode 'counts' alone"),
+        (replace(declared(), mechanism={"name": "Nothing"}), "which this version does not know"),
+        (
+            replace(declared(), mechanism={"name": "NoisyMax", "scale": -1.0, "teachers": 120, "classes": 2}),
+            "scale must",
+        ),
+        (replace(declared(), mechanism={"name": "NoisyMax"}), "none that this version knows"),
+        (replace(declared(), mechanism={}), "none that this version knows"),
+        (replace(declared(), mechanism=mechanism_document(QUORUM)), "mechanisms that pay for each query"),
+        (declared(classes=3), "must count 2 classes"),
+        (declared(teachers=39), "no fewer teachers than are here"),
+        (replace(declared(), mechanism=mechanism_document(SHARES)), "is for the mode 'noise'"),
+    ],
+)
+def test_what_a_site_cannot_price_is_refused_and_nothing_is_charged(north, wrong, said):
+    for ask in (north.payable, lambda declaration: north.ballots(Batch.of(ID, declaration, QUERIES))):
+        with pytest.raises(InvalidInput, match=said):
+            ask(wrong)
+    assert north.payable(declared()) == 100
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (Batch.of(ID, declared(), np.zeros((2, 3))), "features"),
+        (Batch.of(ID, declared(), np.array([[np.nan, 0.0]])), "NaN"),
+        (Batch.of("short", declared(), QUERIES), "32 hexadecimal digits"),
+        (replace(Batch.of(ID, declared(), QUERIES), rows=5), "as many as it says"),
+        (replace(Batch.of(ID, declared(), QUERIES), rows=-4, columns=-2), "as many as it says"),
+        (Batch.of(ID, declared(), np.zeros((0, 2))), "at least 1 row"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused_and_nothing_is_charged(north, batch, said):
+    with pytest.raises(ValueError, match=said):
+        north.ballots(batch)
+    assert north.payable(declared()) == 100
+
+
+def test_a_site_needs_a_ledger_and_masks_of_its_own(folders):
+    classifier = load(folders["north"])
+    with pytest.raises(InvalidInput, match="mode must be one of"):
+        Site(classifier, name="north", mode="plain")
+    with pytest.raises(InvalidInput, match="masks are for the modes"):
+        Site(classifier, name="north", mode="sums")
+    with pytest.raises(InvalidInput, match="are those of this site"):
+        Site(classifier, name="north", mode="sums", masks=masks_for("south"))
+    with pytest.raises(InvalidInput, match="in a folder"):
+        Site("north", name="north")
+    classifier.session_.close()
+
+
+def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(folders):
+    declaration, rows = declared("sums"), np.tile(QUERIES, (20, 1))
+    sites = [opened_site(folders[name], "sums") for name in NAMES]
+    batch = Batch.of(ID, declaration, rows)
+    replies = [site.ballots(batch).totals(len(rows), 2) for site in sites]
+    local = [site._session.answerer.ensemble.fitted.votes(rows) for site in sites]
+    assert np.array_equal(sum(replies).view(np.int64), sum(local))  # exactly
+    for reply in replies:
+        assert (reply > 2**40).mean() > 0.99  # none of them is a count
+    for site in sites:
+        site.close()
+
+
+def test_a_site_adds_up_with_its_own_peers_alone(folders):
+    site = opened_site(folders["north"], "sums")
+    for roster in (["east", "north"], ["east", "mallory", "north"], ["north", "east", "south"]):
+        with pytest.raises(InvalidInput, match="adds up with east, north, south alone"):
+            site.payable(replace(declared("sums"), roster=roster))
+    site.close()
+
+
+def test_with_noise_no_count_leaves_and_the_noise_must_suffice(folders):
+    sites = [opened_site(folders[name], "noise", corrupt=1) for name in NAMES]
+    declaration, rows = declared("noise"), np.tile(QUERIES[:1], (90, 1))
+    replies = [site.ballots(Batch.of(ID, declaration, rows)).totals(90, 2) for site in sites]
+    noise = sum(replies).view(np.int64) - sum(site._session.answerer.ensemble.fitted.votes(rows) for site in sites)
+    scale = declaration.mechanism["scale"] * np.sqrt(3)
+    assert 0.6 < noise.std() / scale < 1.5  # of 180 draws; outside less than once in 10**8
+    with pytest.raises(InvalidInput, match="suffice with 1 of them corrupt"):
+        sites[0].payable(declared("noise", corrupt=0))
+    with pytest.raises(InvalidInput, match="among the 3 sites"):
+        sites[0].payable(declared("noise", sites=4))
+    with pytest.raises(InvalidInput, match="is its mechanism"):
+        sites[0].payable(replace(declared(), mode="noise"))
+    for site in sites:
+        site.close()
+
+
+def uniform_statistic(words):
+    """Return the chi-square statistic of the bytes of these words against the uniform law, with 255 degrees."""
+    seen = np.bincount(np.frombuffer(words.tobytes(), dtype=np.uint8), minlength=256)
+    expected = seen.sum() / 256
+    return float(((seen - expected) ** 2 / expected).sum())
+
+
+_HIGH, _LOW = 255 + 6 * np.sqrt(2 * 255), 255 - 5.5 * np.sqrt(2 * 255)  # each beyond 10**-8 of chi-square
+
+
+def test_what_the_coordinator_sees_of_one_site_is_uniform():
+    """Bytes, and differences from the neighbour's view, by chi-square; false alarm below 10**-7 in all.
+
+    Counts without masks, and counts with a mask that is used twice, fail the same test by far.
+    """
+    pytest.importorskip("cryptography", reason="masks need the extra 'sites'")
+    masks = Masks("north", {"south": b"s" * 32, "east": b"e" * 32})
+    counts = np.random.default_rng(0).integers(0, 40, size=(20_000, 2))
+    seen = masks.masked(counts, b"batch 1")
+    assert _LOW < uniform_statistic(seen) < _HIGH
+    other = masks.masked(counts, b"batch 2")
+    assert _LOW < uniform_statistic(seen - other) < _HIGH
+    assert uniform_statistic(counts.view(np.uint64)) > 100 * _HIGH
+    moved = counts + np.random.default_rng(1).integers(0, 2, size=counts.shape)
+    twice = masks.masked(moved, b"batch 1") - seen  # a mask that is used twice cancels by itself
+    assert uniform_statistic(twice) > 100 * _HIGH
+    assert np.array_equal(twice.view(np.int64), moved - counts)
+
+
+def test_masks_of_any_number_of_sites_cancel_exactly():
+    rng = np.random.default_rng(3)
+    for number in (2, 3, 7):
+        names = [f"site-{place}" for place in range(number)]
+        pair = {(a, b): rng.bytes(32) for a in names for b in names if a < b}
+        counts = rng.integers(-50, 1000, size=(number, 5, 3))
+        stream = masks_for("north")._stream
+        masks = [
+            Masks(name, {o: pair[min(name, o), max(name, o)] for o in names if o != name}, stream=stream)
+            for name in names
+        ]
+        total = sum(one.masked(part, b"context") for one, part in zip(masks, counts, strict=True))
+        assert np.array_equal(total.view(np.int64), counts.sum(axis=0))
+        without = sum(one.masked(part, b"context") for one, part in zip(masks[1:], counts[1:], strict=True))
+        assert not np.array_equal(without.view(np.int64), counts[1:].sum(axis=0))
+
+
+def test_masks_are_bound_to_all_of_a_batch():
+    batch = Batch.of(ID, declared("sums"), QUERIES)
+    changed = [
+        Batch.of("f" * 32, declared("sums"), QUERIES),
+        Batch.of(ID, declared("sums"), QUERIES + 1e-9),
+        Batch.of(ID, declared("sums", queries=99), QUERIES),
+        Batch.of(ID, Declaration(batch.declaration.mechanism, ["east", "north"], "sums"), QUERIES),
+    ]
+    assert len({one.context() for one in [batch, *changed]}) == 5
