@@ -159,12 +159,13 @@ def test_the_bound_allows_for_the_projection_onto_the_simplex():
 
 
 def test_the_bound_allows_for_answers_that_are_differences_and_for_weights_of_boxes():
-    """A threshold within a group, a downward one, and a lower side are one released answer less another."""
+    """A downward threshold and a lower side are one released answer less another; totals of groups must agree."""
     private, public = people(5000, 1), people(50, 2)
     for release, factor in (
         (QueryRelease(Workload.thresholds("age"), engine="prefix").fit(private, public), 1),
         (QueryRelease(Workload.thresholds("age", by="sex"), engine="prefix").fit(private, public), 2),
-        (QueryRelease(Workload.ranges("age", by="sex", bins=5), engine="prefix").fit(private, public), 1),
+        (QueryRelease(Workload.ranges("age", by="sex", bins=5), engine="prefix").fit(private, public), 3),
+        (QueryRelease(Workload.ranges("age", bins=5), engine="prefix").fit(private, public), 1),
         (QueryRelease(Thresholds(), engine="prefix").fit(reals(5000, 1), reals(9, 2)), 1),
         (QueryRelease(Thresholds(both_directions=True), engine="prefix").fit(reals(5000, 1), reals(9, 2)), 2),
         (QueryRelease(Halfspaces(2), engine="plain").fit(points(5000, 1), points(4, 2)), 2),

@@ -47,6 +47,8 @@ CASES = [
     ("plain", Matrix(np.eye(30, dtype=bool)), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("prefix", Prefixes(30), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("prefix", BoxRanges((5, 6)), np.bincount(np.arange(20_000) % 30, minlength=30), None),
+    ("prefix", Prefixes(10, lines=3), np.bincount(np.arange(20_000) % 30, minlength=30), None),
+    ("prefix", Ranges(10, lines=3), np.bincount(np.arange(20_000) % 30, minlength=30), None),
     ("prefix", Ranges(30), np.bincount(np.arange(20_000) % 30, minlength=30), None),
 ]
 
@@ -182,21 +184,40 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(values):
 # ---------------------------------------------------------------- lines
 
 
-@pytest.mark.parametrize("cells", [1, 2, 3, 50, 500])
+@pytest.mark.parametrize(("cells", "lines"), [(1, 1), (2, 1), (3, 1), (50, 1), (500, 1), (20, 3), (1, 4)])
 @pytest.mark.parametrize("exponent", [0.0, 0.3, 0.5])
-def test_a_factor_is_exact_and_says_its_variance(cells, exponent):
-    factor = make_factor(cells, exponent)
-    counts = np.random.default_rng(cells).integers(0, 10**6, cells)
-    matrix = np.array([[factor.coefficients[i - j] if i >= j else 0 for j in range(cells)] for i in range(cells)])
+def test_a_factor_is_exact_and_says_its_variance(cells, lines, exponent):
+    factor = make_factor(cells, exponent, lines)
+    counts = np.random.default_rng(cells).integers(0, 10**6, cells * lines)
+    one = np.array([[factor.coefficients[i - j] if i >= j else 0 for j in range(cells)] for i in range(cells)])
+    matrix = np.kron(np.eye(lines, dtype=int), one)
     assert (factor.measure(counts) == matrix @ counts).all()
-    assert factor.prefixes(matrix @ counts, float(counts.sum())) == pytest.approx(np.cumsum(counts), rel=1e-8, abs=1e-3)
-    if 1 < cells <= 50:
-        distances = [((matrix[:, i] - matrix[:, j]) ** 2).sum() for i in range(cells) for j in range(cells)]
+    sums = np.cumsum(counts.reshape(lines, cells), axis=1).ravel()
+    assert factor.prefixes(matrix @ counts, float(counts.sum())) == pytest.approx(sums, rel=1e-8, abs=1e-3)
+    if 1 < cells * lines <= 60:
+        columns = range(cells * lines)
+        distances = [((matrix[:, i] - matrix[:, j]) ** 2).sum() for i in columns for j in columns]
         assert factor.squared_sensitivity == max(distances)
-        errors = np.tril(np.ones((cells, cells))) @ np.linalg.inv(matrix)
+        errors = np.kron(np.eye(lines), np.tril(np.ones((cells, cells)))) @ np.linalg.inv(matrix)
         covariance = errors @ errors.T
-        known = covariance - np.outer(covariance[:, -1], covariance[-1]) / covariance[-1, -1]
-        assert factor.variances == pytest.approx(np.diag(known), abs=1e-9)
+        whole = covariance[cells - 1 :: cells].sum(axis=0)  # with the total of all lines, which is known
+        known = covariance - np.outer(whole, whole) / whole[cells - 1 :: cells].sum()
+        assert np.tile(factor.variances, lines) == pytest.approx(np.diag(known), abs=1e-9)
+
+
+def test_a_line_for_each_group_errs_less_than_one_for_all():
+    """Ten groups of forty cells: on one line a threshold is the difference of two prefixes of four hundred."""
+    counts = np.random.default_rng(3).multinomial(20_000, np.random.default_rng(4).dirichlet(np.ones(400)))
+    truth = Prefixes(40, lines=10).answers(counts) / 20_000
+    apart, together = [], []
+    for seed in range(5):
+        released = ENGINES["prefix"]._run(Prefixes(40, lines=10), counts, None, fresh(), SeededNoise(seed))
+        apart.append(np.abs(released.answers - truth).max())
+        assert released.weights.sum() == pytest.approx(1.0)
+        line = ENGINES["prefix"]._run(Prefixes(400), counts, None, fresh(), SeededNoise(seed)).answers
+        before = np.repeat(np.concatenate([[0.0], line[39:-1:40]]), 40)
+        together.append(np.abs(line - before - truth).max())
+    assert np.mean(apart) < 0.85 * np.mean(together)
 
 
 def test_measuring_by_transforms_is_exact_at_the_largest_counts():

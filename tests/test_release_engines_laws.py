@@ -77,6 +77,8 @@ MEASURING = [
     ("residual", ResidualEngine(), SMALL, tables((2, 3), 2)),
     ("prefix", PrefixEngine(), Prefixes(6), histograms(6, 2)),
     ("prefix ranges", PrefixEngine(), Ranges(9), histograms(9, 2)),
+    ("prefix of lines", PrefixEngine(), Prefixes(3, lines=2), histograms(6, 2)),
+    ("prefix ranges of lines", PrefixEngine(), Ranges(3, lines=3), histograms(9, 2)),
     ("prefix boxes", PrefixEngine(), BoxRanges((5, 3)), histograms(15, 2)),
     ("reweighting", ReweightingEngine(), SMALL, tables((2, 3), 2)),
 ]

@@ -23,10 +23,13 @@ def dense(queries):
 def by_hand(queries):
     """The same matrix from the definition, without a line of the code under test."""
     if isinstance(queries, Prefixes):
-        return np.tril(np.ones((queries.cells, queries.cells), dtype=bool))
+        return np.kron(
+            np.eye(queries.lines, dtype=bool), np.tril(np.ones((queries.length, queries.length), dtype=bool))
+        )
     if isinstance(queries, Ranges):
-        place = np.arange(queries.cells)
-        return np.array([(first <= place) & (place <= last) for first in place for last in place if first <= last])
+        place = np.arange(queries.length)
+        one = np.array([(first <= place) & (place <= last) for first in place for last in place if first <= last])
+        return np.kron(np.eye(queries.lines, dtype=bool), one)
     if isinstance(queries, BoxRanges):
         sides = [by_hand(Ranges(size)) for size in queries.shape]
         return np.array([functools.reduce(np.kron, rows) for rows in itertools.product(*sides)])
@@ -41,6 +44,11 @@ def by_hand(queries):
 CASES = [
     Prefixes(1),
     Prefixes(7),
+    Prefixes(4, lines=3),
+    Prefixes(1, lines=2),
+    Ranges(5, lines=2),
+    Ranges(4, lines=3),
+    Ranges(1, lines=2),
     Ranges(1),
     Ranges(2),
     Ranges(9),
@@ -92,12 +100,17 @@ def test_a_sensitivity_that_is_bounded_lies_above_the_exact_one(monkeypatch):
 
 
 @settings(max_examples=60, deadline=None)
-@given(cells=st.integers(1, 3000), numbers=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
-def test_ranges_are_numbered_back_and_forth(cells, numbers):
-    queries = Ranges(cells)
+@given(
+    cells=st.integers(1, 3000),
+    lines=st.integers(1, 5),
+    numbers=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20),
+)
+def test_ranges_are_numbered_back_and_forth(cells, lines, numbers):
+    queries = Ranges(cells, lines)
     which = np.array([int(number * queries.count) for number in numbers])
     first, last = queries.pair(which)
-    assert ((first >= 0) & (first <= last) & (last < cells)).all()
+    assert ((first >= 0) & (first <= last) & (last < cells * lines)).all()
+    assert (first // cells == last // cells).all()
     assert (queries.number(first, last) == which).all()
 
 

@@ -1,6 +1,7 @@
 """Releases whose unit is the person: the first record of each counts, and nothing else of them."""
 
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -9,13 +10,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from quorate import InvalidInput
 from quorate.cli import main
 from quorate.concepts import Threshold, Thresholds
+from quorate.mechanisms.noisy_vector import NoisyVector
 from quorate.release import OnlineRelease, QueryRelease, Workload
 from quorate.release.domain import CoverDomain
-from quorate.release.people import first_records
+from quorate.release.people import first_records, loss_for_each_record
 
 TABLE = {"sex": ["f", "m", "f", "f"], "age": [40, 50, 41, 60]}
 PEOPLE = ["ann", "bob", "ann", "cy"]
@@ -105,6 +108,60 @@ def test_a_release_of_people_says_so_in_its_claim_and_its_files(tmp_path):
     (tmp_path / "published" / "manifest.json").write_text(json.dumps({**manifest, "unit": "household"}))
     with pytest.raises(InvalidInput, match="unit of privacy that this version does not know"):
         QueryRelease.load(tmp_path / "published")
+
+
+@given(
+    names=st.lists(st.integers(0, 5), min_size=1, max_size=30),
+    most=st.integers(1, 5),
+    seed=st.integers(0, 2**32 - 1),
+    places=st.lists(st.integers(0, 30), max_size=8),
+)
+def test_replacing_a_person_replaces_as_many_records_as_count(names, most, seed, places):
+    kept = [first_records(values, owners, most) for owners, values in _neighbours(names, seed, names[0], places)]
+    one, two = ({value: list(values).count(value) for value in values} for values in kept)
+    assert len(kept[0]) == len(kept[1]) == most * len(set(names))
+    gone = sum(max(0, count - two.get(value, 0)) for value, count in one.items())
+    assert gone <= most
+
+
+def test_records_of_a_person_count_as_evenly_as_their_number_allows():
+    assert sorted(first_records([1, 2, 3, 4, 5], ["ann", "bob", "ann", "ann", "cy"], 2)) == [1, 2, 2, 3, 5, 5]
+    assert sorted(first_records([1, 2, 3], ["ann", "ann", "bob"], 4)) == [1, 1, 2, 2, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "most"), [(1.0, 1e-6, 4), (0.1, 1e-9, 12), (8.0, 1e-5, 3)])
+def test_what_each_record_pays_is_enough_for_a_person(epsilon, delta, most):
+    """The exact loss of Gaussian noise where `most` records move from one cell to another."""
+    each = loss_for_each_record(epsilon, delta, most)
+    mechanism = NoisyVector.calibrate(epsilon=each[0], delta=each[1], squared_sensitivities=(2,))
+    distance = most * math.sqrt(2) / mechanism.scales[0]
+    exact = norm.cdf(distance / 2 - epsilon / distance) - math.exp(epsilon) * norm.cdf(
+        -distance / 2 - epsilon / distance
+    )
+    assert exact <= delta
+    assert exact > 1e-3 * delta  # and not much is given away
+    assert loss_for_each_record(epsilon, delta, 1) == (epsilon, delta)
+
+
+def test_several_records_of_a_person_are_averaged_at_the_price_of_one(tmp_path):
+    chance = np.random.default_rng(0)
+    owners = np.repeat(np.arange(4000), 6)
+    visits = {"kind": chance.choice(["a", "b"], 24_000, p=[0.3, 0.7]).tolist()}
+    visits["kind"][::6] = ["a"] * 4000  # the first of everybody: five others are as likely b
+    release = QueryRelease(Workload.marginals(1), columns={"kind": ["a", "b"]}, records_per_person=6)
+    release.fit(visits, groups=owners)
+    [share] = release.answer([{"kind": "a"}])["answer"].to_pylist()
+    assert abs(share - (1 + 5 * 0.3) / 6) < 0.05
+    first = QueryRelease(Workload.marginals(1), columns={"kind": ["a", "b"]}).fit(visits, groups=owners)
+    assert release.released_.errors.max() < 1.2 * first.released_.errors.max()
+    assert release.records_ == first.records_ == 4000
+    assert "all records of one of 4000 people; up to 6 records of each person count" in release.claim_
+    assert (release.budget_.epsilon, release.budget_.delta) == (1.0, 1e-6)
+    assert release.budget_.remaining().renyi == 0.0
+    again = QueryRelease.load(release.save(tmp_path / "release"))
+    assert (again.claim_, again.records_per_person) == (release.claim_, 6)
+    with pytest.raises(InvalidInput, match="groups= says whose they are"):
+        release.fit(visits)
 
 
 def test_an_online_release_counts_people():

@@ -50,7 +50,7 @@ def weighed(queries, data, public, epsilon, seed):
 def test_the_noise_in_the_statistic_varies_as_it_says():
     queries, data = Marginals(SIZES, [(0, 1), (1, 2), (3,), (0, 2, 3)]), survey(4000, 1)
     truth = queries.answers(data) / 4000
-    sums = [((measure(queries, data, 1.0, seed).answers - truth) ** 2).sum() for seed in range(400)]
+    sums = [((measure(queries, data, 1.0, seed).answers - truth) ** 2).sum() for seed in range(250)]
     assert np.var(sums) == pytest.approx(_law_of_squares(queries, measure(queries, data, 1.0, 0))[0], rel=0.25)
 
 
@@ -67,7 +67,7 @@ def test_the_sampling_error_varies_as_it_says():
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 10.0])
 def test_a_fair_sample_is_refuted_as_seldom_as_the_level_says(epsilon):
     queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
-    refuted = [weighed(queries, data, survey(800, 2 + seed), epsilon, seed).refuted for seed in range(150)]
+    refuted = [weighed(queries, data, survey(800, 2 + seed), epsilon, seed).refuted for seed in range(80)]
     assert np.mean(refuted) < 0.1  # at the level of 5%, and for these seeds
 
 
@@ -86,15 +86,16 @@ def test_a_table_at_the_resolution_is_refuted_as_often_as_the_power_says(epsilon
     assert np.mean(refuted) > 0.85
 
 
-CASES = [("far", 0.05), ("far", 0.3), ("far", 3.0), ("far", 10.0), ("shuffled", 0.3), ("shuffled", 10.0)]
+LONG = [("far", 0.05, 8), ("far", 0.3, 8), ("far", 3.0, 8), ("shuffled", 0.3, 8), ("shuffled", 10.0, 8)]
+CASES = [("far", 0.3, 2), ("shuffled", 0.3, 2), *(pytest.param(*case, marks=pytest.mark.long) for case in LONG)]
 
 
-@pytest.mark.parametrize(("kind", "epsilon"), CASES)
-def test_public_data_from_elsewhere_cost_next_to_nothing(kind, epsilon):
+@pytest.mark.parametrize(("kind", "epsilon", "runs"), CASES)
+def test_public_data_from_elsewhere_cost_next_to_nothing(kind, epsilon, runs):
     queries, data = Marginals.of_order(SIZES, 2), survey(8000, 1)
     truth = queries.answers(data) / 8000
     errors, covered = {"residual": [], "reweighting": []}, []
-    for seed in range(8):
+    for seed in range(runs):
         public = survey(800, 2 + seed, population=7) if kind == "far" else shuffled(survey(800, 2 + seed), seed)
         for name, found in errors.items():
             released = ENGINES[name]._run(queries, data, public, fresh(epsilon), SeededNoise(seed))
@@ -111,7 +112,7 @@ def test_at_a_small_epsilon_shuffled_columns_are_allowed_for():
     queries, data = Marginals.of_order((2,) * 12, 2), survey(8000, 1, population=3, sizes=(2,) * 12)
     truth = queries.answers(data) / 8000
     covered = []
-    for seed in range(12):
+    for seed in range(4):
         public = shuffled(survey(800, 2 + seed, population=3, sizes=(2,) * 12), seed)
         released = ENGINES["reweighting"]._run(queries, data, public, fresh(0.05), SeededNoise(seed))
         covered.append(np.mean(np.abs(released.answers - truth) <= 1.96 * released.errors))
@@ -120,10 +121,10 @@ def test_at_a_small_epsilon_shuffled_columns_are_allowed_for():
 
 def test_fair_samples_are_not_refuted_by_much_budget_and_more_of_it_never_loses():
     """Weights on a thousand public rows cannot repeat two thousand exact answers, which proves nothing against them."""
-    sizes = (4, 9, 2, 12, 3, 7, 16, 5, 2, 6)
+    sizes = (4, 9, 2, 12, 3, 7)
     queries, data, public = Marginals.of_order(sizes, 2), survey(30_000, 1, sizes=sizes), survey(3000, 2, sizes=sizes)
     truth, before = queries.answers(data) / 30_000, np.inf
-    for epsilon in (0.1, 1.0, 10.0):
+    for epsilon in (0.1, 10.0):
         runs = [
             ENGINES[name]._run(queries, data, public, fresh(epsilon), SeededNoise(1))
             for name in ("residual", "reweighting")

@@ -187,6 +187,24 @@ def test_a_text_among_numbers_and_many_categories_are_no_trouble():
     assert time.perf_counter() - began < 5  # looking through the list for each would take half a minute
 
 
+def test_groups_of_an_older_release_stand_on_one_line():
+    """Its folder does not say so, and its answers are prefixes over all groups: they are read as they were written."""
+    table = {"age": [20, 30, 40, 25, 70], "sex": ["f", "m", "f", "m", "f"]}
+    now = Workload.thresholds("age", by="sex").bind(public=table)
+    document = now.to_dict()
+    assert document["workload"].pop("apart") is True
+    then = BoundWorkload.from_dict(document)
+    assert then.to_dict()["workload"]["apart"] is False
+    assert (then.has_differences, now.has_differences) == (True, False)
+    numbers = np.arange(now.count_queries)
+    shares = [bound.read(bound.queries.answers(bound.count(table)), numbers) for bound in (now, then)]
+    np.testing.assert_array_equal(*shares)
+    assert now.describe() == then.describe()
+    assert BoundWorkload.from_dict(now.to_dict()).queries.lines == 3
+    with pytest.raises(InvalidInput, match="apart must be true or false"):
+        Workload.from_dict({"kind": "ranges", "column": "age", "apart": 1})
+
+
 def test_a_closed_column_has_no_cell_for_all_else_and_no_value_raises():
     document = {"sex": {"categories": ["f", "m"], "closed": True}, "age": {"cuts": [18.0, 65.0], "closed": True}}
     columns = Columns.from_dict(document)

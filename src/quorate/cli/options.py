@@ -36,8 +36,8 @@ RELEASE_OPTIONS = {
     "when a release is asked": "table ask out synthetic json",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": "online table workload public columns groups leave_out epsilon delta alpha ledger out ask json",
-    "without --plan or --online": "table workload public columns groups leave_out epsilon delta engine out ask "
-    "synthetic report json",
+    "without --plan or --online": "table workload public columns groups records_per_person leave_out epsilon delta "
+    "engine out ask synthetic report json",
 }
 
 

@@ -78,6 +78,7 @@ def run_release(
     public: Path | None,
     columns: Path | None,
     groups: str | None,
+    records_per_person: int,
     leave_out: Sequence[str],
     workload: str | None,
     epsilon: float,
@@ -129,7 +130,16 @@ def run_release(
     check_report(report, inputs=[table, public, columns])
     if synthetic is not None:
         check_count("synthetic", synthetic)
-    release = QueryRelease(subject.about, epsilon=epsilon, delta=delta, engine=engine, columns=declared)
+    if groups is None and records_per_person != 1:
+        raise InvalidInput("--records-per-person says how many records of a person count: --groups says whose they are")
+    release = QueryRelease(
+        subject.about,
+        epsilon=epsilon,
+        delta=delta,
+        engine=engine,
+        columns=declared,
+        records_per_person=records_per_person,
+    )
     return _release(
         release,
         subject,

@@ -25,8 +25,8 @@ from quorate.privacy.claims import Claim
 from quorate.progress import progress
 from quorate.release.domain import NOTHING, Domain, make_domain
 from quorate.release.engines import ENGINES, Released, choose_engine
-from quorate.release.people import PERSON, RECORD, first_records
-from quorate.release.queries import BoxRanges, Marginals, Rows
+from quorate.release.people import PERSON, RECORD, first_records, loss_for_each_record
+from quorate.release.queries import BoxRanges, Marginals, Prefixes, Ranges, Rows
 from quorate.release.synthetic import fit_weights, product_support, round_weights
 from quorate.session import release_counts
 from quorate.tables.read import shown_names
@@ -56,6 +56,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     columns
         What is declared about the columns of a table, a `quorate.release.Columns`; for a workload without public
         records, or where categories are not to be read off them.
+    records_per_person
+        With `groups`, how many records of a person count, at most. Whatever the number, each person counts once.
 
     After `fit`: `engine_` is the engine used, `claim_` the guarantee, `unit_` whether the record or the person is
     protected, `budget_` the account, `records_` how many private records were counted, `notes_` what the engine says
@@ -73,15 +75,24 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     """
 
     def __init__(
-        self, subject: Any, *, epsilon: float = 1.0, delta: float = 1e-6, engine: str = "auto", columns: Any = None
+        self,
+        subject: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        engine: str = "auto",
+        columns: Any = None,
+        records_per_person: int = 1,
     ) -> None:
         self.subject, self.epsilon, self.delta, self.engine, self.columns = subject, epsilon, delta, engine, columns
+        self.records_per_person = records_per_person
 
     def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
         """Count the private records by public cells, and release the counts through the engine.
 
-        `groups` says whose record each is. The person, not the record, is then protected, and the first record of each
-        person is counted: answers are shares of people.
+        `groups` says whose record each is. The person, not the record, is then protected, and the first
+        `records_per_person` records of each person are counted, as evenly as their number allows. Each person counts
+        once: answers are shares of people, or means over people of the shares of their records.
 
         Everything that can be refused is refused before anything is spent.
         """
@@ -90,10 +101,16 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if self.engine != "auto" and self.engine not in ENGINES:
             raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {self.engine!r}")
         domain = make_domain(self.subject, public, self.columns)  # proof: step 1
-        private = private if groups is None else first_records(private, groups)
+        most = check_count("records_per_person", self.records_per_person)
+        if groups is None and most > 1:
+            raise InvalidInput(
+                "records_per_person says how many records of a person count: groups= says whose they are"
+            )
+        private = private if groups is None else first_records(private, groups, most)
         known, unread = domain.public(), domain.unread(private)
         sealed, records = domain.seal(private)  # proof: step 2
-        settings: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "public": known}
+        each = loss_for_each_record(epsilon, delta, most)
+        settings: dict[str, Any] = {"records": records, "epsilon": each[0], "delta": each[1], "public": known}
         engine = choose_engine(domain.queries, engine=self.engine, **settings)
         expected = engine.expected_error(domain.queries, **settings)
         if not math.isfinite(expected):
@@ -102,7 +119,7 @@ class QueryRelease(ShowsClaim, BaseEstimator):
                 + (" without public records" if known is None else "")
                 + "; leave engine='auto', or ask fewer"
             )
-        budget = Budget(epsilon=epsilon, delta=delta, slack=0.0)
+        budget = Budget(epsilon=each[0], delta=each[1], slack=0.0)
         with progress(f"releasing {domain.queries.count:,} queries by the engine {engine.name}"):
             released = release_counts(  # proof: step 3
                 sealed, lambda counted: engine.run(domain.queries, counted, public=known, budget=budget)
@@ -110,9 +127,10 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         if unread:
             note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
             released = replace(released, notes=(*released.notes, note))
-        expected = released.details.get("expected_error", expected)  # what the run has found out about public data
-        self.keep_released(domain, released, records, expected, unit=RECORD if groups is None else PERSON)
-        self.budget_ = budget
+        self.keep_released(domain, released, records // most, expected, unit=RECORD if groups is None else PERSON)
+        self.budget_ = budget if most == 1 else Budget(epsilon=epsilon, delta=delta, slack=0.0)
+        if most > 1:
+            self.budget_.spend(self.budget_.remaining())  # what is paid for each record is all of it for a person
         self.seconds_ = time.perf_counter() - began
         return self
 
@@ -124,7 +142,9 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         self.expected_error_ = released.details.get("expected_error", float(expected))
         self.notes_, self.unit_ = tuple(released.notes), unit
         replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
-        open_ = ("public records are not protected",)
+        most = self.records_per_person
+        counted = (f"up to {most} records of each person count",) if most > 1 else ()
+        open_ = (*counted, "public records are not protected")
         self.claim_ = str(Claim(self.epsilon, self.delta, unit=replaced, what="the whole release is", conditions=open_))
 
     def answer(self, queries: Any = None) -> pa.Table:
@@ -251,17 +271,19 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         parts = 2 if self.domain_.has_differences() else 1  # PROOF.md, step 5
         if not self.has_error_bars:
             return min(1.0, 2 * parts * self.expected_error_)
-        details = self.released_.details
-        if (
-            "moved" in details
-        ):  # PROOF.md, step 5: the noise of the unbiased answers, and how far the model is from them
-            noise = math.sqrt(2 * math.log(2 * count / beta)) * details["deviation"]
-            return min(1.0, parts * (noise + details["moved"]))
+        level, details = math.sqrt(2 * math.log(2 * count / beta)), self.released_.details
+        if "moved" in details:  # PROOF.md, step 5: noise of the unbiased answers, and how far the model is from them
+            return min(1.0, parts * (level * details["deviation"] + details["moved"]))
         largest = details["deviation"] if errors is None else float(errors.max())
-        boxes = self.engine_ == "prefix" and isinstance(self.domain_.queries, BoxRanges)
-        fitted = self.released_.answers is None or boxes or isinstance(self.domain_.queries, Marginals)
-        projected = 2 if fitted else 1  # onto the simplex
-        return min(1.0, parts * projected * math.sqrt(2 * math.log(2 * count / beta)) * largest)
+        return min(1.0, parts * self._projected() * level * largest)
+
+    def _projected(self) -> int:
+        """Return by how much the largest error may grow where answers are made to agree: PROOF.md, step 5."""
+        queries = self.domain_.queries
+        if self.engine_ == "prefix" and isinstance(queries, Prefixes | Ranges) and queries.lines > 1:
+            return 2 if isinstance(queries, Prefixes) else 3
+        boxes = self.engine_ == "prefix" and isinstance(queries, BoxRanges)
+        return 2 if self.released_.answers is None or boxes or isinstance(queries, Marginals) else 1
 
     @property
     def has_error_bars(self) -> bool:

@@ -100,7 +100,7 @@ def fit_weights(
     support: Rows | None = None,
 ) -> Floats:
     """Return weights whose answers come close to released ones, and that otherwise stay near the start."""
-    if isinstance(queries, Prefixes):
+    if isinstance(queries, Prefixes) and queries.lines == 1:
         return np.diff(_rising(np.clip(answers, 0.0, 1.0)), prepend=0.0)
     size = queries.cells if support is None else support.records
     if size is None:

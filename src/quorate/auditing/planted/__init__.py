@@ -21,6 +21,7 @@ from quorate.auditing.planted.linear import LINEAR
 from quorate.auditing.planted.lookups import LOOKUPS
 from quorate.auditing.planted.neighbours import NEIGHBOURS
 from quorate.auditing.planted.noisy_vectors import NOISY_VECTORS
+from quorate.auditing.planted.people import PEOPLE
 from quorate.auditing.planted.plans import PLANS
 from quorate.auditing.planted.restarts import RESTARTS
 from quorate.auditing.planted.scores import SCORES
@@ -36,7 +37,7 @@ from quorate.auditing.planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS)
+_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *PEOPLE)
 _TEACHERS = (*DEALING, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 

@@ -15,6 +15,7 @@ def release(
     public: Path | None = None,
     columns: Path | None = None,
     groups: str | None = None,
+    records_per_person: int = 1,
     leave_out: str | None = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
@@ -49,6 +50,8 @@ def release(
         read off the public table.
     groups
         The column that says whose record it is. The person is then protected, and the first record of each counts.
+    records_per_person
+        With --groups, how many records of a person count, at most. Whatever the number, each person counts once.
     leave_out
         Columns not to release, separated by commas: names, ids, notes.
     epsilon
@@ -90,6 +93,7 @@ def release(
         public=public,
         columns=columns,
         groups=groups,
+        records_per_person=records_per_person,
         leave_out=listed(leave_out) if leave_out else (),
         workload=workload,
         epsilon=epsilon,

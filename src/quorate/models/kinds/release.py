@@ -54,6 +54,7 @@ def save(release: QueryRelease, folder: str | Path, *, extra: Extra = None, answ
         "epsilon": release.budget_.epsilon,  # of the fit: parameters may have been changed since
         "delta": release.budget_.delta,
         "unit": release.unit_,
+        "records_per_person": release.records_per_person,
         "records": release.records_,
         "engine": release.engine_,
         "expected_error": release.expected_error_,
@@ -100,7 +101,13 @@ def restore(folder: PublishedFolder, *, trusted: Trusted = None, lease: int = 0)
     """Return the release of a folder. There is nothing to lease and no type to trust."""
     manifest, arrays = folder.manifest, arrays_from(folder.contents["arrays.npz"], limited=True)
     subject, domain = domain_from(arrays, manifest["about"])
-    release = QueryRelease(subject, epsilon=manifest["epsilon"], delta=manifest["delta"], engine=manifest["engine"])
+    release = QueryRelease(
+        subject,
+        epsilon=manifest["epsilon"],
+        delta=manifest["delta"],
+        engine=manifest["engine"],
+        records_per_person=int(manifest.get("records_per_person", 1)),  # a folder before 0.2 has the first of each
+    )
     spent = Cost(manifest["spent"]["renyi"], manifest["spent"]["slack"])
     released = Released(
         answers=arrays.get("answers"),

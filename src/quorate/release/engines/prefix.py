@@ -19,6 +19,7 @@ from quorate.release.engines.released import (
     check_private,
     expected_largest,
     histogram_scale,
+    project_simplex,
     spent_since,
 )
 from quorate.release.engines.series import best_factor
@@ -30,8 +31,8 @@ _MOST_ANSWERS = 5_000_000  # ranges that are written out; more are answered from
 
 
 class PrefixEngine(Engine):
-    """Counts of cells in a row, measured through a square-root factor (Henzinger, Upadhyay, Upadhyay 2023), with the
-    total known and prefix sums made monotone.
+    """Counts of cells on lines, each measured through a square-root factor (Henzinger, Upadhyay, Upadhyay 2023), with
+    the total known and prefix sums made monotone.
     """
 
     name = "prefix"
@@ -43,7 +44,7 @@ class PrefixEngine(Engine):
             return expected_largest(scale * math.sqrt(grid.largest_variance), queries.cells) / records
         if not isinstance(queries, Prefixes | Ranges):
             return math.inf
-        factor = best_factor(queries.cells)
+        factor = best_factor(queries.length, queries.lines)
         scale = histogram_scale(epsilon, delta, factor.squared_sensitivity)
         deviation = scale * math.sqrt(float(factor.variances.max()))
         largest = expected_largest(deviation, max(queries.cells // 8, 1))  # neighbours err alike
@@ -57,12 +58,13 @@ class PrefixEngine(Engine):
         private = check_private(queries, data)
         if isinstance(queries, BoxRanges):
             return self._boxes(queries, private, budget, noise)
-        factor = best_factor(queries.cells)
+        factor = best_factor(queries.length, queries.lines)
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=(factor.squared_sensitivity,))
         before = budget.spent()
         [measured] = mechanism.draw_release([factor.measure(private.cells(queries))], budget, noise)
-        sums = _monotone(factor.prefixes(measured, float(private.records)) / private.records)
-        weights = np.diff(sums, prepend=0.0)
+        sums = factor.prefixes(measured, float(private.records)) / private.records
+        sums = _monotone(sums.reshape(queries.lines, queries.length))
+        weights = np.diff(sums, prepend=0.0, axis=1).ravel()
         deviations = mechanism.scales[0] * np.sqrt(factor.variances) / private.records
         listed = queries.count <= _MOST_ANSWERS
         return Released(
@@ -97,17 +99,21 @@ class PrefixEngine(Engine):
 
 
 def _monotone(sums: Floats) -> Floats:
-    """Return the nearest prefix sums that do not fall, from 0 to 1. The largest error does not grow by it."""
-    rising = optimize.isotonic_regression(sums).x
-    bounded = np.clip(rising, 0.0, 1.0)
-    bounded[-1] = 1.0
+    """Return the nearest prefix sums of each line that do not fall, from 0 to the line's own total.
+
+    Totals are not negative and add up to 1. On a single line the largest error does not grow by it.
+    """
+    totals = project_simplex(sums[:, -1])
+    rising = np.stack([optimize.isotonic_regression(line).x for line in sums])
+    bounded = np.clip(rising, 0.0, totals[:, np.newaxis])
+    bounded[:, -1] = totals
     return np.asarray(bounded)
 
 
 def _errors(queries: Prefixes | Ranges, deviations: Floats) -> Floats:
     """Return one standard deviation an answer; for a range a bound, as if the errors of its ends were independent."""
     if isinstance(queries, Prefixes):
-        return deviations
+        return np.tile(deviations, queries.lines)
     before = np.concatenate([[0.0], deviations])
-    first, last = np.triu_indices(queries.cells)
-    return np.asarray(np.sqrt(before[last + 1] ** 2 + before[first] ** 2))
+    first, last = np.triu_indices(queries.length)
+    return np.tile(np.sqrt(before[last + 1] ** 2 + before[first] ** 2), queries.lines)

@@ -5,7 +5,7 @@ how much, whether the public data are any good, and what is missing from them.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,44 +16,28 @@ from quorate.arrays import Floats
 from quorate.errors import InvalidInput
 from quorate.privacy import Budget
 from quorate.release.engines.entropy import fit_entropy
+from quorate.release.engines.fitted import release_tables
 from quorate.release.engines.released import (
     Engine,
     Public,
     Released,
     check_private,
-    expected_largest,
+    expected_largest_of,
     histogram_scale,
-    simplex_marginals,
 )
 from quorate.release.engines.residual import MeasuredMarginals, measure_marginals
 from quorate.release.engines.strategy import plan_marginals
-from quorate.release.engines.trust import Evidence, posterior_errors, prior_weight, shrink, weigh_evidence
+from quorate.release.engines.trust import Evidence, posterior_errors, prior_weight, weigh_evidence
 from quorate.release.queries import Marginals, Queries, Rows
 
-__all__ = ["ReweightingEngine", "Verdict", "missing_mass", "repair_support", "reweight"]
+__all__ = ["ReweightingEngine", "missing_mass", "repair_support", "reweight"]
 
 _STANDS_OUT = 1e-3  # level of the test whether a single cell of a fit stands out from its noisy answer
 _USELESS = 0.1  # share of the records outside the public support above which public data are not repaired
 _FURTHER = 2.0  # times as far, in mean square, from noisy answers as is foreseen: beyond, a fit is not used
+_BETTER = 0.85  # of the squared error of answers without public data: above, these are the safer choice
 _DONORS = 24  # public records that lend their other columns to a missing cell
 _MOST_CELLS = 300  # missing cells that are filled
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of the public data, and the answers that follow.
-
-    `weights` are on the rows of `support`; both are None where no weights on public rows agree with the noisy answers.
-    """
-
-    answers: Floats
-    errors: Floats
-    support: Rows | None
-    weights: Floats | None
-    strength: float
-    repaired: int
-    refuted: bool
-    note: str
 
 
 class ReweightingEngine(Engine):
@@ -68,7 +52,9 @@ class ReweightingEngine(Engine):
         deviations = histogram_scale(epsilon, delta) * np.sqrt(plan_marginals(queries).variances) / records
         errors = np.repeat(deviations, np.diff(queries.offsets))
         amount = float(public.weights.sum())
-        return _largest(posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount))
+        return expected_largest_of(
+            posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
+        )
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals):
@@ -77,30 +63,7 @@ class ReweightingEngine(Engine):
             raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
         private = check_private(queries, data)
         measured = measure_marginals(queries, private, budget, noise)
-        verdict = reweight(queries, measured, public, private.records)
-        details = {
-            "refuted": float(verdict.refuted),
-            "strength": verdict.strength,
-            "repaired": float(verdict.repaired),
-            "expected_error": _largest(verdict.errors),
-        }
-        return Released(
-            verdict.answers,
-            verdict.errors,
-            verdict.weights,
-            verdict.support,
-            measured.spent,
-            self.name,
-            (verdict.note,),
-            details,
-        )
-
-
-def _largest(errors: Floats) -> float:
-    """Return the expected largest of errors of these standard deviations."""
-    ordered = np.sort(errors)[::-1]
-    ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
-    return max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks)
+        return reweight(queries, measured, public, private.records)
 
 
 def _trust(records: int, amount: float) -> float:
@@ -112,12 +75,12 @@ def _trust(records: int, amount: float) -> float:
     return records * amount / (records + amount)
 
 
-def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, records: int) -> Verdict:
-    """Return the answers that noisy and public data give together, as far as the first bear the second out.
+def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, records: int) -> Released:
+    """Return what noisy answers and public records say together, as far as the first bear the second out.
 
     Where cells stand out that no public record has, the support is repaired first. Then public data get the trust that
-    `weigh_evidence` finds, and weights on their records are fitted to what was measured. Where the fit does not come
-    as near as it should, noisy answers are drawn to public shares one by one.
+    `weigh_evidence` finds, and weights on their records are fitted to what was measured. The answers are those of the
+    weights, or those of a table that knows nothing of public data: whichever are expected to err less.
     """
     amount = float(public.weights.sum())
     support = Rows(public.codes, public.sizes, public.weights / amount).merged()
@@ -125,33 +88,41 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     missing = missing_mass(queries, support, measured.answers, measured.errors)
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
-        answers = simplex_marginals(queries, measured.answers)
-        return Verdict(answers, measured.errors, None, None, 0.0, 0, refuted=True, note=note)
+        return _without(queries, measured, note, refuted=1.0, strength=0.0, repaired=0.0)
     limit = _limit(queries.count)
     repaired_support, repaired = repair_support(queries, support, measured.answers, measured.errors, deviations=limit)
     if repaired:
         support = repaired_support
     evidence = weigh_evidence(queries, measured, support, _trust(records, amount))
+    details = {"strength": evidence.strength, "repaired": float(repaired)}
     weights = _fit(queries, measured, support, evidence.strength)
-    fitted = queries.answers(support.weighted(weights))
-    if _stands(measured, fitted, evidence.strength, amount):
-        cells = "1 missing cell" if repaired == 1 else f"{repaired} missing cells"
-        note = (
-            f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; {_seen(evidence)}"
-        )
-        errors = posterior_errors(fitted, measured.errors, evidence.cautious, amount)
-        return Verdict(fitted, errors, support, weights, evidence.strength, repaired, refuted=False, note=note)
-    drawn = simplex_marginals(queries, shrink(measured, queries.answers(support), evidence.strength, amount))
-    errors = posterior_errors(drawn, measured.errors, evidence.cautious, amount)
+    answers = queries.answers(support.weighted(weights))
+    errors = posterior_errors(answers, measured.errors, evidence.cautious, amount)
     note = (
         "public data refuted: they differ from the noisy answers by more than sampling explains"
         if evidence.refuted
         else "public data agree with the noisy answers, which say more than they do"
     )
-    return Verdict(drawn, errors, None, None, evidence.strength, repaired, refuted=evidence.refuted, note=note)
+    alone = _without(queries, measured, note, refuted=float(evidence.refuted), **details)
+    expected = errors if alone.errors is None else alone.errors
+    stands = _stands(measured, answers, evidence.strength, amount)
+    if not stands or float(errors @ errors) > _BETTER * float(expected @ expected):
+        return alone
+    cells = "1 missing cell" if repaired == 1 else f"{repaired} missing cells"
+    note = (
+        f"public data used with a strength of {evidence.strength:,.0f} records; {cells} repaired; {_unseen(evidence)}"
+    )
+    details |= {"refuted": 0.0, "expected_error": min(1.0, expected_largest_of(errors))}
+    return Released(answers, errors, weights, support, measured.spent, ReweightingEngine.name, (note,), details)
 
 
-def _seen(evidence: Evidence) -> str:
+def _without(queries: Marginals, measured: MeasuredMarginals, note: str, **details: float) -> Released:
+    """Return what noisy answers say alone."""
+    released = release_tables(queries, measured.noisy, measured.spent, ReweightingEngine.name, note)
+    return replace(released, details={**released.details, **details})
+
+
+def _unseen(evidence: Evidence) -> str:
     return f"a difference below {evidence.resolution:.2g} an answer, on average, could not have been seen"
 
 

@@ -23,29 +23,33 @@ _MOST_CELLS = 4_000_000
 
 @dataclass(frozen=True)
 class Factor:
-    """A whole-number series, the squared L2 change of the measured vector when a record is replaced, and the variance
-    of each prefix sum for noise of variance 1, the total being known.
+    """A whole-number series for each of some lines of cells, the squared L2 change of the measured vector when a record
+    is replaced, and the variance of each prefix sum of a line for noise of variance 1, the total of all being known.
     """
 
     coefficients: Integers
+    lines: int
     squared_sensitivity: int
     variances: Floats
     _inverse: Floats
     _tail: Floats
 
     def measure(self, counts: Integers) -> Integers:
-        """Return the series times the counts, exactly."""
+        """Return the series times the counts of each line, exactly."""
         size = int(np.abs(self.coefficients).max()) * int(np.abs(counts).sum())
         if size >= 2**52:
             raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
         digits = [counts % 4096, counts // 4096]  # a transform of small numbers rounds to the right whole number
-        low, high = (np.rint(_times(self.coefficients, digit)).astype(np.int64) for digit in digits)
-        return np.asarray(low + 4096 * high)
+        low, high = (np.rint(self._each(self.coefficients, digit)).astype(np.int64) for digit in digits)
+        return np.asarray(low + 4096 * high).ravel()
 
     def prefixes(self, measured: NDArray[np.int64], total: float) -> Floats:
-        """Return the best linear estimate of the prefix sums, given that the last is `total`."""
-        sums = _times(self._inverse, measured)
-        return np.asarray(sums - self._tail * (sums[-1] - total))
+        """Return the best linear estimate of the prefix sums of each line, given that all lines add up to `total`."""
+        sums = self._each(self._inverse, measured)
+        return np.asarray(sums - self._tail * (sums[:, -1].sum() - total) / self.lines).ravel()
+
+    def _each(self, series: NDArray[np.float64] | Integers, values: Integers) -> Floats:
+        return np.stack([_times(series, line) for line in values.reshape(self.lines, -1)])
 
 
 def _times(first: NDArray[np.float64] | Integers, second: NDArray[np.float64] | Integers) -> Floats:
@@ -67,10 +71,10 @@ def _reciprocal(series: Floats) -> Floats:
     return inverse
 
 
-def make_factor(cells: int, exponent: float) -> Factor:
+def make_factor(cells: int, exponent: float, lines: int = 1) -> Factor:
     """Return the factor nearest to (1 - z) ** -exponent in whole numbers: 0 is the histogram, 1/2 the square root."""
-    if cells > _MOST_CELLS:
-        raise Infeasible(f"{cells} cells are more than the {_MOST_CELLS} that are measured at once; use fewer")
+    if cells * lines > _MOST_CELLS:
+        raise Infeasible(f"{cells * lines} cells are more than the {_MOST_CELLS} that are measured at once; use fewer")
     unit = 2 ** math.ceil(math.log2(8 * math.sqrt(cells)))  # rounding a term moves a prefix sum by that little
     steps = np.arange(1, cells)
     exact = np.concatenate([[1.0], np.cumprod((steps - 1 + exponent) / steps)])
@@ -78,17 +82,19 @@ def make_factor(cells: int, exponent: float) -> Factor:
     inverse = np.cumsum(_reciprocal(coefficients.astype(np.float64)))
     squares = np.cumsum(inverse**2)
     tail = _times(inverse, inverse[::-1]) / squares[-1]  # how each error goes with that of the total
-    variances = np.maximum(squares - tail**2 * squares[-1], 0.0)
-    return Factor(coefficients, _squared_sensitivity(coefficients), variances, inverse, tail)
+    variances = np.maximum(squares - tail**2 * squares[-1] / lines, 0.0)
+    return Factor(coefficients, lines, _squared_sensitivity(coefficients, lines), variances, inverse, tail)
 
 
-def _squared_sensitivity(coefficients: Integers) -> int:
+def _squared_sensitivity(coefficients: Integers, lines: int) -> int:
     """Return the largest squared distance of two columns: exact for few cells, a bound above it for many.
 
     The columns that are d apart are furthest where the first is column 0: squares of both less twice their product.
-    Terms are not negative, so that leaving the product out is a bound.
+    Terms are not negative, so that leaving the product out is a bound; columns of two lines have no product.
     """
     cells = coefficients.size
+    if lines > 1:
+        return 2 * sum(int(term) ** 2 for term in coefficients)
     if cells == 1:
         return 1
     upto = np.cumsum(coefficients.astype(object) ** 2) if cells <= _EXACT_SEARCH else None
@@ -99,7 +105,7 @@ def _squared_sensitivity(coefficients: Integers) -> int:
     return int(max(upto[-1] + upto[cells - 1 - gap] - 2 * int(products[gap - 1]) for gap in range(1, cells)))
 
 
-def best_factor(cells: int) -> Factor:
+def best_factor(cells: int, lines: int = 1) -> Factor:
     """Return the factor whose worst prefix sum has the least variance for its sensitivity."""
-    factors = [make_factor(cells, exponent) for exponent in _EXPONENTS]
+    factors = [make_factor(cells, exponent, lines) for exponent in _EXPONENTS]
     return min(factors, key=lambda factor: float(factor.variances.max()) * factor.squared_sensitivity)

@@ -15,14 +15,13 @@ from quorate.release.engines.residual import MeasuredMarginals
 from quorate.release.engines.strategy import Clique, subsets
 from quorate.release.queries import Marginals, Rows
 
-__all__ = ["Evidence", "posterior_errors", "prior_weight", "shrink", "weigh_evidence"]
+__all__ = ["Evidence", "posterior_errors", "prior_weight", "weigh_evidence"]
 
 _QUANTILE = 1.6448536269514722  # of 95%: the level of the test is 5%, and its power 95%
 _CAUTION = 0.75  # deviations of the test by which error bars allow for a distance that it did not see
 _LADDER = 32  # strengths that are tried, each the root of one half of the one before
 _NEGLIGIBLE = 0.01  # of the noise: among strengths that are this close in squared error the largest is taken
 _WORTHWHILE = 0.9  # of the noise: where no strength errs less than that, refuted data are left out
-_FURTHEST = 2.0  # deviations by which public data may move a noisy answer
 _SAMPLED = 200  # public records from which the spread of the sampling error is estimated
 
 
@@ -78,14 +77,6 @@ def prior_weight(shares: Floats, errors: Floats, strength: float, amount: float)
 def posterior_errors(answers: Floats, errors: Floats, strength: float, amount: float) -> Floats:
     """Return one standard deviation where noise and a prior of this strength are weighed against each other."""
     return np.asarray(errors * np.sqrt(prior_weight(answers, errors, strength, amount)))
-
-
-def shrink(measured: MeasuredMarginals, shares: Floats, strength: float, amount: float) -> Floats:
-    """Return noisy answers drawn towards public shares, none by more than two deviations (Efron and Morris 1972)."""
-    answers, errors = measured.answers, measured.errors
-    believed = prior_weight(shares, errors, strength, amount)
-    drawn = believed * answers + (1.0 - believed) * shares
-    return np.clip(drawn, answers - _FURTHEST * errors, answers + _FURTHEST * errors)
 
 
 def _least_risk(squares: Floats, scatter: Floats, noise: Floats, fair: float) -> float:

@@ -1,4 +1,4 @@
-"""Queries about cells in a row: all that lies up to a cell, and all that lies between two."""
+"""Queries about cells on one line, or on several: all that lies up to a cell of a line, and all between two of one."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,87 +13,106 @@ __all__ = ["Prefixes", "Ranges"]
 
 
 class _Line(Queries):
-    """Queries about so many cells in a row."""
+    """Queries about so many cells on each of some lines, which are numbered one after the other."""
 
-    def __init__(self, cells: int) -> None:
-        self._cells = check_count("cells", cells)
+    def __init__(self, cells: int, lines: int = 1) -> None:
+        self.length, self.lines = check_count("cells", cells), check_count("lines", lines)
 
     @property
     def cells(self) -> int:
         """How many cells there are."""
-        return self._cells
+        return self.length * self.lines
+
+    def _by_line(self, weights: ArrayLike | Rows) -> Floats:
+        return check_weights(weights, self.cells).reshape(self.lines, self.length)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._cells})"
+        return f"{type(self).__name__}({self.length}{f', lines={self.lines}' if self.lines > 1 else ''})"
 
 
 class Prefixes(_Line):
-    """Thresholds: query j is the cells 0 to j. The last one is every cell."""
+    """Thresholds: query j is cell j and those before it on its line. The last one of a line is all of it."""
 
     @property
     def count(self) -> int:
         """How many queries there are."""
-        return self._cells
+        return self.cells
 
     @property
     def sensitivity(self) -> int:
-        """A record that moves from the first cell to the last changes every count but the last."""
-        return self._cells - 1
+        """A record that moves from the first cell of a line to its last, or to another line, changes most counts."""
+        return 2 * self.length if self.lines > 1 else self.length - 1
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
-        """Return the running sums."""
-        return np.cumsum(check_weights(weights, self._cells))
+        """Return the running sums of each line."""
+        return np.cumsum(self._by_line(weights), axis=1).ravel()
 
     def members(self, query: int) -> slice:
         """Return the cells of one query."""
-        return slice(0, int(check_numbers(query, self._cells)) + 1)
+        number = int(check_numbers(query, self.cells))
+        return slice(number - number % self.length, number + 1)
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the queries that contain it."""
-        return np.cumsum(check_weights(values, self._cells)[::-1])[::-1]
+        return np.cumsum(self._by_line(values)[:, ::-1], axis=1)[:, ::-1].ravel()
 
 
 class Ranges(_Line):
-    """Intervals: every pair first <= last of cells, numbered pair by pair with `last` running fastest."""
+    """Intervals: every pair first <= last of cells of a line, numbered pair by pair with `last` running fastest."""
+
+    @property
+    def _each(self) -> int:
+        return self.length * (self.length + 1) // 2  # of one line
 
     @property
     def count(self) -> int:
         """How many queries there are."""
-        return self._cells * (self._cells + 1) // 2
+        return self._each * self.lines
 
     @property
     def sensitivity(self) -> int:
-        """A record that moves d cells on changes d (cells + 1 - d) counts: most at half the way."""
-        half = min((self._cells + 1) // 2, self._cells - 1)
-        return half * (self._cells + 1 - half)
+        """Moving a record by d cells changes d (length + 1 - d) counts: most at half the way, or to another line."""
+        half = (self.length + 1) // 2
+        if self.lines > 1:
+            return 2 * half * (self.length + 1 - half)
+        half = min(half, self.length - 1)
+        return half * (self.length + 1 - half)
 
     def number(self, first: ArrayLike, last: ArrayLike) -> NDArray[np.int64]:
-        """Return the numbers of the queries that run from cell `first` to cell `last`."""
-        start, end = check_numbers(first, self._cells), check_numbers(last, self._cells)
-        if bool((start > end).any()):
-            raise InvalidInput("the first cell of a range must not lie beyond its last")
-        return np.asarray(start * self._cells - start * (start - 1) // 2 + end - start)
+        """Return the numbers of the queries that run from cell `first` to cell `last` of the same line."""
+        line, start = np.divmod(check_numbers(first, self.cells), self.length)
+        other, end = np.divmod(check_numbers(last, self.cells), self.length)
+        if bool((line != other).any()) or bool((start > end).any()):
+            raise InvalidInput("the first cell of a range must not lie beyond its last, or on another line")
+        return np.asarray(line * self._each + start * self.length - start * (start - 1) // 2 + end - start)
 
     def pair(self, which: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first and the last cells of the queries of these numbers."""
-        number = check_numbers(which, self.count)
-        twice = 2 * self._cells + 1
+        line, number = np.divmod(check_numbers(which, self.count), self._each)
+        twice = 2 * self.length + 1
         start = np.floor((twice - np.sqrt(float(twice) ** 2 - 8.0 * number)) / 2).astype(np.int64)
         for _ in range(2):  # the root may be off by one after rounding
-            begin = start * self._cells - start * (start - 1) // 2
-            start = start - (begin > number) + (number >= begin + self._cells - start)
-        return start, number - (start * self._cells - start * (start - 1) // 2) + start
+            begin = start * self.length - start * (start - 1) // 2
+            start = start - (begin > number) + (number >= begin + self.length - start)
+        end = number - (start * self.length - start * (start - 1) // 2) + start
+        return line * self.length + start, line * self.length + end
+
+    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first and the last cells of all queries, in their order."""
+        first, last = np.triu_indices(self.length)
+        begin = np.arange(self.lines)[:, np.newaxis] * self.length
+        return (begin + first).ravel(), (begin + last).ravel()
 
     def answers(self, weights: ArrayLike | Rows) -> Floats:
         """Return the sums over all ranges: refused where there are more of them than can be written out."""
         check_listed(self.count, "ranges")
-        sums = np.concatenate([[0.0], np.cumsum(check_weights(weights, self._cells))])
-        first, last = np.triu_indices(self._cells)
+        sums = np.concatenate([[0.0], np.cumsum(check_weights(weights, self.cells))])
+        first, last = self._ends()
         return np.asarray(sums[last + 1] - sums[first])
 
     def some(self, which: ArrayLike, weights: ArrayLike | Rows) -> Floats:
         """Return the sums over the ranges of these numbers."""
-        sums = np.concatenate([[0.0], np.cumsum(check_weights(weights, self._cells))])
+        sums = np.concatenate([[0.0], np.cumsum(check_weights(weights, self.cells))])
         first, last = self.pair(which)
         return np.asarray(sums[last + 1] - sums[first])
 
@@ -106,14 +125,15 @@ class Ranges(_Line):
         """Return for each cell the sum of the values of the ranges that contain it."""
         check_listed(self.count, "ranges")
         each = check_weights(values, self.count)
-        first, last = np.triu_indices(self._cells)
-        begins = np.bincount(first, each, minlength=self._cells + 1)
-        ends = np.bincount(last + 1, each, minlength=self._cells + 1)
-        return np.cumsum(begins - ends)[: self._cells]
+        first, last = self._ends()
+        begins = np.bincount(first, each, minlength=self.cells + 1)
+        ends = np.bincount(last + 1, each, minlength=self.cells + 1)
+        return np.cumsum(begins - ends)[: self.cells]
 
     def largest(self, weights: ArrayLike | Rows) -> float:
-        """Return the largest absolute sum over a range: the highest running sum less the lowest."""
-        sums = np.cumsum(check_weights(weights, self._cells))
-        rise = float((sums - np.minimum.accumulate(np.concatenate([[0.0], sums[:-1]]))).max())
-        fall = float((np.maximum.accumulate(np.concatenate([[0.0], sums[:-1]])) - sums).max())
+        """Return the largest absolute sum over a range: the highest running sum of a line less the lowest."""
+        sums = np.cumsum(self._by_line(weights), axis=1)
+        before = np.concatenate([np.zeros((self.lines, 1)), sums[:, :-1]], axis=1)
+        rise = float((sums - np.minimum.accumulate(before, axis=1)).max())
+        fall = float((np.maximum.accumulate(before, axis=1) - sums).max())
         return max(rise, fall)

@@ -83,7 +83,10 @@ class BoundWorkload(Numbered, ABC):
 
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
             raise InvalidInput('a workload on columns is an object with "workload" and "columns"')
-        return Workload.from_dict(document["workload"]).bind(columns=Columns.from_dict(document["columns"]))
+        asked = document["workload"]
+        if isinstance(asked, Mapping) and asked.get("kind") in ("thresholds", "ranges"):
+            asked = {"apart": False, **asked}  # as releases before 0.2 have it, which did not say so
+        return Workload.from_dict(asked).bind(columns=Columns.from_dict(document["columns"]))
 
 
 def check_asked(asked: Any, names: Iterable[str]) -> Mapping[str, Any]:

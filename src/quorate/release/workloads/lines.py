@@ -20,14 +20,22 @@ __all__ = ["LineWorkload"]
 class LineWorkload(BoundWorkload):
     """For each combination of the other columns, what lies below each cut, or between each two.
 
-    All groups stand on one line, one after the other, each with the cells of the column, that for no number among them.
-    What lies below a cut in one group is then a prefix of that line, less the prefix before the group; and a range is
-    a range. So engines for lines serve the groups as well.
+    Each group is a line of its own, with the cells of the column, that for no number among them. Releases before 0.2
+    have all groups on one line, one after the other (`apart` is False): what lies below a cut in one group is then a
+    prefix of that line, less the prefix before the group.
     """
 
     queries: Prefixes | Ranges
 
-    def __init__(self, columns: Columns, column: str, by: Sequence[str], kind: Literal["thresholds", "ranges"]) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        column: str,
+        by: Sequence[str],
+        kind: Literal["thresholds", "ranges"],
+        *,
+        apart: bool = True,
+    ) -> None:
         chosen = columns.select([*by, column])
         cells = chosen.cells[column]
         if not isinstance(cells, NumberCells) or column in by:
@@ -37,9 +45,11 @@ class LineWorkload(BoundWorkload):
         check_cells(self._cells * self._groups, f"{kind} of {column!r} by {len(by)} columns")
         self._plain = Ranges(cells.line)  # those of one group, without what is no number
         each = cells.line if kind == "thresholds" else self._plain.count
-        total = self._cells * self._groups
-        super().__init__(chosen, Prefixes(total) if kind == "thresholds" else Ranges(total), each * self._groups)
-        self._each = each
+        lines = self._groups if apart else 1
+        length = self._cells * self._groups // lines
+        queries = Prefixes(length, lines) if kind == "thresholds" else Ranges(length, lines)
+        super().__init__(chosen, queries, each * self._groups)
+        self._each, self.apart = each, apart
 
     def count(self, table: Any) -> Whole:
         """Return how many rows each cell has."""
@@ -48,15 +58,18 @@ class LineWorkload(BoundWorkload):
 
     @property
     def has_differences(self) -> bool:
-        """Whether these are thresholds of several groups: prefixes of one line, less what stands before the group."""
-        return self.kind == "thresholds" and self._groups > 1
+        """Whether these are thresholds of several groups on one line, less what stands before the group."""
+        return self.kind == "thresholds" and self._groups > self.queries.lines
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the prefixes whose difference each threshold is, or the range on the line that each range is."""
         group, place = np.divmod(np.asarray(numbers, dtype=np.int64), self._each)
         start = group * self._cells
         if isinstance(self.queries, Prefixes):
-            return start + place, start - 1  # before the first group there is nothing: -1
+            before = (
+                np.full_like(start, NOTHING) if self.apart else start - 1
+            )  # before the first group there is nothing
+            return start + place, before
         first, last = self._plain.pair(place)
         plus = self.queries.number(start + first, start + last)
         return plus, np.full_like(plus, NOTHING)
@@ -125,4 +138,4 @@ class LineWorkload(BoundWorkload):
         return (f"below {high}", f"{column} < {high}") if upper else (f"any {holds}", f"{column} is a {holds}")
 
     def _settings(self) -> dict[str, Any]:
-        return {"kind": self.kind, "column": self.column, "by": list(self.by)}
+        return {"kind": self.kind, "column": self.column, "by": list(self.by), "apart": self.apart}

@@ -1,7 +1,7 @@
 """What is asked of a table, before its columns are known."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ class Workload:
     by: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     bins: int | None = None
+    apart: bool = True  # each group on a line of its own; a release that is read from a folder may have one for all
 
     @classmethod
     def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
@@ -91,7 +92,7 @@ class Workload:
             assert known is not None
             return MarginalWorkload(known, self.order)
         assert self.column is not None
-        return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind)
+        return LineWorkload(self._line_columns(public, declared), self.column, self.by, self.kind, apart=self.apart)
 
     def _known(self, public: Any, declared: Columns | None) -> Columns | None:
         """Return the columns of expressions, which compare dates as texts."""
@@ -127,8 +128,8 @@ class Workload:
         kind = document.get("kind") if isinstance(document, Mapping) else None
         takes = {
             "marginals": ({"order"}, {"bins"}),
-            "thresholds": ({"column"}, {"by", "bins"}),
-            "ranges": ({"column"}, {"by", "bins"}),
+            "thresholds": ({"column"}, {"by", "bins", "apart"}),
+            "ranges": ({"column"}, {"by", "bins", "apart"}),
             "expressions": ({"expressions"}, set[str]()),
         }
         if kind not in takes:
@@ -142,8 +143,11 @@ class Workload:
             )
         if kind == "expressions":
             return cls.expressions(given["expressions"])
+        apart = given.pop("apart", True)
+        if not isinstance(apart, bool):
+            raise InvalidInput(f"apart must be true or false, not {apart!r}")
         workload: Workload = getattr(cls, str(kind))(**given)
-        return workload
+        return replace(workload, apart=apart)
 
 
 def _lines(path: Path) -> list[str]:
