@@ -19,9 +19,17 @@ from quorate.bench.bars import BARS
 from quorate.cli.commands.ask import predict
 from quorate.cli.options import use_device
 from quorate.errors import InvalidInput
-from quorate.learners import BatchedCentroid, BatchedLogistic, BatchedNaiveBayes, BatchedRidge, Deal, LinearTeachers
+from quorate.learners import (
+    BatchedCentroid,
+    BatchedLogistic,
+    BatchedNaiveBayes,
+    BatchedQuadratic,
+    BatchedRidge,
+    Deal,
+    LinearTeachers,
+)
 from quorate.learners.backends import choose_backend
-from quorate.learners.gpu import fits_kernel
+from quorate.learners.gpu import GpuTeachers, fits_kernel
 from quorate.learners.linear import gridded_queries, sliced
 
 KINDS = {  # learner, classes, features, one slice
@@ -36,7 +44,9 @@ KINDS = {  # learner, classes, features, one slice
     "three classes in two slices": (BatchedCentroid(), 3, 4, False),
 }
 TWO = [kind for kind, (_, classes, *_) in KINDS.items() if classes == 2]
+LEARNERS = [BatchedCentroid(), BatchedLogistic(), BatchedNaiveBayes(), BatchedQuadratic(), BatchedRidge()]
 HERE = Path(__file__).parent
+needs_torch = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed here")
 installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
 needs_triton = pytest.mark.skipif(not installed, reason="PyTorch or Triton is not installed here: kernels are not run")
 
@@ -100,6 +110,8 @@ def test_ballots_on_a_gpu_are_those_of_the_cpu(kind):
     assert (teachers.votes(queries, device="cuda") == expected).all()
     assert (teachers.votes(queries[5:6], device="cuda") == expected[5:6]).all()
     assert (teachers.ballots(queries, device="cuda") == teachers.ballots(queries, device="cpu")).all()
+    shared = GpuTeachers(*teachers.tables(), devices=["cuda"] * 3)
+    assert (expected[:, 1:] == shared.votes(queries).T).all()
 
 
 @needs_gpu
@@ -118,10 +130,30 @@ def test_teachers_fitted_on_a_gpu_vote_as_those_of_the_cpu(rows):
     deal = Deal(rng.permutation(len(X)), [rows] * 40)
     one, two = (BatchedLogistic().fit(X, y, deal, classes=2, device=device) for device in ("cpu", "cuda"))
     assert (one.ballots(X) == two.ballots(X)).mean() > 0.999
-    changed, others = X.copy(), deal.rows[rows:]
-    changed[others] = rng.normal(size=(len(others), 20)) * 9.0
-    again = BatchedLogistic().fit(changed, y, deal, classes=2, device="cuda")
-    assert (again.arrays()["scores"][0] == two.arrays()["scores"][0]).all()
+
+
+@pytest.mark.parametrize("device", [pytest.param("torch", marks=needs_torch), pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_a_teacher_is_the_same_in_any_company(learner, classes, device):
+    """Among others, among those of other rows, alone, and whatever the memory: to the last bit."""
+    rng = np.random.default_rng(7)
+    sizes = np.array([60, 20, 20, 33, 300, 20])
+    X, y = rng.normal(size=(sizes.sum(), 5)), rng.integers(0, classes, size=sizes.sum())
+    deal = Deal(rng.permutation(len(X)), sizes)
+
+    def teacher(place: int, *arguments, **settings) -> np.ndarray:
+        return learner.fit(*arguments, classes=classes, device=device, **settings).arrays()["scores"][place]
+
+    for place in (1, 4):
+        expected = teacher(place, X, y, deal)
+        own = np.split(deal.rows, np.cumsum(sizes)[:-1])[place]
+        others = np.setdiff1d(deal.rows, own)
+        changed, labels = X.copy(), y.copy()
+        changed[others], labels[others] = 1e9 * X[others], (y[others] + 1) % classes
+        assert (teacher(place, changed, labels, deal) == expected).all()
+        assert (teacher(0, X, y, Deal(own, [len(own)])) == expected).all()
+        assert (teacher(place, X, y, deal, memory=2**20) == expected).all()
 
 
 def test_a_chunk_is_fitted_by_the_kernel_where_its_own_size_allows_it():

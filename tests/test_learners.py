@@ -56,6 +56,14 @@ LEARNERS = {
     "tree_balanced": BatchedTree(max_depth=4, min_samples_leaf=3, class_weight="balanced"),
 }
 NAMES = sorted(LEARNERS)
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    """What is said of memory, speed and single steps holds of NumPy; `test_gpu.py` has the GPU."""
+    monkeypatch.setenv("QUORATE_DEVICE", "cpu")
+
+
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed here, so what it computes is not tested"
 )

@@ -27,8 +27,8 @@ class Backend:
     """Array functions of one library, on one device.
 
     `fit_bytes` and `count_cells` (teachers times queries) are the sizes of a block beyond which this backend gains
-    nothing. `steady` backends choose their algorithms by the shape of a batch, so that every batch is filled up to a
-    shape that is public: otherwise the last bit of a teacher's result could depend on who else is in its batch.
+    nothing. `steady` backends choose their algorithms by the shape of a batch, so that every batch of chunks is filled
+    up to `fit_bytes`: otherwise the last bit of a teacher's result could depend on who else is in its batch.
     """
 
     name: str
@@ -170,7 +170,7 @@ def _torch(device: str) -> Backend:
 
     return Backend(
         name="torch",
-        fit_bytes=8 * 2**20 if device == "cpu" else 2**40,
+        fit_bytes=8 * 2**20 if device == "cpu" else 2**28,
         count_cells=40_000 if device == "cpu" else 2**40,
         steady=True,
         put=lambda array: torch.tensor(array, device=device),

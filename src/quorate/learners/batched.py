@@ -224,9 +224,9 @@ class BatchedLogistic(LinearLearner):
         table[: len(self.class_weight)] = self.class_weight
         return table[shown]
 
-    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix]:
+    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:
         if self.coefficients(chunks.features) != chunks.features:  # products, which the kernel does not make
-            return super()._fit_fused(chunks)
+            return None, None
         return fit_small_chunks(chunks, lambda *of: self.C * self._weights_of(*of), intercept=self.fit_intercept)
 
     def _bytes(self, rows: int, features: int, shown: int) -> int:

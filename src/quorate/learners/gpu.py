@@ -5,7 +5,7 @@ bit (PROOF.md, step 18).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -194,7 +194,7 @@ def fits_kernel(sizes: Integers, columns: int) -> NDArray[np.bool_]:
 
 def fit_small_chunks(
     chunks: Chunks, weights: Callable[[Matrix, Integers], Matrix], *, intercept: bool
-) -> tuple[Integers, Matrix]:
+) -> tuple[Integers, Matrix] | tuple[None, None]:
     """Return the teachers of small chunks that show two classes, and their logistic scores: 0 of the lower class.
 
     `weights` says what a row of each class weighs, by the numbers of rows and the classes that a chunk shows. There are
@@ -204,14 +204,14 @@ def fit_small_chunks(
 
     X, y, rows, starts, sizes = chunks.dealt()
     teachers = chunks.showing(2)
-    room = 2 * X.nbytes < int(torch.cuda.mem_get_info()[0])
-    teachers = teachers[room & fits_kernel(sizes[teachers], chunks.features + intercept)]
+    teachers = teachers[fits_kernel(sizes[teachers], chunks.features + intercept)]
+    if len(teachers) == 0 or 2 * X.nbytes > int(torch.cuda.mem_get_info()[0]):
+        return None, None
     shown = chunks.shown(teachers)
     counts = np.take_along_axis(chunks.counts[teachers], shown, axis=1).astype(np.float64)
+    own = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
     fitted = np.zeros((len(teachers), 2, chunks.features + 1))
-    if len(teachers):
-        own = TwoClassChunks(X, y, rows, starts[teachers], sizes[teachers], shown[:, 1], weights(counts, shown))
-        fitted[:, 1] = fit_on_gpu(own, intercept=intercept)
+    fitted[:, 1] = fit_on_gpu(own, intercept=intercept)
     return teachers, fitted
 
 
@@ -221,20 +221,18 @@ def fit_on_gpu(chunks: TwoClassChunks, *, intercept: bool, device: str = "cuda")
 
     features = chunks.X.shape[1]
     columns = int(_power_of_two(np.array(features + intercept)))
-    X, y, rows = (_sent(part, device) for part in (chunks.X, chunks.y, chunks.rows))
-    fitted = np.empty((len(chunks.sizes), features + 1))
+    sent = [_sent(getattr(chunks, field.name), device) for field in fields(chunks)]
+    fitted = sent[0].new_empty((len(chunks.sizes), features + 1))
     heights = _power_of_two(chunks.sizes)  # a chunk's own: the kernel's order of summing depends on it
-    for height in np.unique(heights).tolist():
+    for height in np.flatnonzero(np.bincount(heights)).tolist():
         alike = np.flatnonzero(heights == height)
-        own = (part[alike] for part in (chunks.starts, chunks.sizes, chunks.upper, chunks.weights))
-        room = X.new_empty((len(alike), features + 1))
         fit_two_classes[(len(alike),)](
-            X, y, rows, *(_sent(part, device) for part in own), room, FEATURES=features,
-            INTERCEPT=int(intercept), ROWS=height, COLUMNS=columns, STEPS=STEPS, HALVINGS=HALVINGS, STILL=STILL,
+            _sent(alike, device), *sent, fitted, FEATURES=features, INTERCEPT=int(intercept), ROWS=height,
+            COLUMNS=columns, STEPS=STEPS, HALVINGS=HALVINGS, STILL=STILL,
             num_warps=max(1, min(8, max(height, columns) * columns // 1024)),
         )  # fmt: skip
-        fitted[alike] = room.cpu().numpy()
-    return fitted
+    result: Matrix = fitted.cpu().numpy()
+    return result
 
 
 def _power_of_two(sizes: Integers) -> Integers:

@@ -133,15 +133,16 @@ def _solved(matrix, right, COLUMNS: tl.constexpr, USED: tl.constexpr):
 
 @_compiled
 def fit_two_classes(
-    X, y, rows, starts, sizes, upper, weights, fitted, FEATURES: tl.constexpr, INTERCEPT: tl.constexpr,
+    alike, X, y, rows, starts, sizes, upper, weights, fitted, FEATURES: tl.constexpr, INTERCEPT: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr, HALVINGS: tl.constexpr, STILL: tl.constexpr,
 ):  # fmt: skip
     """Fit one teacher, by Newton's method as in `newton.py`, from its own rows alone: a program reads no others.
 
-    Its rows are `rows[start : start + size]`; `upper` is the class that its score stands for, `weights` what a row of
-    the other class and of this one weighs. `ROWS` and `COLUMNS` are powers of 2, large enough for its rows and scores.
+    `alike` names the teachers to be fitted. One's rows are `rows[start : start + size]`; `upper` is the class that its
+    score stands for, `weights` what a row of the other class and of this one weighs. `ROWS` and `COLUMNS` are powers of
+    2, large enough for its rows and scores.
     """
-    teacher = tl.program_id(0)
+    teacher = tl.load(alike + tl.program_id(0))
     start, size = tl.load(starts + teacher), tl.load(sizes + teacher)
     seat, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     taken, feature, diagonal = seat < size, column < FEATURES, column[:, None] == column[None, :]

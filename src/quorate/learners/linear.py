@@ -228,7 +228,7 @@ class LinearTeachers(Teachers):
         Beside the result and the teachers themselves, no more than about `memory` bytes are in use at a time.
         """
         arrays, queries = choose_backend(device or self.device), check_queries(X, features=self.features)
-        totals = np.zeros((self.classes, len(queries)), dtype=np.int64)
+        totals, memory = np.zeros((self.classes, len(queries)), dtype=np.int64), check_memory(memory)
         if arrays.fused:
             from quorate.learners.gpu import on_gpus  # noqa: PLC0415  which imports this module
 
@@ -307,16 +307,15 @@ class LinearLearner(Learner):
         def cost(rows: int, shown: int) -> int:
             return self._bytes(rows, chunks.features, shown)
 
-        fused = chunks.showing(2)[:0]
-        if backend.fused:
-            fused, fitted = self._fit_fused(chunks)
+        fused, fitted = self._fit_fused(chunks) if backend.fused else (None, None)
+        if fused is not None and fitted is not None:
             yield fused, chunks.shown(fused), fitted
         for block in chunks.blocks(backend, memory=memory, cost=cost, without=fused):
             yield block.teachers, block.shown, backend.take(self._fit_block(backend, block))[: len(block.teachers)]
 
-    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix]:
-        """Return the teachers that a kernel of the GPU fits, and their scores. The others are fitted in blocks."""
-        return chunks.showing(2)[:0], np.empty((0, 2, self.coefficients(chunks.features) + 1))
+    def _fit_fused(self, chunks: Chunks) -> tuple[Integers, Matrix] | tuple[None, None]:
+        """Return the teachers that a kernel of the GPU fits, if any, and their scores. Others are fitted in blocks."""
+        return None, None
 
     @abstractmethod
     def _fit_block(self, backend: Backend, block: Block) -> Array:

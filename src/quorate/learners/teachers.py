@@ -99,7 +99,8 @@ def usable_rows(X: Matrix, y: NDArray[np.int64], *, classes: int, missing: bool 
     with np.errstate(invalid="ignore"):
         for start in range(0, len(X), _SLICE):
             part = slice(start, start + _SLICE)
-            usable[part] &= ((np.abs(X[part]) <= LARGEST) | (missing & np.isnan(X[part]))).all(axis=1)
+            sound = np.abs(X[part]) <= LARGEST
+            usable[part] &= (sound | np.isnan(X[part]) if missing else sound).all(axis=1)
     return usable
 
 
@@ -167,7 +168,8 @@ class Chunks:
     ) -> Iterator[Block]:
         """Yield the teachers that show two classes or more, as many of one shape together as fit into `memory` bytes.
 
-        A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes.
+        A chunk of `rows` rows that show `shown` classes needs `cost(rows, shown)` bytes. A steady backend fills a block
+        up to a size of its own, whatever `memory` says.
         """
         shown = (self.counts > 0).sum(axis=1)
         if without is not None:
@@ -178,7 +180,7 @@ class Chunks:
         room = min(memory, backend.fit_bytes)
         for height, width in shapes.tolist():
             alike = np.flatnonzero((rows == height) & (shown == width))
-            most = max(1, min(room // cost(height, width), 1 << (self.teachers - 1).bit_length()))
+            most = max(1, (backend.fit_bytes if backend.steady else room) // cost(height, width))  # proof: step 11
             for start in range(0, alike.size, most):
                 yield self._block(alike[start : start + most], height, most if backend.steady else 0)
 
