@@ -263,6 +263,34 @@ def test_masks_of_any_number_of_sites_cancel_exactly():
         assert not np.array_equal(without.view(np.int64), counts[1:].sum(axis=0))
 
 
+def test_a_card_with_the_key_of_another_site_does_not_make_masks_cancel(tmp_path):
+    """Nobody proves that a card's key is theirs: east copies south's, and north would add a stream and subtract it."""
+    pytest.importorskip("cryptography", reason="keys need the extra 'sites'")
+    from quorate.sites.keys import Card, Keys
+    from quorate.sites.masks import masks_of
+
+    north, south, east = (Keys.make(tmp_path / name, name) for name in ("north", "south", "east"))
+    raw = bytes.fromhex(south.card.mask)
+    for copied in (raw, raw[:31] + bytes([raw[31] | 128])):  # X25519 does not look at the last bit
+        card = Card("east", east.card.certificate, copied.hex())
+        with pytest.raises(InvalidInput, match="one of them is a copy"):
+            masks_of(north, [card, south.card])
+
+
+def test_a_stream_is_of_one_pair_of_sites():
+    """Also where two pairs had one secret, their streams would differ."""
+    asked = []
+
+    def noted(secret, context, size):
+        asked.append(context)
+        return bytes(size)
+
+    for one, other in (("north", "east"), ("north", "south"), ("east", "north")):
+        Masks(one, {other: b"secret"}, stream=noted).masked(np.zeros((1, 2), dtype=np.int64), b"batch")
+    assert len(set(asked)) == 2
+    assert asked[0] == asked[2]
+
+
 def test_masks_are_bound_to_all_of_a_batch():
     batch = Batch.of(ID, declared("sums"), QUERIES)
     changed = [

@@ -51,6 +51,10 @@ class Masks:
     def __init__(self, name: str, secrets: Mapping[str, bytes], *, stream: Stream = stream) -> None:
         if not secrets or name in secrets:
             raise InvalidInput("masks are shared with at least 1 other site, each of another name")
+        if len(set(secrets.values())) < len(secrets):
+            raise InvalidInput(
+                "two cards have the same key of masks: one of them is a copy, by which masks could cancel"
+            )
         self.name, self._secrets, self._stream = name, dict(secrets), stream
 
     @property
@@ -62,9 +66,14 @@ class Masks:
         """Return the counts with the masks of this context, mod 2**64. A context must not be used twice."""
         masked = counts.astype(np.int64).view(np.uint64)
         for other, secret in self._secrets.items():
-            mask = np.frombuffer(self._stream(secret, context, 8 * counts.size), dtype="<u8").reshape(counts.shape)
+            words = self._stream(secret, self._bound(other, context), 8 * counts.size)
+            mask = np.frombuffer(words, dtype="<u8").reshape(counts.shape)
             masked = masked + mask if self.name < other else masked - mask  # unsigned: mod 2**64; proof: step 6
         return masked
+
+    def _bound(self, other: str, context: bytes) -> bytes:
+        """Return what a stream is bound to, beside the secret: this pair of sites, and the context. proof: step 5."""
+        return f"{min(self.name, other)} {max(self.name, other)} ".encode() + context
 
     def __repr__(self) -> str:
         return f"<masks of {self.name}>"

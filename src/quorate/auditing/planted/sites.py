@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from quorate.arrays import Integers
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.planted.states import quiet_folder
 from quorate.ensemble import Ensemble
+from quorate.errors import InvalidInput
 from quorate.exchange import Asked
 from quorate.mechanisms import DistributedMax, NoisyMax
 from quorate.mechanisms.distributions import gaussian_pmf
@@ -57,6 +59,32 @@ class MasksTwice(Masks):
     def masked(self, counts: Integers, context: bytes) -> Masked:
         """The mistake: the batch is no part of it."""
         return super().masked(counts, b"")
+
+
+class MasksOfSecretsAlone(Masks):
+    """Takes what cards say for keys of their owners, and makes the stream of a pair of the secret and the batch."""
+
+    def __init__(self, name: str, secrets: Mapping[str, bytes], *, stream: Any) -> None:
+        super().__init__(name, {other: other.encode() for other in secrets}, stream=stream)
+        self._secrets = dict(secrets)
+
+    def _bound(self, other: str, context: bytes) -> bytes:
+        """The mistake: the pair is no part of it."""
+        return context
+
+
+def copy_key(kind: type[Masks]) -> Caught:
+    """Give a site two cards of one key, as a site does that copies another's, and look for its counts in what leaves.
+
+    The site stands between the two by name: it adds the one stream, and subtracts the other, which is the same.
+    """
+    counts = np.arange(16).reshape(8, 2)
+    try:
+        masks = kind("north", dict.fromkeys(["east", "south"], b"north and south"), stream=_words)
+    except InvalidInput:
+        return Caught("a copied key", "the cards are refused", found=False)
+    seen = int((masks.masked(counts, b"batch").view(np.int64) == counts).sum())
+    return Caught("a copied key", f"{seen} of {counts.size} counts are seen", seen > 0)
 
 
 def _words(secret: bytes, context: bytes, size: int) -> bytes:
@@ -142,6 +170,14 @@ SITES = (
         lambda: MasksTwice,
         lambda: Masks,
         lambda target, plays, seed: subtract(target),
+    ),
+    PlantedBug(
+        "mask_not_of_a_pair",
+        "masks that do not name their two sites: with a copied key in a card, two of them cancel",
+        "state",
+        lambda: MasksOfSecretsAlone,
+        lambda: Masks,
+        lambda target, plays, seed: copy_key(target),
     ),
     PlantedBug(
         "site_charges_afterwards",
