@@ -206,6 +206,27 @@ def test_with_masks_a_lie_shows_in_the_sum_and_nobody_can_say_whose(federation, 
     assert classifier.budget_.spent().renyi == 0
 
 
+def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federation, keys):
+    """With masks, a site moves its ballots so far that a class has none, or one less than none, by others' counts.
+
+    Were one answered and the other refused, the site would have compared a count of the others with a number.
+    """
+    moved = [0]
+
+    def moves(reply):
+        counts = np.frombuffer(reply.counts, dtype="<u8").reshape(-1, 2)
+        lie = np.array([moved[0], -moved[0]]).view(np.uint64)
+        return Counted(reply.id, reply.context, (counts + lie).astype("<u8").tobytes(), reply.payable)
+
+    addresses, sites = federation("sums", change=changed_reply(moves))
+    together = federation.opened(addresses, keys["centre"], mode="sums")
+    FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+    first = int(local_counts(sites, QUERIES[:1])[0, 0])
+    for lie, told in [(-first, 0), (-first - 1, 0), (1 - first, 1), (TOTAL - first, TOTAL), (TOTAL + 1 - first, TOTAL)]:
+        moved[0] = lie
+        assert together.votes(QUERIES[:1]).tolist() == [[told, TOTAL - told]]
+
+
 def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federation, keys):
     addresses, sites = federation()
     together = federation.opened(addresses, keys["centre"])

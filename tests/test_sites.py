@@ -3,6 +3,7 @@
 Statistical tests here fail by chance less than once in 10**7 runs each.
 """
 
+import itertools
 import shutil
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from quorate.errors import IdReused
 from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.models import load
 from quorate.models.codecs import mechanism_document
-from quorate.sites.masks import Masks
+from quorate.sites.masks import Masks, unmasked
 from quorate.sites.messages import Batch, Declaration
 from quorate.sites.site import Site
 
@@ -289,6 +290,33 @@ def test_a_stream_is_of_one_pair_of_sites():
         Masks(one, {other: b"secret"}, stream=noted).masked(np.zeros((1, 2), dtype=np.int64), b"batch")
     assert len(set(asked)) == 2
     assert asked[0] == asked[2]
+
+
+def test_sums_of_counts_stay_as_they_are():
+    rng = np.random.default_rng(5)
+    for classes in (2, 3, 10):
+        counts = rng.multinomial(1000, np.ones(classes) / classes, size=200)
+        counts[0] = [1000] + [0] * (classes - 1)
+        counts[1] = [0] * (classes - 1) + [1000]
+        assert np.array_equal(unmasked(counts.view(np.uint64), 1000), counts)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_a_ballot_that_moves_behind_a_lie_moves_one_ballot(classes):
+    """All totals within 3 ballots of counts, and some across 2**63, with every neighbour: a lie widens no step."""
+    teachers, far = 3, [0, 2**63 - 1, -(2**63), 2**62]
+    within = np.array(list(itertools.product(range(-3, 7), repeat=classes - 1)))
+    parts = [within + np.array([lie, *[0] * (classes - 2)]).astype(np.int64) for lie in far]
+    free = np.concatenate(parts).astype(np.uint64)
+    total = np.concatenate([free, teachers - free.sum(axis=1, keepdims=True, dtype=np.uint64)], axis=1)
+    for up, down in itertools.permutations(range(classes), 2):
+        moved = total.copy()
+        moved[:, up] += np.uint64(1)
+        moved[:, down] -= np.uint64(1)
+        both = unmasked(np.concatenate([total, moved]), teachers)  # one cut for both: as in the proof
+        assert (both >= 0).all()
+        assert (both.sum(axis=1) == teachers).all()
+        assert np.abs(both[: len(total)] - both[len(total) :]).sum(axis=1).max() <= 2
 
 
 def test_masks_are_bound_to_all_of_a_batch():

@@ -26,6 +26,7 @@ from quorate.planner import PrivatePlan
 from quorate.predictors import PrivateClassifier
 from quorate.privacy import best_order
 from quorate.sites.keys import Card, Keys
+from quorate.sites.masks import unmasked
 from quorate.sites.messages import About, Batch, Counted, Declaration, Enrolled, Mode
 
 __all__ = ["FederatedClassifier", "Sites"]
@@ -187,13 +188,14 @@ class Sites:
         for remote, told, reply in zip(self._remotes, self.about, replies, strict=True):
             total = total + self._counts(remote, told, batch, reply)  # mod 2**64
             self._payable[told.name] = reply.payable
-        summed = total.view(np.int64)
-        if self.mode == "sums" and not _are_counts(summed, self.teachers):
+        if self.mode != "sums":
+            return total.view(np.int64)
+        if (total.sum(axis=1) != np.uint64(self.teachers)).any():  # which no record decides; proof: step 7
             raise SiteRefused(
                 "the sites' masked counts do not add up to one ballot a teacher: a site lied, or has another card of "
                 "another site. In this mode nobody can say which. Nothing is drawn"
             )
-        return summed
+        return unmasked(total, self.teachers)
 
     def _counts(self, remote: _Remote, told: About, batch: Batch, reply: Counted) -> Any:
         """Return what one site sent, or name it where that cannot be; proof: step 7."""

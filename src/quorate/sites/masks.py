@@ -5,6 +5,7 @@ over all sites, masks cancel and the sum of the counts is left (Bonawitz and oth
 sites that drop out: a batch that one site does not answer is refused). Proof: PROOF.md, steps 5 and 6.
 """
 
+import secrets as system_secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from quorate.errors import InvalidInput
 if TYPE_CHECKING:
     from quorate.sites.keys import Card, Keys
 
-__all__ = ["Masked", "Masks", "masks_of", "stream"]
+__all__ = ["Masked", "Masks", "masks_of", "stream", "unmasked"]
 
 Stream = Callable[[bytes, bytes, int], bytes]
 Masked = NDArray[np.uint64]
@@ -85,3 +86,18 @@ def masks_of(keys: "Keys", others: Iterable["Card"]) -> Masks:
     if len({card.name for card in cards}) < len(cards):
         raise InvalidInput("two cards have the same name")
     return Masks(keys.card.name, {card.name: keys.shared(card) for card in cards})
+
+
+def unmasked(total: Masked, teachers: int) -> Integers:
+    """Return the sums of all sites' masked counts, whose rows add up to the teachers, as counts.
+
+    Sums of counts stay as they are. Where a site has lied, no class has less than 0 or more than is left, and a ballot
+    that moves at another site still moves one ballot: whatever is drawn from the counts costs no more (proof: step 7).
+
+    >>> unmasked(np.array([[3, 0, 4], [9, 2, -4]]).view(np.uint64), 7).tolist()
+    [[3, 0, 4], [7, 0, 0]]
+    """
+    cut = np.uint64(2**62 + system_secrets.randbits(63))  # where the numbers mod 2**64 begin: a liar cannot meet it
+    within = np.clip(np.cumsum(total, axis=1, dtype=np.uint64) + cut, cut, cut + np.uint64(teachers)) - cut
+    reached = np.maximum.accumulate(within, axis=1)  # by each class and those before it
+    return np.diff(reached, axis=1, prepend=np.uint64(0)).astype(np.int64)
