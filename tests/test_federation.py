@@ -178,7 +178,7 @@ class Replays:
         (lies_below_zero, "lied about its count"),
         (cuts_short, "another shape"),
         (Replays(), "replayed the answer to another batch"),
-        (lambda reply: Enrolled(3), "no message of a federation"),
+        (lambda reply: Enrolled(3, "now"), "no message of a federation"),
         (lambda reply: 1 / 0, "something failed"),
     ],
 )
@@ -233,13 +233,19 @@ def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federat
     classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=200)
     assert together.payable() >= 195
     sites["north"]._budget.spend(qr.Cost(sites["north"]._budget.remaining().renyi * 0.99))
-    with pytest.raises(qr.BudgetSpent, match="site north: the budget has"):
-        classifier.predict(np.arange(20.0).reshape(10, 2))  # north is found out here, and the others have paid
-    together.declare(classifier.mechanism_)
     paid = spent(sites["south"])
     with pytest.raises(qr.BudgetSpent, match="site north can pay for"):
-        classifier.predict(np.arange(40.0, 60.0).reshape(10, 2))
+        classifier.predict(np.arange(20.0).reshape(10, 2))
     assert spent(sites["south"]) == paid
+
+
+def test_a_site_that_starts_anew_goes_on_with_masks_that_nobody_has_seen(federation, keys):
+    addresses, sites = federation("sums")
+    together = federation.opened(addresses, keys["centre"], mode="sums")
+    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+    assert classifier.predict(QUERIES[:1]).answered.all()
+    sites["north"].start = "another process"
+    assert classifier.predict(QUERIES[1:2]).answered.all()
 
 
 def test_only_the_coordinator_is_answered_and_only_by_the_site_of_a_card(federation, keys):

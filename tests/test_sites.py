@@ -12,7 +12,7 @@ import pytest
 
 from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 from quorate import BudgetSpent, InvalidInput
-from quorate.errors import IdReused
+from quorate.errors import IdReused, InProgress
 from quorate.mechanisms import DistributedMax, NoisyMax, Quorum
 from quorate.models import load
 from quorate.models.codecs import mechanism_document
@@ -51,6 +51,10 @@ def spent(folder):
         return classifier.budget_.spent().renyi
     finally:
         classifier.session_.close()
+
+
+def starts_of(sites):
+    return {site.name: site.start for site in sites}
 
 
 def counts_of(reply):
@@ -183,7 +187,7 @@ def test_a_site_needs_a_ledger_and_masks_of_its_own(folders):
 def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(folders):
     declaration, rows = declared("sums"), np.tile(QUERIES, (20, 1))
     sites = [opened_site(folders[name], "sums") for name in NAMES]
-    batch = Batch.of(ID, declaration, rows)
+    batch = Batch.of(ID, declaration, rows, starts_of(sites))
     replies = [site.ballots(batch).totals(len(rows), 2) for site in sites]
     local = [site._session.answerer.ensemble.fitted.votes(rows) for site in sites]
     assert np.array_equal(sum(replies).view(np.int64), sum(local))  # exactly
@@ -204,7 +208,8 @@ def test_a_site_adds_up_with_its_own_peers_alone(folders):
 def test_with_noise_no_count_leaves_and_the_noise_must_suffice(folders):
     sites = [opened_site(folders[name], "noise", corrupt=1) for name in NAMES]
     declaration, rows = declared("noise"), np.tile(QUERIES[:1], (90, 1))
-    replies = [site.ballots(Batch.of(ID, declaration, rows)).totals(90, 2) for site in sites]
+    batch = Batch.of(ID, declaration, rows, starts_of(sites))
+    replies = [site.ballots(batch).totals(90, 2) for site in sites]
     noise = sum(replies).view(np.int64) - sum(site._session.answerer.ensemble.fitted.votes(rows) for site in sites)
     scale = declaration.mechanism["scale"] * np.sqrt(3)
     assert 0.6 < noise.std() / scale < 1.5  # of 180 draws; outside less than once in 10**8
@@ -326,5 +331,31 @@ def test_masks_are_bound_to_all_of_a_batch():
         Batch.of(ID, declared("sums"), QUERIES + 1e-9),
         Batch.of(ID, declared("sums", queries=99), QUERIES),
         Batch.of(ID, Declaration(batch.declaration.mechanism, ["east", "north"], "sums"), QUERIES),
+        Batch.of(ID, declared("sums"), QUERIES, {"north": "1"}),
+        Batch.of(ID, declared("sums"), QUERIES, {"north": "2"}),
     ]
-    assert len({one.context() for one in [batch, *changed]}) == 5
+    assert len({one.context() for one in [batch, *changed]}) == 7
+
+
+def test_masks_are_of_one_start_of_a_site(folders, tmp_path, monkeypatch):
+    """Two models of one owner have the same keys, and a copy on another machine has no ids: neither repeats a mask."""
+    others = {"east": "e", "south": "s"}
+    views = []
+    for folder in (folders["north"], shutil.copytree(folders["north"], tmp_path / "copied" / "north")):
+        monkeypatch.setenv("QUORATE_STATE", str(tmp_path / f"machine {len(views)}"))
+        site = opened_site(folder, "sums")
+        own = Batch.of(ID, declared("sums"), QUERIES, others | {"north": site.start})
+        for starts in (others | {"north": "another"}, others, {"north": site.start}, {**own.starts, "mallory": "m"}):
+            with pytest.raises(InvalidInput, match="started anew, or the batch is not for it"):
+                site.ballots(replace(own, starts=starts))
+        assert site.payable(declared("sums")) == 100  # nothing was charged for these
+        views.append(counts_of(site.ballots(own)))
+        site.close()
+    assert (np.abs(views[0] - views[1]) > 2**40).mean() > 0.5  # of 8 numbers; counts would be apart by 0
+
+
+def test_a_site_whose_id_was_taken_over_does_not_answer(north, monkeypatch):
+    """Another process took this one for dead: that one may have answered, so this one does not."""
+    monkeypatch.setattr(north._session.ledger, "keep", lambda *given: [InProgress("taken over")])
+    with pytest.raises(InProgress):
+        north.ballots(Batch.of(ID, declared(), QUERIES))

@@ -118,6 +118,7 @@ class Sites:
         self._finalizer = weakref.finalize(self, _close, self._pool, self._remotes)
         self._declaration: Declaration | None = None
         self._payable: dict[str, int] = {}
+        self._starts: dict[str, str] = {}
         try:
             self.about = [self._checked(*pair) for pair in zip(self._remotes, self._all("/site", About), strict=True)]
         except BaseException:
@@ -157,9 +158,14 @@ class Sites:
 
     def declare(self, mechanism: QueryMechanism) -> None:
         """Tell all sites what is done with their counts. One that does not agree, or cannot pay, is named."""
-        declaration = Declaration(mechanism_document(mechanism), self.names, self.mode)
-        enrolled = self._all("/enrol", Enrolled, declaration)
-        self._payable = {one.card.name: told.payable for one, told in zip(self._remotes, enrolled, strict=True)}
+        self._enrol(Declaration(mechanism_document(mechanism), self.names, self.mode))
+
+    def _enrol(self, declaration: Declaration) -> None:
+        enrolled = dict(
+            zip([one.card.name for one in self._remotes], self._all("/enrol", Enrolled, declaration), strict=True)
+        )
+        self._payable = {name: told.payable for name, told in enrolled.items()}
+        self._starts = {name: told.start for name, told in enrolled.items()}
         self._declaration = declaration
 
     def payable(self) -> int:
@@ -170,6 +176,7 @@ class Sites:
         """Return the counts of all sites together; with noise in them, `NoisyTotals`."""
         if self._declaration is None:
             raise InvalidInput("declare a mechanism first: a site charges for what is done with its counts")
+        self._enrol(self._declaration)  # a site may have started anew, or have paid for something else
         poorest = min(self._payable, key=self._payable.__getitem__)
         if len(X) > self._payable[poorest]:  # before any site is charged
             raise BudgetSpent(
@@ -182,7 +189,8 @@ class Sites:
 
     def _batch(self, X: Floats) -> Integers:
         assert self._declaration is not None
-        batch = Batch.of(secrets.token_hex(16), self._declaration, X)  # an id is never used again; proof: step 4
+        id = secrets.token_hex(16)  # never used again; proof: step 4
+        batch = Batch.of(id, self._declaration, X, self._starts)
         replies = self._all("/ballots", Counted, batch)
         total = np.zeros((len(X), self.classes), dtype=np.uint64)
         for remote, told, reply in zip(self._remotes, self.about, replies, strict=True):
