@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -258,6 +259,29 @@ def test_only_the_coordinator_is_answered_and_only_by_the_site_of_a_card(federat
         Sites(other, keys["centre"])
     with pytest.raises(SiteRefused, match="in the mode 'counts' alone"):
         Sites(addresses, keys["centre"], mode="sums")
+
+
+def test_a_card_stands_for_the_certificate_that_was_looked_at_and_for_no_other(keys):
+    """A second certificate in a card's text lets nobody in: not a party's, not an authority's."""
+    centre, mallory = keys["centre"], keys["south"]
+    card = CardOfKeys("centre", centre.card.certificate + mallory.card.certificate, centre.card.mask)
+    for caller, let_in in ((centre, True), (mallory, False)):
+        ends = socket.socketpair()
+        served = keys["north"].context(card, server=True)
+        said = []
+
+        def serve(context=served, end=ends[0], said=said):
+            with contextlib.suppress(OSError), context.wrap_socket(end, server_side=True) as wrapped:
+                said.append(wrapped.recv(1))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with contextlib.suppress(OSError):
+            asking = caller.context(keys["north"].card, server=False)
+            with asking.wrap_socket(ends[1], server_hostname="north") as wrapped:
+                wrapped.send(b"?")
+        thread.join()
+        assert bool(said) == let_in
 
 
 def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):
