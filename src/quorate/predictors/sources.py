@@ -171,8 +171,8 @@ def _people(schema: Schema, table: Any, first: Any) -> tuple[list[str], Integers
         return None
     if _kind(table, schema.groups) != _kind(first, schema.groups):
         raise InvalidInput(
-            f"column {schema.groups!r}: people are named by texts in one file and by numbers in another, or by numbers of "
-            "two kinds; one of them could go by two names"
+            f"column {schema.groups!r}: people are named by texts in one file and by numbers in another, or by two "
+            "kinds of numbers; one of them could go by two names"
         )
     numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)
