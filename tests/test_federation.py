@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -226,6 +227,17 @@ def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federa
     for lie, told in [(-first, 0), (-first - 1, 0), (1 - first, 1), (TOTAL - first, TOTAL), (TOTAL + 1 - first, TOTAL)]:
         moved[0] = lie
         assert together.votes(QUERIES[:1]).tolist() == [[told, TOTAL - told]]
+
+
+@pytest.mark.parametrize("teachers", [0, -3, 2**63])
+def test_a_site_that_cannot_have_so_many_teachers_is_refused(federation, keys, teachers):
+    def apply(site):
+        if site.name == "south":
+            told, site.about = site.about(), lambda: replace(told, teachers=teachers)
+
+    addresses, _sites = federation("sums", change=apply)
+    with pytest.raises(SiteRefused, match=r"site south: .* has no number of teachers that can be"):
+        Sites(addresses, keys["centre"], mode="sums")
 
 
 def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federation, keys):

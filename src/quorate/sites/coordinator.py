@@ -33,6 +33,7 @@ __all__ = ["FederatedClassifier", "Sites"]
 
 _BATCH_BYTES = 32 * 2**20  # of queries in one message
 _CONNECT_SECONDS = 10.0
+_MOST_TEACHERS = 2**40  # of a site: sums stay far below 2**62
 
 Message = TypeVar("Message")
 
@@ -126,8 +127,8 @@ class Sites:
             raise
 
     def _checked(self, remote: _Remote, told: About) -> About:
-        if told.name != remote.card.name or told.teachers < 1:
-            raise remote.refused("it does not go by the name of its card, or has no teachers")
+        if told.name != remote.card.name or not 1 <= told.teachers <= _MOST_TEACHERS:
+            raise remote.refused("it does not go by the name of its card, or has no number of teachers that can be")
         if told.mode != self.mode:
             raise remote.refused(f"it answers in the mode {told.mode!r} alone")
         return told
