@@ -29,6 +29,7 @@ _SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that l
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -204,8 +205,7 @@ class _Scene:
         typical = float(np.mean(spent)) / kernel.top**2
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
-            alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
-            yield number, self._judged(weights, alive, terms)
+            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= terms.capacity, terms)
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""
@@ -213,8 +213,8 @@ class _Scene:
         terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, classes=self._classes)
         spent = self._spent(weights)
         for factor in _LATER:
-            alive = (factor * spent <= terms.capacity).astype(np.float64)
-            look = self._judged(weights, alive, terms)
+            alive = factor * spent <= terms.capacity
+            look = self._judged(weights, alive[:, np.newaxis], terms)
             lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), look.right))
         return tuple(lines)
 
@@ -225,14 +225,21 @@ class _Scene:
         """Return what a record in the place of each point would spend on the planned queries."""
         return np.asarray(self._queries * np.einsum("ij,ij->j", weights, weights) / len(weights), dtype=np.float64)
 
-    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
-        each, noise = (alive * self._each).astype(np.float32), terms.scale * math.sqrt(min(2, self._classes - 1))
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
+        each, noise = alive.astype(np.float32) * self._each, terms.scale * math.sqrt(min(2, self._classes - 1))
         total = weights @ each
         spoilt = np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / noise))
         if self._codes is None or self._truth is None:
             return _Look(None, float(spoilt.mean()))
-        counts = weights @ (np.eye(self._classes, dtype=np.float32)[self._codes] * each[:, np.newaxis])
-        own = np.take_along_axis(counts, self._truth, axis=1)
-        lost = ndtr((counts - own) / noise)
-        np.put_along_axis(lost, self._truth, 0.0, axis=1)
-        return _Look(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))), float(spoilt.mean()))
+        ballots = np.eye(self._classes, dtype=np.float32)[self._codes]
+        right = [_right(weights @ (ballots * now[:, np.newaxis]), self._truth, noise) for now in each.T]
+        return _Look(float(np.mean(right)), float(spoilt.mean()))
+
+
+def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> float:
+    """Return the share of queries whose own class is expected to win."""
+    own = np.take_along_axis(counts, truth, axis=1)
+    lost = ndtr((counts - own) / noise)
+    np.put_along_axis(lost, truth, 0.0, axis=1)
+    return float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
