@@ -205,7 +205,8 @@ class _Scene:
         typical = float(np.mean(spent)) / kernel.top**2
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
-            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= terms.capacity, terms)
+            right = self._right(weights, spent, _MOMENTS, terms)
+            yield number, _Look(right, self._spoilt(weights, spent, terms))
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""
@@ -214,8 +215,8 @@ class _Scene:
         spent = self._spent(weights)
         for factor in _LATER:
             alive = factor * spent <= terms.capacity
-            look = self._judged(weights, alive[:, np.newaxis], terms)
-            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), look.right))
+            right = self._right(weights, spent, [factor], terms)
+            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), right))
         return tuple(lines)
 
     def _weights(self, kernel: Kernel) -> NDArray[np.float32]:
@@ -225,21 +226,29 @@ class _Scene:
         """Return what a record in the place of each point would spend on the planned queries."""
         return np.asarray(self._queries * np.einsum("ij,ij->j", weights, weights) / len(weights), dtype=np.float64)
 
-    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
-        """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
-        each, noise = alive.astype(np.float32) * self._each, terms.scale * math.sqrt(min(2, self._classes - 1))
-        total = weights @ each
-        spoilt = np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / noise))
+    def _noise(self, terms: Terms) -> float:
+        return terms.scale * math.sqrt(min(2, self._classes - 1))
+
+    def _spoilt(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> float:
+        """Return the share of queries that noise spoils, where each record votes for a part of the time."""
+        votes = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9)) * self._each
+        total = weights @ votes.astype(np.float32)
+        return float(np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / self._noise(terms))).mean())
+
+    def _right(
+        self, weights: NDArray[np.float32], spent: Floats, moments: Sequence[float], terms: Terms
+    ) -> float | None:
+        """Return the share of queries whose own class is expected to win, on average over these moments.
+
+        Records wear out on the way. What is right at a typical moment says too little of the last ones.
+        """
         if self._codes is None or self._truth is None:
-            return _Look(None, float(spoilt.mean()))
-        ballots = np.eye(self._classes, dtype=np.float32)[self._codes]
-        right = [_right(weights @ (ballots * now[:, np.newaxis]), self._truth, noise) for now in each.T]
-        return _Look(float(np.mean(right)), float(spoilt.mean()))
-
-
-def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> float:
-    """Return the share of queries whose own class is expected to win."""
-    own = np.take_along_axis(counts, truth, axis=1)
-    lost = ndtr((counts - own) / noise)
-    np.put_along_axis(lost, truth, 0.0, axis=1)
-    return float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
+            return None
+        ballots, shares = np.eye(self._classes, dtype=np.float32)[self._codes] * np.float32(self._each), []
+        for moment in moments:
+            counts = weights @ (ballots * (moment * spent <= terms.capacity)[:, np.newaxis])
+            own = np.take_along_axis(counts, self._truth, axis=1)
+            lost = ndtr((counts - own) / self._noise(terms))
+            np.put_along_axis(lost, self._truth, 0.0, axis=1)
+            shares.append(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))))
+        return float(np.mean(shares))
