@@ -8,7 +8,7 @@ noise does hardly more harm than at any other: a small radius keeps the neighbou
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ _SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that l
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
-_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, at which answers are judged
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -205,8 +205,14 @@ class _Scene:
         typical = float(np.mean(spent)) / kernel.top**2
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
-            right = self._right(weights, spent, _MOMENTS, terms)
-            yield number, _Look(right, self._spoilt(weights, spent, terms))
+            alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
+            look = self._judged(weights, alive, terms)
+            yield number, look if look.right is None else replace(look, right=self._over_time(weights, spent, terms))
+
+    def _over_time(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> float:
+        """Return the share right of all planned queries: late ones meet fewer records than a typical one does."""
+        alive = [(moment * spent <= terms.capacity).astype(np.float64) for moment in _MOMENTS]
+        return float(np.mean([self._judged(weights, one, terms).right or 0.0 for one in alive]))
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""
@@ -214,9 +220,9 @@ class _Scene:
         terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, classes=self._classes)
         spent = self._spent(weights)
         for factor in _LATER:
-            alive = factor * spent <= terms.capacity
-            right = self._right(weights, spent, [factor], terms)
-            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), right))
+            alive = (factor * spent <= terms.capacity).astype(np.float64)
+            look = self._judged(weights, alive, terms)
+            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), look.right))
         return tuple(lines)
 
     def _weights(self, kernel: Kernel) -> NDArray[np.float32]:
@@ -226,29 +232,14 @@ class _Scene:
         """Return what a record in the place of each point would spend on the planned queries."""
         return np.asarray(self._queries * np.einsum("ij,ij->j", weights, weights) / len(weights), dtype=np.float64)
 
-    def _noise(self, terms: Terms) -> float:
-        return terms.scale * math.sqrt(min(2, self._classes - 1))
-
-    def _spoilt(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> float:
-        """Return the share of queries that noise spoils, where each record votes for a part of the time."""
-        votes = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9)) * self._each
-        total = weights @ votes.astype(np.float32)
-        return float(np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / self._noise(terms))).mean())
-
-    def _right(
-        self, weights: NDArray[np.float32], spent: Floats, moments: Sequence[float], terms: Terms
-    ) -> float | None:
-        """Return the share of queries whose own class is expected to win, on average over these moments.
-
-        Records wear out on the way. What is right at a typical moment says too little of the last ones.
-        """
+    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
+        each, noise = (alive * self._each).astype(np.float32), terms.scale * math.sqrt(min(2, self._classes - 1))
+        total = weights @ each
+        spoilt = np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / noise))
         if self._codes is None or self._truth is None:
-            return None
-        ballots, shares = np.eye(self._classes, dtype=np.float32)[self._codes] * np.float32(self._each), []
-        for moment in moments:
-            counts = weights @ (ballots * (moment * spent <= terms.capacity)[:, np.newaxis])
-            own = np.take_along_axis(counts, self._truth, axis=1)
-            lost = ndtr((counts - own) / self._noise(terms))
-            np.put_along_axis(lost, self._truth, 0.0, axis=1)
-            shares.append(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))))
-        return float(np.mean(shares))
+            return _Look(None, float(spoilt.mean()))
+        counts = weights @ (np.eye(self._classes, dtype=np.float32)[self._codes] * each[:, np.newaxis])
+        own = np.take_along_axis(counts, self._truth, axis=1)
+        lost = ndtr((counts - own) / noise)
+        np.put_along_axis(lost, self._truth, 0.0, axis=1)
+        return _Look(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))), float(spoilt.mean()))
