@@ -203,6 +203,7 @@ def test_two_copies_of_the_units_do_not_answer_from_one_ledger(tmp_path):
     [
         "UPDATE state SET spends = zeroblob(length(spends))",
         "UPDATE state SET reports = 0",
+        "DELETE FROM state",
         "UPDATE state SET number = number + 1",
         "UPDATE unit SET codes = x'0700000000000000' WHERE number = 3",
         "DELETE FROM unit WHERE number = 3",

@@ -70,7 +70,7 @@ class UnitFile:
     def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
         rows = run(f"{_LINES} ORDER BY number").fetchall()
-        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone()
+        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone() or (0, -1, 0, b"")
         self._units = sum(self._tag(*row) for row in rows) % _SUMS
         if stated != self._sum() or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
             raise LedgerRefused(f"{self._path} was changed by something else; nothing is answered")
