@@ -41,14 +41,16 @@ _SENT_BYTES = 2**22  # of queries, or of teachers, that are sent together
 class ClusterTable:
     """A table whose files the workers of a cluster read. Only names and types of its columns come here.
 
-    `source` is what `table_files` takes: paths that mean the same on every worker, or addresses.
+    `source` is what `table_files` takes: paths that mean the same on every worker, or addresses. The `dealer` has the
+    secret key; another fit has another.
     """
 
-    def __init__(self, source: Any, cluster: Any) -> None:
+    def __init__(self, source: Any, cluster: Any, *, dealer: Dealer | None = None) -> None:
         given = [source] if isinstance(source, str | Path) else source
         if hasattr(given, "to_batches") or not all(isinstance(one, str | Path) for one in given):
             raise InvalidInput("on a cluster a table is named by its files, folders, patterns or addresses")
         paths = [one if ":/" in str(one) else Path(one).absolute() for one in given]
+        self._dealer = dealer
         self.engine = open_engine(cluster)
         try:
             schema, self.parts = self.engine.get(self.engine.call(_listed, paths))
@@ -57,17 +59,15 @@ class ClusterTable:
             raise
         self.header: pa.Table = schema.empty_table()
 
-    def dealt(
-        self,
-        encoding: Callable[[pa.Table], Encoded],
-        *,
-        features: int,
-        by_person: bool,
-        dealer: Dealer | None = None,
-    ) -> "ClusterRows":
+    def dealt(self, encoding: Callable[[pa.Table], Encoded], *, features: int, by_person: bool) -> "ClusterRows":
         """Let the workers read the table and deal its rows."""
-        reading = _Reading(encoding, tuple(self.header.column_names), dealer or Dealer(), features, by_person)
+        columns, dealer = tuple(self.header.column_names), self._dealer or Dealer()
+        reading = _Reading(encoding, columns, dealer, features, by_person)
         return ClusterRows(self.engine, self.parts, reading)
+
+    def close(self) -> None:
+        """Let go of the cluster where it was started, or joined, for this."""
+        self.engine.close()
 
 
 def _listed(paths: Sequence[Any]) -> tuple[pa.Schema, list[TablePart]]:

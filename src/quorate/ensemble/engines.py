@@ -5,6 +5,7 @@ both move results from worker to worker without us. A function is pure: made aga
 """
 
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import sklearn
 
+from quorate.checks import check_count
 from quorate.errors import ClusterLost, InvalidInput, QuorateError
 
 __all__ = ["DaskEngine", "Engine", "RayEngine", "open_engine"]
@@ -61,12 +63,13 @@ def open_engine(cluster: Any) -> Engine:
         opened = cluster if hasattr(cluster, "spread") else DaskEngine(cluster)
     elif cluster == "ray" or cluster.startswith("ray://"):
         opened = RayEngine(cluster)
-    elif cluster == "local" or cluster.startswith(("tcp://", "tls://")):
+    elif re.fullmatch(r"local(:\d+)?|(tcp|tls)://.+", cluster):
         opened = DaskEngine(cluster)
     else:
         raise InvalidInput(
-            'cluster must be "local", the address of a Dask scheduler (tcp://host:8786) or of a Ray cluster '
-            f'(ray://host:10001), or "ray" for one that runs on this machine, not {cluster!r}'
+            'cluster must be "local" or "local:4" (so many workers), the address of a Dask scheduler '
+            '(tcp://host:8786) or of a Ray cluster (ray://host:10001), or "ray" for one that runs on this machine, '
+            f"not {cluster!r}"
         )
     try:
         there = opened.get(opened.call(versions))
@@ -91,11 +94,12 @@ class DaskEngine:
     def __init__(self, cluster: Any) -> None:
         distributed = _imported("distributed", extra="dask")
         self._open = ExitStack()
-        if cluster == "local":
-            settings: dict[str, Any] = {"n_workers": os.cpu_count(), "threads_per_worker": 1}
-            started = distributed.LocalCluster(**settings, dashboard_address=None)
-            self._open.enter_context(started)
-            cluster = started.scheduler_address
+        if isinstance(cluster, str) and cluster.startswith("local"):
+            number = check_count("the number of workers", int(cluster[6:] or os.cpu_count() or 1))
+            patience = {"distributed.deploy.lost-worker-timeout": "1h"}  # or one that starts again slowly is given up
+            self._open.enter_context(import_module("dask").config.set(patience))
+            started = distributed.LocalCluster(n_workers=number, threads_per_worker=1, dashboard_address=None)
+            cluster = self._open.enter_context(started).scheduler_address
         if isinstance(cluster, str):
             try:
                 joined = distributed.Client(cluster, set_as_default=False, timeout=_CONNECT_SECONDS)
@@ -202,7 +206,8 @@ class RayEngine:
         try:
             brought, refused = self._ray.get(self._keeper.get.remote(reference))
         except self._ray.exceptions.RayError as error:
-            self._keeper = self._started()  # whoever had the others is gone; they are made again by name
+            self._ray.kill(self._keeper)
+            self._keeper = self._started()  # it knows none of the results, which are all made again
             raise ClusterLost(f"the Ray cluster could not do it ({type(error).__name__})") from None
         if isinstance(refused, QuorateError):
             raise refused
@@ -212,12 +217,14 @@ class RayEngine:
 
     def drop(self, references: Sequence[Reference]) -> None:
         """Let go of results."""
-        self._keeper.drop.remote(list(references))
+        if self._keeper is not None:
+            self._keeper.drop.remote(list(references))
 
     def close(self) -> None:
         """Let go of all results, and of the cluster where it was started, or joined, for this."""
-        if self._ray.is_initialized():
+        if self._ray.is_initialized() and self._keeper is not None:
             self._ray.kill(self._keeper)
+        self._keeper = None
         self._open.close()
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quorate.arrays import Integers
 from quorate.checks import check_bytes
 from quorate.ensemble import Electorate, Ensemble
-from quorate.ensemble.clusters import ClusterRows, ClusterTable
+from quorate.ensemble.clusters import ClusterRows, ClusterTable, ClusterTeachers
 from quorate.ensemble.dealing import Encoded
 from quorate.ensemble.electorate import as_electorate
 from quorate.ensemble.sources import SpilledRows, Units
@@ -24,7 +24,7 @@ from quorate.progress import progress
 from quorate.tables import Schema, as_table
 from quorate.tables.stream import TableStream
 
-__all__ = ["OtherSources"]
+__all__ = ["Encoding", "OtherSources", "spilled"]
 
 _OF_A_FIT = (
     "estimator",
@@ -112,17 +112,25 @@ class OtherSources(GuidedClassifier, ABC):
             shown = schema.label.column in as_table(public).column_names
             guides["public_labels"] = schema.labels(public, role="public") if shown else None
         self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
-        encoding = _Encoding(schema, self.classes_)
+        encoding = Encoding(schema, self.classes_)
         if cluster is not None or isinstance(source, ClusterTable):
             table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
             rows: SpilledRows | ClusterRows = table.dealt(encoding, features=width, by_person=schema.groups is not None)
         else:
             size = check_bytes("memory", "1GB" if memory is None else memory, least=_LEAST_MEMORY)
-            rows = _spilled(source, encoding, SpilledRows(width, memory=size, folder=spill))
+            rows = spilled(source, encoding, SpilledRows(width, memory=size, folder=spill))
         with closing(rows):
             if not rows.count:
                 raise InvalidInput("the table has no rows")
             return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
+
+    def place_teachers(self, cluster: Any) -> None:
+        """Put the fitted teachers onto a cluster, which counts their ballots from now on; it is as for `fit_table`.
+
+        The answers are the same. Teachers that were brought, and those on a cluster, stand where they are.
+        """
+        answerer = self.session_.answerer
+        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
 
     def _check_place(self, memory: Any, spill: Any) -> None:
         """Refuse settings of this machine where the teachers are fitted on others."""
@@ -187,18 +195,19 @@ class OtherSources(GuidedClassifier, ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class _Encoding:
+class Encoding:
     """How rows of a table become numbers and codes, in this process or on a worker."""
 
     schema: Schema
     classes: NDArray[Any]
 
     def __call__(self, table: Any) -> Encoded:
+        """Return the rows, their class numbers, and whose they are."""
         codes = class_codes(self.classes, self.schema.labels(table))
         return self.schema.encode(table), codes, _people(self.schema, table)
 
 
-def _spilled(source: Any, encoding: _Encoding, rows: SpilledRows) -> SpilledRows:
+def spilled(source: Any, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
     """Read a table and write its rows to the disk."""
     try:
         stream = source if isinstance(source, TableStream) else TableStream(source)
