@@ -63,7 +63,11 @@ class ClusterTable:
         """Let the workers read the table and deal its rows."""
         columns, dealer = tuple(self.header.column_names), self._dealer or Dealer()
         reading = _Reading(encoding, columns, dealer, features, by_person)
-        return ClusterRows(self.engine, self.parts, reading)
+        try:
+            return ClusterRows(self.engine, self.parts, reading)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the cluster where it was started, or joined, for this."""
@@ -295,7 +299,7 @@ class ClusterTeachers:
         pieces = _pieces(teachers, engine.workers)
 
         def placed() -> list[Reference]:
-            return [engine.call(_stand, piece) for piece in pieces]
+            return [engine.call(_same, piece) for piece in pieces]
 
         return cls(engine, placed(), teachers=teachers.teachers, classes=teachers.classes, again=placed)
 
@@ -316,7 +320,7 @@ class ClusterTeachers:
     def _counted(self, X: Floats) -> Integers:
         """Broadcast the queries, and add the ballots up by a tree."""
         engine = self._engine
-        queries = engine.call(_Queries, X)
+        queries = engine.call(_same, _Queries(X))
         counts = [engine.call(_votes, group, queries) for group in self._groups]
         used = [queries, *counts]
         while len(counts) > 1:
@@ -366,24 +370,20 @@ def _sum(*counts: Integers) -> Integers:
     return total
 
 
-def _pieces(teachers: Any, workers: int) -> list[Any]:
-    """Return teachers in pieces that can be sent: arrays, or estimators with what they are asked with."""
+def _same(sent: Any) -> Any:
+    return sent
+
+
+def _pieces(teachers: Any, workers: int) -> list[_Fitted]:
+    """Return teachers in pieces that can be sent."""
     arrays = teachers.arrays() if isinstance(teachers, Teachers) else {}
     size = sum(value.nbytes for value in arrays.values())
     number = max(1, min(teachers.teachers // _FITS, max(workers, size // _SENT_BYTES)))
-    cuts = [teachers.teachers * place // number for place in range(number + 1)]
-    spans = list(pairwise(cuts))
-    if isinstance(teachers, EstimatorTeachers):
-        return [(teachers.fitted[start:stop], teachers.classes, teachers.asked + start) for start, stop in spans]
-    if not isinstance(teachers, Teachers):
-        raise InvalidInput(f"teachers of the kind {type(teachers).__name__} stand elsewhere already")
-    return [
-        {name: value[start:stop] if value.ndim else value for name, value in arrays.items()} for start, stop in spans
-    ]
-
-
-def _stand(piece: Any) -> _Fitted:
-    if isinstance(piece, dict):
-        return _Fitted(teachers_from_arrays(piece), 0)
-    fitted, classes, asked = piece
-    return _Fitted(EstimatorTeachers(fitted, classes=classes, asked=asked), 0)
+    spans = pairwise(teachers.teachers * place // number for place in range(number + 1))
+    if isinstance(teachers, Teachers):
+        cut = [{name: value[a:b] if value.ndim else value for name, value in arrays.items()} for a, b in spans]
+        return [_Fitted(teachers_from_arrays(one), 0) for one in cut]
+    if type(teachers) is not EstimatorTeachers:
+        raise InvalidInput(f"teachers of the kind {type(teachers).__name__} stand elsewhere already, or are functions")
+    fitted, classes, asked = teachers.fitted, teachers.classes, teachers.asked
+    return [_Fitted(EstimatorTeachers(fitted[a:b], classes=classes, asked=asked + a), 0) for a, b in spans]

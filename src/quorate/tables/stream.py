@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -63,14 +63,15 @@ def _paths(given: Path) -> list[Path]:
 
 def _addresses(given: str | Path) -> list[str]:
     """Return the addresses of the Parquet files at an address: of one, of all in a folder, or of those of a pattern."""
-    system, path, prefix = _reached(str(given))
+    whole, _, pattern = str(given).rpartition("/")
+    if not any(mark in pattern for mark in "*?["):
+        whole, pattern = str(given), ""
+    system, path, prefix = _reached(whole)
     try:
-        pattern = PurePosixPath(path).name if any(mark in PurePosixPath(path).name for mark in "*?[") else None
-        whole = str(PurePosixPath(path).parent) if pattern else path
-        if pattern is None and system.get_file_info(path).type == pyarrow.fs.FileType.File:
+        if not pattern and system.get_file_info(path).is_file:
             found = [path]
         else:
-            listed = system.get_file_info(pyarrow.fs.FileSelector(whole))
+            listed = system.get_file_info(pyarrow.fs.FileSelector(path))
             found = sorted(one.path for one in listed if one.is_file and fnmatch(one.base_name, pattern or "*.parquet"))
     except (OSError, pa.ArrowException):
         raise InvalidInput(f"{prefix}{path}: there is no such file or folder, or it cannot be reached") from None
