@@ -31,6 +31,7 @@ from quorate.ensemble.sources import SpilledRows
 from quorate.predictors import PrivateClassifier
 from quorate.predictors.sources import Encoding, spilled
 from quorate.tables import Label, Number, Schema
+from quorate.tables.stream import TableStream
 
 __all__ = ["EngineName", "Marked", "Seen", "cluster_figures", "driven", "marks_in"]
 
@@ -107,8 +108,8 @@ class Marked(NamedTuple):
 
     def local_votes(self, estimator: Any, queries: Floats) -> Integers:
         """Return the ballots of the same teachers, fitted in this process."""
-        rows = SpilledRows(4, memory=10**9, dealer=Dealer(self.key))
-        with closing(spilled(self.folder, Encoding(self.schema(), _CLASSES), rows)):
+        stream, rows = TableStream(self.folder), SpilledRows(4, memory=10**9, dealer=Dealer(self.key))
+        with closing(spilled(stream, Encoding(self.schema(), _CLASSES, stream.header), rows)):
             made = rows.ensemble(teachers=self.teachers, held_out=0, estimator=estimator, classes=2)[0]
             return made.fitted.votes(queries)
 

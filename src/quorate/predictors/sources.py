@@ -112,13 +112,15 @@ class OtherSources(GuidedClassifier, ABC):
             shown = schema.label.column in as_table(public).column_names
             guides["public_labels"] = schema.labels(public, role="public") if shown else None
         self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
-        encoding = Encoding(schema, self.classes_)
         if cluster is not None or isinstance(source, ClusterTable):
             table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
+            encoding = Encoding(schema, self.classes_, table.header)
             rows: SpilledRows | ClusterRows = table.dealt(encoding, features=width, by_person=schema.groups is not None)
         else:
             size = check_bytes("memory", "1GB" if memory is None else memory, least=_LEAST_MEMORY)
-            rows = spilled(source, encoding, SpilledRows(width, memory=size, folder=spill))
+            stream = source if isinstance(source, TableStream) else TableStream(source)
+            encoding = Encoding(schema, self.classes_, stream.header)
+            rows = spilled(stream, encoding, SpilledRows(width, memory=size, folder=spill))
         with closing(rows):
             if not rows.count:
                 raise InvalidInput("the table has no rows")
@@ -196,21 +198,21 @@ class OtherSources(GuidedClassifier, ABC):
 
 @dataclass(frozen=True, repr=False)
 class Encoding:
-    """How rows of a table become numbers and codes, in this process or on a worker."""
+    """How rows of a table become numbers and codes, in this process or on a worker; `header` is that of the table."""
 
     schema: Schema
     classes: NDArray[Any]
+    header: Any
 
     def __call__(self, table: Any) -> Encoded:
         """Return the rows, their class numbers, and whose they are."""
         codes = class_codes(self.classes, self.schema.labels(table))
-        return self.schema.encode(table), codes, _people(self.schema, table)
+        return self.schema.encode(table), codes, _people(self.schema, table, self.header)
 
 
-def spilled(source: Any, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
+def spilled(stream: TableStream, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
     """Read a table and write its rows to the disk."""
     try:
-        stream = source if isinstance(source, TableStream) else TableStream(source)
         with progress("reading records"):
             for place, batch in stream.placed():
                 rows.add(encoding(batch), first=place)
@@ -220,10 +222,26 @@ def spilled(source: Any, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
     return rows
 
 
-def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
-    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
+def _people(schema: Schema, table: Any, first: Any) -> tuple[list[str], Integers] | None:
+    """Return the names of the people in a table, and whose each row is; None where a row is a unit.
+
+    They are of the kind that they are in the `first` table: 7, 7.0 and 007 may be one person, who would be dealt apart.
+    """
     names = schema.people(table)
-    if names is None:
+    if schema.groups is None or names is None:
         return None
+    if _kind(table, schema.groups) != _kind(first, schema.groups):
+        raise InvalidInput(
+            f"column {schema.groups!r}: people are named by texts in one file and by numbers in another, or by two "
+            "kinds of numbers; one of them could go by two names"
+        )
     numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)
+
+
+def _kind(table: Any, column: str) -> str:
+    """Return what the values of a column are, however they are stored."""
+    stored = table.schema.field(column).type
+    plain = getattr(stored, "value_type", stored)  # of a dictionary
+    text = str(plain)
+    return next((kind for kind in ("string", "int") if kind in text), text)

@@ -50,7 +50,7 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
             raise InvalidInput(f"{file}: the suffix must be one of {', '.join(SUFFIXES)}")
         if isinstance(file, Path) and not file.is_file():
             raise InvalidInput(f"{file}: there is no such file")
-    if len(set(files)) < len(files):
+    if len({file.resolve() if isinstance(file, Path) else file for file in files}) < len(files):
         raise InvalidInput("a file is named twice: its records would be dealt twice")
     return files
 
@@ -161,8 +161,8 @@ def table_header(file: File) -> pa.Table:
 class TableStream:
     """Private records in batches, in the order in which they stand. Only names and types of columns are looked at.
 
-    `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`. All files have the columns of the first, in
-    any order.
+    `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`, whose types must be public: of CSV files, name
+    them, or Arrow looks at records to guess them. All files have the columns of the first, in any order.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -196,9 +196,10 @@ class TableStream:
                 scanned = pyarrow.dataset.ParquetFragmentScanOptions(use_buffered_stream=True, **_IN_PARTS)
                 options["fragment_scan_options"] = scanned
             place = 0
-            for batch in self._dataset.to_batches(**options):
-                yield place, pa.Table.from_batches([batch])
-                place += batch.num_rows
+            with _readable(None):
+                for batch in self._dataset.to_batches(**options):
+                    yield place, pa.Table.from_batches([batch])
+                    place += batch.num_rows
         for number, file in enumerate(self._files):
             yield from TablePart(file, number, stamp=_stamp(file)).batches(self.header.column_names)
 
@@ -239,11 +240,13 @@ def _stamp(file: File) -> tuple[int, int]:
 
 
 @contextmanager
-def _readable(file: File) -> Iterator[None]:
+def _readable(file: File | None) -> Iterator[None]:
     """Say that a file cannot be read, and nothing else: the text of these errors may hold values of private rows."""
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error):
+        if file is None:
+            raise InvalidInput("the dataset cannot be read: a file may be damaged, or not of its types") from None
         raise InvalidInput(f"{file}: not a readable {_suffix(file)} file; it may be damaged or misnamed") from None
 
 
