@@ -314,6 +314,7 @@ class ClusterTeachers:
         try:
             return self._counted(X)
         except ClusterLost:
+            self._engine.renew()
             self._groups = list(self._again())
             return self._counted(X)
 

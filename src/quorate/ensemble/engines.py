@@ -8,8 +8,8 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import count
 from typing import Any, Protocol
@@ -46,6 +46,9 @@ class Engine(Protocol):
 
     def get(self, reference: Reference) -> Any:
         """Bring a result here. What a function refuses is raised here; `ClusterLost` where it cannot be made."""
+
+    def renew(self) -> None:
+        """Join the cluster again after `ClusterLost`. All results may be gone."""
 
     def drop(self, references: Sequence[Reference]) -> None:
         """Let go of results. What was made of them can still be made again."""
@@ -93,7 +96,7 @@ class DaskEngine:
 
     def __init__(self, cluster: Any) -> None:
         distributed = _imported("distributed", extra="dask")
-        self._open = ExitStack()
+        self._open, self._address = ExitStack(), ""
         if isinstance(cluster, str) and cluster.startswith("local"):
             number = check_count("the number of workers", int(cluster[6:] or os.cpu_count() or 1))
             patience = {"distributed.deploy.lost-worker-timeout": "1h"}  # or one that starts again slowly is given up
@@ -101,15 +104,26 @@ class DaskEngine:
             started = distributed.LocalCluster(n_workers=number, threads_per_worker=1, dashboard_address=None)
             cluster = self._open.enter_context(started).scheduler_address
         if isinstance(cluster, str):
+            self._address = cluster
             try:
-                joined = distributed.Client(cluster, set_as_default=False, timeout=_CONNECT_SECONDS)
+                cluster = self._joined()
             except OSError:
+                self._open.close()
                 raise InvalidInput(f"no Dask scheduler answers at {cluster}") from None
-            cluster = self._open.enter_context(joined)
         if not isinstance(cluster, distributed.Client):
             raise InvalidInput(f"cluster must be an address or a distributed.Client, not {type(cluster).__name__}")
         self._client = cluster
         weakref.finalize(self, self._open.close)
+
+    def _joined(self) -> Any:
+        client = import_module("distributed").Client
+        return self._open.enter_context(client(self._address, set_as_default=False, timeout=_CONNECT_SECONDS))
+
+    def renew(self) -> None:
+        """Join the cluster again, if its scheduler has been away for so long that Dask has given it up."""
+        if self._address and self._client.status == "closed":
+            with _lost("Dask"):
+                self._client = self._joined()
 
     @property
     def workers(self) -> int:
@@ -118,29 +132,28 @@ class DaskEngine:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Reference:
         """Run a function on a worker."""
-        return self._client.submit(function, *arguments, pure=False)
+        with _lost("Dask"):
+            return self._client.submit(function, *arguments, pure=False)
 
     def spread(self, function: Callable[..., Any], argument: Any, outputs: int) -> list[Reference]:
         """Run a function that returns a list, and return a reference to each item."""
         whole = self.call(function, argument)
-        items: list[Reference] = self._client.map(_item, [whole] * outputs, range(outputs), pure=False)
+        with _lost("Dask"):
+            items: list[Reference] = self._client.map(_item, [whole] * outputs, range(outputs), pure=False)
         return items
 
     def get(self, reference: Reference) -> Any:
         """Bring a result here, as long as there are workers that make it."""
         seen = time.monotonic()
         while True:
-            try:
-                return reference.result(timeout=_TICK)
-            except QuorateError:
-                raise
-            except TimeoutError:
-                if self._client.status == "running" and self._client.nthreads():
-                    seen = time.monotonic()
-                elif time.monotonic() > seen + _IDLE_SECONDS:
-                    raise ClusterLost("the Dask cluster has no workers") from None
-            except Exception as error:  # of Dask, or of what a worker could not load
-                raise ClusterLost(f"the Dask cluster could not do it ({type(error).__name__})") from None
+            with _lost("Dask"):
+                try:
+                    return reference.result(timeout=_TICK)
+                except TimeoutError:
+                    if self._client.status == "running" and self._client.nthreads():
+                        seen = time.monotonic()
+                    elif self._client.status == "closed" or time.monotonic() > seen + _IDLE_SECONDS:
+                        raise ClusterLost("the Dask cluster has no workers") from None
 
     def drop(self, references: Sequence[Reference]) -> None:
         """Let go of results."""
@@ -150,6 +163,17 @@ class DaskEngine:
     def close(self) -> None:
         """Let go of the cluster where it was started, or joined, for this."""
         self._open.close()
+
+
+@contextmanager
+def _lost(engine: str) -> Iterator[None]:
+    """Say that a cluster is gone, or that a worker failed. The text of its error may hold values, and is not told."""
+    try:
+        yield
+    except QuorateError:
+        raise
+    except Exception as error:
+        raise ClusterLost(f"the {engine} cluster could not do it ({type(error).__name__})") from None
 
 
 def _item(items: Sequence[Any], place: int) -> Any:
@@ -183,6 +207,12 @@ class RayEngine:
         actor = self._ray.remote(num_cpus=0, max_restarts=0)(_Keeper)
         return actor.remote()
 
+    def renew(self) -> None:
+        """Start another keeper: it knows none of the results, which are all made again."""
+        with _lost("Ray"):
+            self._ray.kill(self._keeper)
+            self._keeper = self._started()
+
     @property
     def workers(self) -> int:
         """How many tasks can run at a time."""
@@ -198,7 +228,8 @@ class RayEngine:
 
     def _called(self, function: Callable[..., Any], arguments: Sequence[Any], outputs: int) -> list[Reference]:
         names = [_Name(next(self._names)) for _ in range(outputs)]
-        self._keeper.call.remote(names, function, list(arguments))
+        with _lost("Ray"):
+            self._keeper.call.remote(names, function, list(arguments))
         return names
 
     def get(self, reference: Reference) -> Any:
@@ -206,8 +237,6 @@ class RayEngine:
         try:
             brought, refused = self._ray.get(self._keeper.get.remote(reference))
         except self._ray.exceptions.RayError as error:
-            self._ray.kill(self._keeper)
-            self._keeper = self._started()  # it knows none of the results, which are all made again
             raise ClusterLost(f"the Ray cluster could not do it ({type(error).__name__})") from None
         if isinstance(refused, QuorateError):
             raise refused
