@@ -207,12 +207,19 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         released = self.released_
         if released.model is not None:
             rows = min(_PRODUCT_ROWS, self.records_)
-            return np.full(rows, 1.0 / rows), Rows(released.model.draw(rows), released.model.sizes)
+            return np.full(rows, 1.0 / rows), self._drawn(rows)
         if released.weights is not None:
             return released.weights, released.support
         if self._fitted is None:
             self._fitted = self._fit_weights()
         return self._fitted
+
+    def _drawn(self, rows: int) -> Rows:
+        """Return records drawn from the model, with pairs of columns as they were answered."""
+        model, queries, answers = self.released_.model, self.domain_.queries, self.released_.answers
+        assert model is not None and isinstance(queries, Marginals)
+        aside = answers is not None and self.released_.details.get("believed", 0.0) > 0.0  # not all is the model's
+        return Rows(model.draw(rows, model.pairs(queries, answers) if aside else None), model.sizes)
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer as the release does, as near as can be to the public histogram."""
@@ -247,9 +254,8 @@ class QueryRelease(ShowsClaim, BaseEstimator):
         wanted = min(self.records_, _MOST_ROWS) if rows is None else check_count("rows", rows)
         if wanted > _MOST_ROWS:
             raise InvalidInput(f"rows must be at most {_MOST_ROWS}, not {rows}")
-        model = self.released_.model
-        if model is not None:
-            return self.domain_.rows(np.arange(wanted), Rows(model.draw(wanted), model.sizes))
+        if self.released_.model is not None:
+            return self.domain_.rows(np.arange(wanted), self._drawn(wanted))
         weights, support = self.weights()
         counts = round_weights(self.domain_.queries, weights, wanted, support=support)
         return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)

@@ -26,6 +26,7 @@ _COMPONENTS = 100
 _SPREAD = 0.3  # of the components at the start, in logits of an even column
 _FIRST_PENALTY, _STRONGER, _MOST_STEPS = 8.0, 3.0, 14  # the ladder of penalties
 _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 80, 50  # of the descent
+_STAGES, _WORTHWHILE = 30, 0.985  # of a descent that is not yet within the noise: how often, and what is worth one more
 _STANDS_OUT, _MOST_WEIGHT, _CHECKS = 2.5, 10.0, 3  # deviations of an answer; the factor of its weight; how often
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
 _LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
@@ -51,11 +52,25 @@ class Mixture:
         """Return all marginals, one after the other."""
         return np.concatenate([self.table(clique) if clique else np.ones(1) for clique in queries.cliques])
 
-    def draw(self, rows: int) -> Integers:
+    def pairs(self, queries: Marginals, answers: Floats) -> Floats:
+        """Return the shares of all codes by all codes: as released, and those of the mixture where none was."""
+        shares = (self.weights[:, None] * self.shares).T @ self.shares
+        starts = np.cumsum([0, *self.sizes])
+        tables = zip(np.split(answers, queries.offsets[1:-1]), queries.shapes, queries.cliques, strict=True)
+        for table, shape, clique in tables:
+            for first, second in itertools.combinations(range(len(clique)), 2):
+                gone = tuple(axis for axis in range(len(clique)) if axis not in (first, second))
+                one, two = (slice(starts[clique[axis]], starts[clique[axis] + 1]) for axis in (first, second))
+                shares[one, two] = table.reshape(shape).sum(axis=gone)
+                shares[two, one] = shares[one, two].T
+        return np.asarray(shares)
+
+    def draw(self, rows: int, pairs: Floats | None = None) -> Integers:
         """Return the codes of so many records: the same each time.
 
         Each component has its share of the records, and each column of it the shares of its codes, up to one record
-        each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too.
+        each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too:
+        those of the mixture, or others that are given.
         """
         generator = np.random.default_rng(0)
         owned = _rounded(self.weights[None, :], np.array([rows]), generator)[0]
@@ -66,9 +81,12 @@ class Mixture:
             drawn = np.repeat(np.tile(np.arange(size), len(owned)), counts.ravel())
             codes[:, column] = drawn[np.lexsort((generator.random(rows), owner))]
         if rows <= _MOST_MENDED and len(self.sizes) > 1:
-            wanted = rows * (self.weights[:, None] * self.shares).T @ self.shares
+            wanted = (self.weights[:, None] * self.shares).T @ self.shares if pairs is None else pairs
             starts = np.cumsum([0, *self.sizes[:-1]])
-            codes = _mended(codes + starts, owner, wanted, generator) - starts
+            places = _mended(codes + starts, owner, rows * wanted, generator)
+            if pairs is not None:  # what no swap within a component mends
+                places = _mended(places, np.zeros_like(owner), rows * wanted, generator)
+            codes = places - starts
         return codes
 
     def _block(self, column: int) -> Floats:
@@ -235,17 +253,6 @@ class MixtureFit:
     measure: _Misfit
     base: Floats  # logarithms of the shares of each column by itself
 
-    def again(self, noisy: NoisyTables, *, steps: int = _CHECK_STEPS) -> "MixtureFit":
-        """Return the fit to other tables, with the same penalty and the emphasis of this one, from where this is."""
-        measure = _Misfit(self.mixture.sizes, noisy)
-        emphasis = self.measure
-        if set(emphasis.more) == set(measure.more) and bool(
-            ((emphasis.two_weight > 0) == (measure.two_weight > 0)).all()
-        ):
-            measure.two_weight, measure.one_weight = emphasis.two_weight, emphasis.one_weight
-            measure.more = {clique: (table, emphasis.more[clique][1]) for clique, (table, _) in measure.more.items()}
-        return _descend(replace(self, measure=measure), self.penalty, steps)
-
 
 def fit_mixture(
     sizes: Sequence[int], noisy: NoisyTables, checked: NoisyTables, *, misfit: float, start: MixtureFit | None = None
@@ -258,7 +265,14 @@ def fit_mixture(
     measure = _Misfit(sizes, noisy)
     if start is not None:
         return _descend(replace(start, measure=measure), start.penalty, _CHECK_STEPS)
-    fit = _ladder(_begin(sizes, measure, checked), misfit)
+    fit = _begin(sizes, measure, checked)
+    for _ in range(_STAGES):
+        if fit.misfit <= misfit:
+            break
+        before, fit = fit, _descend(fit, fit.penalty, _START_STEPS)
+        if fit.misfit > _WORTHWHILE * before.misfit:
+            break
+    fit = _ladder(fit, misfit)
     for _ in range(_CHECKS):
         emphasised = fit.measure.emphasised(checked, fit.mixture)
         fit = replace(_descend(replace(fit, measure=emphasised), fit.penalty, _CHECK_STEPS), misfit=fit.misfit)
