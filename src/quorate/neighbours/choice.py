@@ -8,7 +8,7 @@ noise does hardly more harm than at any other: a small radius keeps the neighbou
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ _SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that l
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, at which answers are judged
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -205,7 +206,13 @@ class _Scene:
         for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
             alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
-            yield number, self._judged(weights, alive, terms)
+            look = self._judged(weights, alive, terms)
+            yield number, look if look.right is None else replace(look, right=self._over_time(weights, spent, terms))
+
+    def _over_time(self, weights: NDArray[np.float32], spent: Floats, terms: Terms) -> float:
+        """Return the share right of all planned queries: late ones meet fewer records than a typical one does."""
+        alive = [(moment * spent <= terms.capacity).astype(np.float64) for moment in _MOMENTS]
+        return float(np.mean([self._judged(weights, one, terms).right or 0.0 for one in alive]))
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""

@@ -217,9 +217,11 @@ class QueryRelease(ShowsClaim, BaseEstimator):
     def _drawn(self, rows: int) -> Rows:
         """Return records drawn from the model, with pairs of columns as they were answered."""
         model, queries, answers = self.released_.model, self.domain_.queries, self.released_.answers
-        assert model is not None and isinstance(queries, Marginals)
-        aside = answers is not None and self.released_.details.get("believed", 0.0) > 0.0  # not all is the model's
-        return Rows(model.draw(rows, model.pairs(queries, answers) if aside else None), model.sizes)
+        assert model is not None
+        assert isinstance(queries, Marginals)
+        if answers is None or not self.released_.details.get("believed"):  # the answers are the model's own
+            return Rows(model.draw(rows), model.sizes)
+        return Rows(model.draw(rows, model.pairs(queries, answers)), model.sizes)
 
     def _fit_weights(self) -> tuple[Floats, Rows | None]:
         """Return weights that answer as the release does, as near as can be to the public histogram."""

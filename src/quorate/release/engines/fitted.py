@@ -8,6 +8,7 @@ answers, less what noise explains; it is taken over many cells of like shares, a
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,10 +20,9 @@ from quorate.release.engines.mixture import MixtureFit, NoisyTables, fit_mixture
 from quorate.release.engines.released import Released, expected_largest_of
 from quorate.release.queries import Marginals
 
-__all__ = ["fits_in_memory", "misfit_wanted", "release_tables", "tables_to_check"]
+__all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_MISFIT = 0.92  # of the noise, chosen on simulated tables: the fit is a little nearer than the truth would be
 _REPEATS, _MANY_CELLS, _FEW_REPEATS = 4, 10_000, 2  # of all of it, to see the error
 _SPREAD = 1.3  # of the variance, chosen on simulated tables: released tables are smoother than the truth
 _LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
@@ -32,14 +32,6 @@ def fits_in_memory(queries: Marginals) -> bool:
     """Return whether one table is fitted to all marginals: not where there are too many codes or cells."""
     larger = sum(math.prod(shape) for shape in queries.shapes if len(shape) > 2)
     return sum(queries.sizes) <= _MOST_CODES and larger <= _MOST_CELLS
-
-
-def misfit_wanted(noisy: NoisyTables) -> float:
-    """Return the mean square of differences, in units of the noise, that a fit may have.
-
-    It is below 1, the truth's own, by what the noise of a mean of so many squares makes uncertain.
-    """
-    return _MISFIT - 2.0 * math.sqrt(2.0 / sum(len(table) for table, _ in noisy.values()))
 
 
 def tables_to_check(sizes: tuple[int, ...], noisy: NoisyTables) -> NoisyTables:
@@ -88,7 +80,7 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
 
 def _estimate(queries: Marginals, noisy: NoisyTables) -> _Estimate:
     unbiased, deviations = least_squares(queries, noisy)
-    fit = fit_mixture(queries.sizes, noisy, tables_to_check(queries.sizes, noisy), misfit=misfit_wanted(noisy))
+    fit = fit_mixture(queries.sizes, noisy, partial(tables_to_check, queries.sizes))
     agreement = weigh_components(queries.sizes, noisy, fit.mixture)
     return _Estimate(fit, agreement, agreement.answers(queries, noisy, fit.mixture, deviations), unbiased, deviations)
 
