@@ -64,7 +64,8 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
         note = "too many codes for one model: noisy marginals are brought to the nearest that agree"
         unbiased, deviations = least_squares(queries, noisy)
         answers = agreeing_marginals(queries, unbiased, deviations)
-        return Released(answers, deviations, None, None, spent, engine, (*notes, note))
+        told, parts = (*notes, note), (unbiased, deviations)
+        return Released(answers, deviations, None, None, spent, engine, told, {}, None, *parts)
     found = _estimate(queries, noisy)
     errors = _errors(queries, noisy, found)
     details = {
@@ -75,7 +76,8 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
         "penalty": found.fit.penalty,
         "believed": float(np.mean(list(found.agreement.beliefs.values()))),
     }
-    return Released(found.answers, errors, None, None, spent, engine, notes, details, found.fit.mixture)
+    model, unbiased, deviations = found.fit.mixture, found.unbiased, found.deviations
+    return Released(found.answers, errors, None, None, spent, engine, notes, details, model, unbiased, deviations)
 
 
 def _estimate(queries: Marginals, noisy: NoisyTables) -> _Estimate:
