@@ -16,8 +16,8 @@ from quorate.arrays import Floats
 from quorate.privacy import Cost
 from quorate.release.engines.agreement import Agreement, agreeing_marginals, weigh_components
 from quorate.release.engines.components import least_squares
-from quorate.release.engines.mixture import MixtureFit, NoisyTables, fit_mixture
-from quorate.release.engines.released import Released, expected_largest_of
+from quorate.release.engines.mixture import Mixture, NoisyTables, fit_mixture
+from quorate.release.engines.released import Released, expected_largest_of, project_simplex
 from quorate.release.queries import Marginals
 
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
@@ -48,11 +48,12 @@ def tables_to_check(sizes: tuple[int, ...], noisy: NoisyTables) -> NoisyTables:
 class _Estimate:
     """Answers of some marginals, with the unbiased ones beside them and the deviations of these."""
 
-    fit: MixtureFit
+    model: Mixture
     agreement: Agreement
     answers: Floats
     unbiased: Floats
     deviations: Floats
+    details: dict[str, float]
 
 
 def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: str, *notes: str) -> Released:
@@ -72,21 +73,33 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
         "deviation": float(found.deviations.max()),
         "moved": float(np.abs(found.answers - found.unbiased).max()),
         "expected_error": min(1.0, expected_largest_of(errors)),
-        "misfit": found.fit.misfit,
-        "penalty": found.fit.penalty,
+        **found.details,
         "believed": float(np.mean(list(found.agreement.beliefs.values()))),
     }
-    model, unbiased, deviations = found.fit.mixture, found.unbiased, found.deviations
-    return Released(found.answers, errors, None, None, spent, engine, notes, details, model, unbiased, deviations)
+    beside = (found.model, found.unbiased, found.deviations)
+    return Released(found.answers, errors, None, None, spent, engine, notes, details, *beside)
 
 
 def _estimate(queries: Marginals, noisy: NoisyTables) -> _Estimate:
     unbiased, deviations = least_squares(queries, noisy)
-    fit = fit_mixture(
-        queries.sizes, noisy, partial(tables_to_check, queries.sizes), emphasis=queries.importance is None
-    )
-    agreement = weigh_components(queries.sizes, noisy, fit.mixture)
-    return _Estimate(fit, agreement, agreement.answers(queries, noisy, fit.mixture, deviations), unbiased, deviations)
+    model, details = _model(queries, noisy)
+    agreement = weigh_components(queries.sizes, noisy, model)
+    answers = agreement.answers(queries, noisy, model, deviations)
+    return _Estimate(model, agreement, answers, unbiased, deviations, details)
+
+
+def _model(queries: Marginals, noisy: NoisyTables) -> tuple[Mixture, dict[str, float]]:
+    """Return the mixture that is fitted, and what is told of the fit: columns measured one by one are independent."""
+    sizes, checked = queries.sizes, partial(tables_to_check, queries.sizes)
+    if any(len(clique) > 1 for clique in noisy):
+        fit = fit_mixture(sizes, noisy, checked, emphasis=queries.importance is None)
+        return fit.mixture, {"misfit": fit.misfit, "penalty": fit.penalty}
+    known = checked(noisy)
+    shares = [
+        project_simplex(known[column,][0]) if (column,) in known else np.full(size, 1.0 / size)
+        for column, size in enumerate(sizes)
+    ]
+    return Mixture(sizes, np.ones(1), np.concatenate(shares)[None, :]), {}
 
 
 def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
@@ -94,7 +107,7 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
     answers, deviations = found.answers, found.deviations
     measured = Marginals(queries.sizes, list(noisy))
     scales = np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
-    released = found.agreement.answers(measured, noisy, found.fit.mixture, scales)
+    released = found.agreement.answers(measured, noisy, found.model, scales)
     start = least_squares(queries, _tables(measured, noisy, released))[0]
     generator = np.random.default_rng(1)
     repeats = _REPEATS if queries.count <= _MANY_CELLS else _FEW_REPEATS
