@@ -1,9 +1,10 @@
 """Noisy marginals made one table, with error bars: what every engine that measures marginals without public data does.
 
 The error of a fitted answer has two parts: the noise that is left, and what the fit takes off. Both are seen by doing
-all of it again, from the choice of the penalty on, to the released tables with fresh noise of the same kind. What the
-released tables lack of the truth is added by the covariance penalty (Efron 2004): how far the fit is from the unbiased
-answers, less what noise explains; it is taken over many cells of like shares, as it is noisy itself.
+all of it again, from the choice of the penalty on, to the released tables with fresh noise of the same kind (where the
+cells are few, to the noisy ones in turn). What the released tables lack of the truth is added by the covariance penalty
+(Efron 2004): how far the fit is from the unbiased answers, less what noise explains; it is taken over many cells of
+like shares, as it is noisy itself.
 """
 
 import math
@@ -23,8 +24,9 @@ from quorate.release.queries import Marginals
 __all__ = ["fits_in_memory", "release_tables", "tables_to_check"]
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
-_REPEATS, _MANY_CELLS, _FEW_REPEATS = 4, 10_000, 2  # of all of it, to see the error
-_SPREAD = 1.3  # of the variance, chosen on simulated tables: released tables are smoother than the truth
+_REPEATS, _MANY_CELLS, _FEW_REPEATS = 4, 10_000, 1  # of all of it, to see the error
+_LIKES = 3.0  # repeats as which the mean over cells of like shares counts for each of them
+_SPREAD = 1.5  # of the variance, chosen on simulated tables: released tables are smoother than the truth
 _LEAST_CLASS, _MOST_CLASSES = 150, 12  # cells that share one estimate of how far the fit is off
 
 
@@ -109,20 +111,26 @@ def _errors(queries: Marginals, noisy: NoisyTables, found: _Estimate) -> Floats:
     scales = np.repeat([deviation for _, deviation in noisy.values()], np.diff(measured.offsets))
     released = found.agreement.answers(measured, noisy, found.model, scales)
     start = least_squares(queries, _tables(measured, noisy, released))[0]
+    drawn = np.concatenate([table for table, _ in noisy.values()])
+    bases = (
+        (released, start),
+        (drawn, found.unbiased),
+    )  # in turn: the first is smoother than the truth, not the second
     generator = np.random.default_rng(1)
     repeats = _REPEATS if queries.count <= _MANY_CELLS else _FEW_REPEATS
     variance, moves = np.zeros(len(answers)), np.zeros(len(answers))
-    for _ in range(repeats):
-        again = _estimate(queries, _tables(measured, noisy, released + scales * generator.normal(size=len(scales))))
+    for turn in range(repeats):
+        tables, before = bases[turn % 2]
+        again = _estimate(queries, _tables(measured, noisy, tables + scales * generator.normal(size=len(scales))))
         variance += _SPREAD * (again.answers - answers) ** 2 / repeats
-        moves += (again.answers - answers) * (again.unbiased - start) / repeats
+        moves += (again.answers - answers) * (again.unbiased - before) / repeats
     risk = (answers - found.unbiased) ** 2 - deviations**2 + 2.0 * moves
     errors = np.empty(len(answers))
     classes = int(np.clip(len(answers) // _LEAST_CLASS, 1, _MOST_CLASSES))
     for members in np.array_split(np.argsort(answers, kind="stable"), classes):
         typical = float(variance[members].mean())
         ratio = max(1.0, float(risk[members].mean()) / max(typical, 1e-300))
-        errors[members] = np.sqrt(ratio * (variance[members] + typical) / 2.0)
+        errors[members] = np.sqrt(ratio * (repeats * variance[members] + _LIKES * typical) / (repeats + _LIKES))
     errors[deviations == 0.0] = 0.0  # what is known without a measurement
     return errors
 
