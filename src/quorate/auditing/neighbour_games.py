@@ -13,11 +13,13 @@ import numpy as np
 
 from quorate.arrays import Integers
 from quorate.mechanisms.distributions import gaussian_pmf
+from quorate.neighbours.ballots import Labels
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.units import Units
 
 __all__ = [
+    "BALLOT",
     "CHURN",
     "QUERIES",
     "RECORDS",
@@ -33,6 +35,7 @@ CHURN = -1  # the first record is forgotten, and inserted again under its name
 STEPS = 4
 RECORDS = np.array([[0, 0], [10, 0], [0, 12], [-9, -9], [30, 0]], dtype=np.float32)
 QUERIES = np.array([[0, 0], [8, 4], [25, 0]], dtype=np.float32)
+BALLOT = Labels([0, 1])
 _CODES = np.array([1, 1, 0, 0, 1])
 _KERNEL = Kernel(shape="linear", squared_radius=400, top=3)
 _VOTES = 2.5  # of full weight: two and a part of a third
@@ -44,12 +47,12 @@ Law = Callable[[int], tuple[float, float]]
 
 def game_terms(epsilon: float = 1.0, delta: float = 1e-5) -> Terms:
     """Return the terms of the game: a unit may cast two votes of full weight, and not three."""
-    return Terms.calibrate(epsilon=epsilon, delta=delta, votes=_VOTES, top=_KERNEL.top, classes=2)
+    return Terms.calibrate(epsilon=epsilon, delta=delta, votes=_VOTES, top=_KERNEL.top, ballot=BALLOT)
 
 
 def game_units(make: Make = Units, *, without: int | None = None, persons: bool = False) -> Units:
     """Return the records of the game as units, all of them or all but one."""
-    units = make(_KERNEL, capacity=game_terms().capacity, features=2, classes=2, persons=persons)
+    units = make(_KERNEL, capacity=game_terms().capacity, features=2, table=BALLOT.table, persons=persons)
     there = [place for place in range(len(RECORDS)) if place != without]
     units.insert([str(place) for place in there], [1] * len(there), RECORDS[there], _CODES[there])
     return units
@@ -60,7 +63,7 @@ def counted(units: Units, steps: Sequence[int]) -> Integers:
     leads = [np.empty(0, dtype=np.int64)]
     for churns, queries in itertools.groupby(steps, key=lambda step: step == CHURN):
         if not churns:
-            leads.append(units.count(QUERIES[list(queries)]).put_to(lambda counts: counts[:, 1] - counts[:, 0]))
+            leads.append(units.count(QUERIES[list(queries)]).put_to(np.ravel))
         elif "0" in units:  # in the world without the first record there is nobody to forget
             for _ in queries:
                 units.forget(["0"])

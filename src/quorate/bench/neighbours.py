@@ -90,7 +90,7 @@ def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float)
     counts = [_unfiltered(model, split, factor).count(queries).put_to(np.copy) for factor in (1.0, 2.0, 4.0)]
     for epsilon in _GLOBAL:
         mechanism = Terms.calibrate(
-            epsilon=epsilon, delta=_DELTA, votes=2000.0, top=model.terms_.top, classes=10
+            epsilon=epsilon, delta=_DELTA, votes=2000.0, top=model.kernel_.top, ballot=model.ballot()
         ).mechanism
         noisy = [mechanism.release([votes.ravel()])[0].reshape(votes.shape) for votes in counts]
         if max(float(np.mean(votes.argmax(axis=1) == truth)) for votes in noisy) >= right:
@@ -102,7 +102,7 @@ def _unfiltered(model: NeighbourClassifier, split: DigitSplit, factor: float) ->
     """Return the records with a squared radius so many times as large, none of which ever wears out."""
     kernel = model.kernel_
     wide = Kernel(shape=kernel.shape, squared_radius=round(factor * kernel.squared_radius), top=kernel.top)
-    units = Units(wide, capacity=2**62, features=split.private.shape[1], classes=10, persons=False)
+    units = Units(wide, capacity=2**62, features=split.private.shape[1], table=model.ballot().table, persons=False)
     names = [str(number) for number in range(len(split.private))]
     units.insert(names, [1] * len(names), model.space_.points(split.private), split.labels)
     return units

@@ -18,17 +18,22 @@ from scipy.special import ndtr
 from quorate.arrays import Floats, Integers
 from quorate.checks import check_count
 from quorate.errors import InvalidInput
+from quorate.neighbours.ballots import Ballot, Labels, Levels, Shares
 from quorate.neighbours.kernel import Kernel, Shape, squares_of
 from quorate.neighbours.points import Metric, Points, Space
 from quorate.neighbours.terms import Terms
+from quorate.predictors.labels import target_numbers
 
-__all__ = ["NeighbourPlan", "plan_neighbours"]
+__all__ = ["TOP", "NeighbourPlan", "plan_for", "plan_neighbours"]
+
+TOP = 32  # the largest weight: weights are whole numbers
 
 _MOST_RECORDS, _MOST_QUERIES = 4000, 1000  # public points that stand for either
 _SHARES = tuple(2.0**-power for power in range(1, 13))  # of all records, that lie within a radius
 _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples of what a typical one would cast
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
+_FEWEST = 1 / 64  # votes of full weight: records that are far away cast small ones
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -36,8 +41,8 @@ _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiple
 class NeighbourPlan:
     """A radius, how many votes of full weight a unit may cast, and what to expect after so many queries.
 
-    `forecast` has lines of queries answered, the share of records worn out by then, and the share of answers right
-    (None where public points have no labels).
+    `forecast` has lines of queries answered, the share of records worn out by then, and what to expect of answers then:
+    the share right, or of targets the root of the mean squared error (None where public points have no labels).
     """
 
     epsilon: float
@@ -46,10 +51,10 @@ class NeighbourPlan:
     queries: int
     radius: float
     votes: float
-    top: int
     kernel: Shape
     metric: Metric
     right: float | None
+    error: float | None
     spoilt: float
     forecast: tuple[tuple[int, float, float | None], ...]
 
@@ -85,6 +90,8 @@ class NeighbourPlan:
             f"of full weight. After {self.queries:,} queries about {worn:.0%} of the records are worn out, and noise "
             f"spoils about {self.spoilt:.1%} of the answers"
         )
+        if self.error is not None:
+            return f"{text}; they are off by about {self.error:.3g}"
         return text if self.right is None else f"{text}; about {self.right:.1%} are right"
 
 
@@ -101,12 +108,13 @@ def plan_neighbours(
     radius: float | None = None,
     votes: float | None = None,
     classes: int | None = None,
-    top: int = 32,
+    bounds: tuple[float, float] | None = None,
+    scores: bool = False,
 ) -> NeighbourPlan:
     """Return radius and votes for so many records and queries, by public rows and, where they have some, their labels.
 
     No private record is read: `records` is a number that is public, or made up. A `radius` or a number of `votes` that
-    is given stays as it is.
+    is given stays as it is. With `bounds`, labels are targets of a regression.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) + np.repeat([[4.0], [-4.0]], 200, axis=0)
     >>> known = np.repeat([0, 1], 200)
@@ -114,28 +122,59 @@ def plan_neighbours(
     >>> plan.feasible, plan.right > 0.99
     (True, True)
     """
-    check_count("records", records)
-    check_count("queries", queries)
     rows = np.asarray(public, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 10:
-        raise InvalidInput("a plan looks at at least 10 public rows; pass more, or set radius= and votes=")
-    space = Space.of_public(metric, rows, features=rows.shape[1])
-    chosen = _spread(len(rows), _MOST_RECORDS)
-    scene = _Scene(
-        space.points(rows[chosen]),
-        None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1][chosen],
-        classes=classes or (2 if labels is None else len(np.unique(np.asarray(labels)))),
+    ballot: Ballot
+    if bounds is not None:
+        shown = None if labels is None else np.clip(np.nan_to_num(target_numbers(labels)), *bounds)
+        ballot = Levels(low=bounds[0], high=bounds[1], centre=sum(bounds) / 2 if shown is None else shown.mean())
+    else:
+        known = range(classes or 2) if labels is None else np.unique(np.asarray(labels))
+        ballot = Shares(known) if scores else Labels(known)
+    return plan_for(
+        ballot,
+        rows,
+        labels,
+        space=Space.of_public(metric, _enough(rows), features=rows.shape[1]),
         records=records,
         queries=queries,
+        epsilon=epsilon,
+        delta=delta,
+        kernel=kernel,
+        radius=radius,
+        votes=votes,
     )
+
+
+def plan_for(
+    ballot: Ballot,
+    public: Floats,
+    labels: Any,
+    *,
+    space: Space,
+    records: int,
+    queries: int,
+    epsilon: float,
+    delta: float,
+    kernel: Shape,
+    radius: float | None,
+    votes: float | None,
+) -> NeighbourPlan:
+    """Return radius and votes for such ballots, by public rows in their space."""
+    check_count("records", records)
+    check_count("queries", queries)
+    chosen = _spread(len(_enough(public)), _MOST_RECORDS)
+    codes = None if labels is None else ballot.codes(labels)[chosen]
+    make = _Means if isinstance(ballot, Levels) else _Votes
+    scene = make(space.points(public[chosen]), codes, ballot, records=records, queries=queries)
     kernels = {
-        reach: Kernel.within(reach, space, shape=kernel, top=top)
+        reach: Kernel.within(reach, space, shape=kernel, top=TOP)
         for reach in (scene.radii(space) if radius is None else [radius])
     }
+    guarantee = {"epsilon": epsilon, "delta": delta}
     tried = [
         (reach, number, look)
         for reach, within in kernels.items()
-        for number, look in scene.looks(within, votes, epsilon=epsilon, delta=delta)
+        for number, look in scene.looks(within, votes, **guarantee)
     ]
     reach, number, look = _best(tried)
     return NeighbourPlan(
@@ -145,27 +184,37 @@ def plan_neighbours(
         queries=queries,
         radius=reach,
         votes=number,
-        top=top,
         kernel=kernel,
-        metric=metric,
+        metric=space.metric,
         right=look.right,
+        error=look.error,
         spoilt=look.spoilt,
-        forecast=scene.forecast(kernels[reach], number, epsilon=epsilon, delta=delta),
+        forecast=scene.forecast(kernels[reach], number, **guarantee),
     )
+
+
+def _enough(rows: Floats) -> Floats:
+    if rows.ndim != 2 or len(rows) < 10:
+        raise InvalidInput("a plan looks at at least 10 public rows; pass more, or set radius= and votes=")
+    return rows
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What is expected of the answers: the share that is right, and the share that noise spoils."""
+    """What is expected of answers: the share that noise spoils, and the share that is right or how far they are off."""
 
-    right: float | None
     spoilt: float
+    right: float | None = None
+    error: float | None = None
 
 
 def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
-    """Return the radius and votes that answer the most correctly, or the smallest radius that noise hardly harms."""
-    if tried[0][2].right is not None:
+    """Return the radius and votes that answer best, or the smallest radius that noise hardly harms."""
+    first = tried[0][2]
+    if first.right is not None:
         return max(tried, key=lambda one: one[2].right or 0.0)
+    if first.error is not None:
+        return min(tried, key=lambda one: one[2].error or 0.0)
     least = min(look.spoilt for _, _, look in tried)
     harmless = [one for one in tried if one[2].spoilt <= least + _HARM]
     smallest = min(one[0] for one in harmless)
@@ -180,14 +229,14 @@ def _spread(rows: int, most: int) -> Integers:
 class _Scene:
     """Public points, each of which stands for a share of the records and of the queries."""
 
-    def __init__(self, points: Points, codes: Integers | None, *, classes: int, records: int, queries: int) -> None:
-        asked = _spread(len(points), _MOST_QUERIES)
-        self._codes, self._classes, self._queries = codes, classes, queries
-        self._truth = None if codes is None else codes[asked, np.newaxis]
+    def __init__(self, points: Points, codes: Integers | None, ballot: Any, *, records: int, queries: int) -> None:
+        self._asked = _spread(len(points), _MOST_QUERIES)
+        self._codes, self._ballot, self._queries = codes, ballot, queries
         self._each = records / len(points)
         squares = squares_of(points)
-        self._apart: NDArray[np.float32] = squares[asked, np.newaxis] + squares - 2 * (points[asked] @ points.T)
-        self._apart[np.arange(len(asked)), asked] = np.inf  # no point is its own neighbour
+        apart: NDArray[np.float32] = squares[self._asked, np.newaxis] + squares - 2 * (points[self._asked] @ points.T)
+        apart[np.arange(len(self._asked)), self._asked] = np.inf  # no point is its own neighbour
+        self._apart = apart
 
     def radii(self, space: Space) -> list[float]:
         """Return radii within which a record in two, in four and so on would be, on average, the smallest last."""
@@ -201,21 +250,22 @@ class _Scene:
         """
         weights = self._weights(kernel)
         spent = self._spent(weights)
-        typical = float(np.mean(spent)) / kernel.top**2
-        for number in [max(1.0, factor * typical) for factor in _WEAR] if votes is None else [votes]:
-            terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, classes=self._classes)
+        typical = float(np.mean(spent)) / (kernel.top**2 * int(self._ballot.prices.max()))
+        for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
+            terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, ballot=self._ballot)
             alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
             yield number, self._judged(weights, alive, terms)
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
-        """Return lines of queries answered, the share of records worn out by then, and the share right at that time."""
+        """Return lines of queries answered, the share of records worn out by then, and how good answers are then."""
         weights, lines = self._weights(kernel), []
-        terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, classes=self._classes)
+        terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, ballot=self._ballot)
         spent = self._spent(weights)
         for factor in _LATER:
             alive = (factor * spent <= terms.capacity).astype(np.float64)
             look = self._judged(weights, alive, terms)
-            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), look.right))
+            then = look.right if look.error is None else look.error
+            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
         return tuple(lines)
 
     def _weights(self, kernel: Kernel) -> NDArray[np.float32]:
@@ -223,16 +273,47 @@ class _Scene:
 
     def _spent(self, weights: NDArray[np.float32]) -> Floats:
         """Return what a record in the place of each point would spend on the planned queries."""
-        return np.asarray(self._queries * np.einsum("ij,ij->j", weights, weights) / len(weights), dtype=np.float64)
+        squares = np.einsum("ij,ij->j", weights, weights)
+        return np.asarray(self._queries * squares * self._prices() / len(weights), dtype=np.float64)
+
+    def _prices(self) -> Any:
+        """Return the price of a vote of weight 1 of each record; that of a typical one where labels are not known."""
+        return self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
 
     def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
-        each, noise = (alive * self._each).astype(np.float32), terms.scale * math.sqrt(min(2, self._classes - 1))
-        total = weights @ each
-        spoilt = np.minimum(1.0, (self._classes - 1) * ndtr(-_MARGIN * total / noise))
-        if self._codes is None or self._truth is None:
-            return _Look(None, float(spoilt.mean()))
-        counts = weights @ (np.eye(self._classes, dtype=np.float32)[self._codes] * each[:, np.newaxis])
-        own = np.take_along_axis(counts, self._truth, axis=1)
+        """Return what is expected of answers where this share of the records in each place can still vote."""
+        raise NotImplementedError
+
+
+class _Votes(_Scene):
+    """How many answers are right where records vote for classes."""
+
+    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
+        several = self._ballot.classes
+        each, noise = (alive * self._each).astype(np.float32), self._ballot.contrast(terms.scale)
+        spoilt = np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ each) / noise))
+        if self._codes is None:
+            return _Look(float(spoilt.mean()))
+        counts = weights @ (np.eye(several, dtype=np.float32)[self._codes] * each[:, np.newaxis])
+        truth = self._codes[self._asked, np.newaxis]
+        own = np.take_along_axis(counts, truth, axis=1)
         lost = ndtr((counts - own) / noise)
-        np.put_along_axis(lost, self._truth, 0.0, axis=1)
-        return _Look(float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1)))), float(spoilt.mean()))
+        np.put_along_axis(lost, truth, 0.0, axis=1)
+        right = float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
+        return _Look(float(spoilt.mean()), right=right)
+
+
+class _Means(_Scene):
+    """How far answers are off where targets are averaged."""
+
+    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
+        levels, each = self._ballot, (alive * self._each).astype(np.float32)
+        total = weights @ each
+        targets = np.zeros(len(each), dtype=np.float32) if self._codes is None else levels.targets(self._codes)
+        found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
+        believed = levels.means(total, total, terms.scale)[0]
+        spoilt = float(np.mean(1 - believed))  # how far a mean is drawn to the centre because of noise
+        if self._codes is None:
+            return _Look(spoilt)
+        off = np.hypot(found - targets[self._asked], deviation)
+        return _Look(spoilt, error=float(levels.reach * math.sqrt(np.mean(off**2))))

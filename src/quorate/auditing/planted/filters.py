@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.arrays import Integers
-from quorate.auditing.neighbour_games import QUERIES, game_terms, game_units, widest_change
+from quorate.auditing.neighbour_games import BALLOT, QUERIES, game_terms, game_units, widest_change
 from quorate.auditing.planted.bug import Caught, PlantedBug
 from quorate.auditing.replay import entropy_tape
 from quorate.errors import BudgetSpent, QuorateError
@@ -34,18 +34,18 @@ class _RefundOnForget(Units):
 class _VotesOfTheWorn(Units):
     """Charges a unit until its budget is spent, and lets it vote on."""
 
-    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
         """Charge for a copy of the weights, and leave them as they were: that is the mistake."""
-        super()._charge(weights.copy(), owners)
+        super()._charge(weights.copy(), prices, owners)
 
 
 class _ChargedTogether(Units):
     """Charges every unit with the votes of all: one record decides when the others stop."""
 
-    def _charge(self, weights: NDArray[np.float32], owners: Integers) -> None:
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
         """Count the squares of all units as those of each: that is the mistake."""
         shared = np.broadcast_to(np.sqrt((weights**2).sum(axis=1, keepdims=True)), weights.shape).copy()
-        super()._charge(shared, owners)
+        super()._charge(shared, prices, owners)
         weights *= shared > 0
 
 
@@ -84,7 +84,7 @@ def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
 def _silent(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
     """Ask where no record votes, and look for classes without noise."""
     with entropy_tape(seed):
-        told = [answerer(_space(), game_units(), game_terms()).draw(_FAR).labels for _ in range(2)]
+        told = [answerer(_space(), game_units(), game_terms(), BALLOT).draw(_FAR).labels for _ in range(2)]
     ones = int(sum(labels.sum() for labels in told))
     return Caught("far queries on a tape", f"{ones} of 128 labels far from all records are not the first", not ones)
 
@@ -94,7 +94,7 @@ def _seen(answerer: type[Nearby], _plays: int, seed: int) -> Caught:
     replies = []
     for without in (None, 0):
         with entropy_tape(seed):
-            asked = answerer(_space(), game_units(without=without), game_terms())
+            asked = answerer(_space(), game_units(without=without), game_terms(), BALLOT)
             replies.append(sum(_replied(asked) for _ in range(6)))
     evidence = f"{replies[0]} of 6 queries were answered with the record there, and {replies[1]} without it"
     return Caught("replay on neighbours", evidence, found=replies[0] != replies[1])
