@@ -47,7 +47,8 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
     ledger, manifest = folder.ledger(), folder.manifest
     make = NeighbourRegressor if manifest["classes"] is None else NeighbourClassifier
     model: NeighbourModel = make(**manifest["settings"])
-    vars(model).update(manifest["own"])
+    for name, value in manifest["own"].items():
+        setattr(model, name, value)
     restore_rows(model, manifest)
     centre = arrays_from(folder.contents["space.npz"])["centre"]
     model.space_ = Space(manifest["metric"], centre, reach=manifest["reach"])
