@@ -50,6 +50,18 @@ def test_a_point_is_a_function_of_its_row_alone(metric):
     assert (whole.astype(np.int64) ** 2).sum(axis=1).max() <= LONGEST**2
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("centre", [0.0, 1e3, -1e308])
+def test_no_row_raises_or_warns_however_far_out_it_is(metric, centre):
+    space = Space(metric, np.full(3, centre), reach=5.0)
+    top = np.finfo(np.float64).max
+    X = np.array([[top, top, top], [top, -top, 0], [1e200, 1, 1], [5e-324, 0, 0], [0, 0, 0], [centre] * 3])
+    points = space.points(X)
+    assert (points == np.concatenate([space.points(row) for row in X[:, np.newaxis]])).all()
+    assert (points.astype(np.int64) ** 2).sum(axis=1).max() <= LONGEST**2
+
+
 def test_points_keep_directions_or_distances():
     X = np.array([[3.0, 4.0], [30.0, 40.0], [0.0, 0.0]])
     assert Space("cosine", np.zeros(2)).points(X).tolist()[0] == Space("cosine", np.zeros(2)).points(X).tolist()[1]
@@ -169,6 +181,24 @@ def test_a_name_is_there_once_and_what_is_forgotten_was_there():
         copy.copy(units)
     with pytest.raises(TypeError):
         pickle.dumps(units)
+
+
+@pytest.mark.parametrize("again", [7, 7.0, "7", " 7 ", np.float32(7), np.int16(7)])
+def test_a_person_has_one_name_however_it_is_written(again):
+    """A second name would be a second budget."""
+    X, y = blobs(10)
+    model = small_model(X, y, classes=None)
+    with pytest.raises(InvalidInput, match="there already"):
+        model.insert(X[:1], y[:1], ids=[again])
+    with pytest.raises(InvalidInput, match="there already"):
+        model.insert(X[:1], y[:1], ids=np.array([again]))
+    model.forget([again])
+    assert "7" not in model.session_.answerer.units
+    for wrong in (["\ud800"], [" "], [None]):
+        with pytest.raises(InvalidInput, match=r"UTF-8|missing"):
+            model.insert(X[:1], y[:1], ids=wrong)
+    people = NeighbourClassifier(radius=0.6, votes=5.0, classes=[0, 1, 2]).fit(X[:4], y[:4], groups=[7, again, "8", 8])
+    assert len(people.session_.answerer.units.spends()) == 2
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_a_crash_between_file_and_ledger_leaves_what_was_charged(tmp_path, monke
     def crash(*_arguments, **_named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ledger, "keep", crash)
+    monkeypatch.setattr(Ledger, "keep_own", crash)
     with pytest.raises(KeyboardInterrupt):
         model.predict(SURE)
     monkeypatch.undo()
@@ -144,6 +144,37 @@ def test_an_old_copy_of_the_units_is_refused(tmp_path):
         load(folder)
     (folder / "units.sqlite").write_bytes(new)
     load(folder).session_.close()
+
+
+def test_a_copy_of_the_whole_folder_that_is_put_back_is_refused(tmp_path):
+    """The process was killed: nothing but the marks of its charges says how far it had come."""
+    folder, copied = saved(tmp_path / "model"), tmp_path / "copy"
+    shutil.copytree(folder, copied)
+    asks = "import os, sys; from quorate import load; load(sys.argv[1]).predict([[3.0] * 4]); os._exit(0)"
+    assert run_forked(asks, str(folder)) == (0, "", "")
+    shutil.rmtree(folder)
+    shutil.copytree(copied, folder)
+    with pytest.raises(LedgerRefused, match="rolled back"):
+        load(folder)
+    assert main(["ledger", "restore", str(folder)]) == 0
+    with pytest.raises(LedgerRefused, match="does not know what units have spent since"):
+        load(folder)
+
+
+def test_two_copies_of_the_units_do_not_answer_from_one_ledger(tmp_path):
+    """As two hosts with one database would; they charge alike, so that both files have the same sum."""
+    folder = saved(tmp_path / "model")
+    first = load(folder)
+    shutil.copy(folder / "units.sqlite", tmp_path / "copy")
+    (folder / "units.sqlite").unlink()
+    shutil.copy(tmp_path / "copy", folder / "units.sqlite")
+    second = load(folder)
+    assert second.predict(SURE, caller="somebody").tolist() == [1, 0]
+    with pytest.raises(LedgerRefused, match="another copy of this model"):
+        first.predict(SURE)
+    assert second.predict([[3.0, 3.0, 3.0, 2.0]]).tolist() == [1]
+    for model in (first, second):
+        model.session_.close()
 
 
 @pytest.mark.parametrize(

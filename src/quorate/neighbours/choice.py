@@ -34,6 +34,7 @@ _WEAR = (0.5, 1.0, 1.5, 2.0, 3.0)  # votes that a unit can pay for, in multiples
 _MARGIN = 0.5  # of all votes: by how much the right class leads, where no labels say
 _HARM = 0.01  # more queries that noise may spoil, for a smaller radius
 _FEWEST = 1 / 64  # votes of full weight: records that are far away cast small ones
+_MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
 
 
@@ -253,8 +254,7 @@ class _Scene:
         typical = float(np.mean(spent)) / (kernel.top**2 * int(self._ballot.prices.max()))
         for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
             terms = Terms.calibrate(**guarantee, votes=number, top=kernel.top, ballot=self._ballot)
-            alive = np.minimum(1.0, terms.capacity / np.maximum(spent, 1e-9))
-            yield number, self._judged(weights, alive, terms)
+            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= terms.capacity, terms)
 
     def forecast(self, kernel: Kernel, votes: float, **guarantee: float) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and how good answers are then."""
@@ -262,8 +262,8 @@ class _Scene:
         terms = Terms.calibrate(**guarantee, votes=votes, top=kernel.top, ballot=self._ballot)
         spent = self._spent(weights)
         for factor in _LATER:
-            alive = (factor * spent <= terms.capacity).astype(np.float64)
-            look = self._judged(weights, alive, terms)
+            alive = factor * spent <= terms.capacity
+            look = self._judged(weights, alive[:, np.newaxis], terms)
             then = look.right if look.error is None else look.error
             lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
         return tuple(lines)
@@ -280,40 +280,43 @@ class _Scene:
         """Return the price of a vote of weight 1 of each record; that of a typical one where labels are not known."""
         return self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
 
-    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
-        """Return what is expected of answers where this share of the records in each place can still vote."""
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
         raise NotImplementedError
 
 
 class _Votes(_Scene):
     """How many answers are right where records vote for classes."""
 
-    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
         several = self._ballot.classes
-        each, noise = (alive * self._each).astype(np.float32), self._ballot.contrast(terms.scale)
-        spoilt = np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ each) / noise))
+        each, noise = alive.astype(np.float32) * self._each, self._ballot.contrast(terms.scale)
+        spoilt = float(np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ each) / noise)).mean())
         if self._codes is None:
-            return _Look(float(spoilt.mean()))
-        counts = weights @ (np.eye(several, dtype=np.float32)[self._codes] * each[:, np.newaxis])
-        truth = self._codes[self._asked, np.newaxis]
-        own = np.take_along_axis(counts, truth, axis=1)
-        lost = ndtr((counts - own) / noise)
-        np.put_along_axis(lost, truth, 0.0, axis=1)
-        right = float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
-        return _Look(float(spoilt.mean()), right=right)
+            return _Look(spoilt)
+        ballots, truth = np.eye(several, dtype=np.float32)[self._codes], self._codes[self._asked, np.newaxis]
+        right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in each.T]
+        return _Look(spoilt, right=float(np.mean(right)))
+
+
+def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> float:
+    """Return the share of queries whose own class is expected to win."""
+    own = np.take_along_axis(counts, truth, axis=1)
+    lost = ndtr((counts - own) / noise)
+    np.put_along_axis(lost, truth, 0.0, axis=1)
+    return float(np.mean(np.maximum(0.0, 1 - lost.sum(axis=1))))
 
 
 class _Means(_Scene):
     """How far answers are off where targets are averaged."""
 
-    def _judged(self, weights: NDArray[np.float32], alive: Floats, terms: Terms) -> _Look:
-        levels, each = self._ballot, (alive * self._each).astype(np.float32)
+    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
+        levels, each = self._ballot, alive.astype(np.float32) * self._each
         total = weights @ each
-        targets = np.zeros(len(each), dtype=np.float32) if self._codes is None else levels.targets(self._codes)
-        found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
-        believed = levels.means(total, total, terms.scale)[0]
-        spoilt = float(np.mean(1 - believed))  # how far a mean is drawn to the centre because of noise
+        spoilt = float(np.mean(1 - levels.means(total, total, terms.scale)[0]))  # what is drawn to the centre
         if self._codes is None:
             return _Look(spoilt)
+        targets = levels.targets(self._codes)[:, np.newaxis]
+        found, deviation = levels.means(total, weights @ (each * targets), terms.scale)
         off = np.hypot(found - targets[self._asked], deviation)
         return _Look(spoilt, error=float(levels.reach * math.sqrt(np.mean(off**2))))

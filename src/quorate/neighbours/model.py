@@ -83,15 +83,18 @@ class NeighbourModel(SessionModel):
 
         `ids` names the unit of each row, as `groups` does: it is needed where the unit is a person. A unit that is
         there is not added to. One that was forgotten goes on with what it had spent: a record is a new unit only if it
-        is of another person, and then has another name.
+        is of another person, and then has another name. Names are texts: 7, 7.0 and " 7 " are one.
         """
         check_is_fitted(self)
         return self.session_.insert(check_matrix(self, X, reset=False), y, ids)
 
     def forget(self, ids: Any) -> None:
-        """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back."""
+        """Remove the records of these units at once. What they have told stays told, and nobody's budget comes back.
+
+        A query that was answered before is answered as it was, now as after an insertion: an answer is drawn once.
+        """
         check_is_fitted(self)
-        self.session_.forget([str(name) for name in np.asarray(ids, dtype=object).ravel().tolist()])
+        self.session_.forget(np.asarray(ids, dtype=object).ravel().tolist())
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, of a model in a folder: for the owner alone."""
