@@ -172,6 +172,11 @@ class Neighbours:
         Whether weights fall with the squared distance, or are all alike within the radius.
     metric
         Whether distances are between directions or between rows. The second needs a public table.
+    scores
+        Give the noisy share of votes for each class too. Of two classes labels then have an eighth more noise.
+    bounds
+        The label is a number between these two, as in 0,250: answers are means of the records nearby. Declare them;
+        they must not be read from the records.
     """
 
     records: int | None = None
@@ -180,6 +185,8 @@ class Neighbours:
     votes: float | Literal["auto"] = "auto"
     kernel: Literal["linear", "flat"] = "linear"
     metric: Literal["cosine", "euclidean"] = "euclidean"
+    scores: bool = False
+    bounds: str | None = None
 
 
 @Parameter(name="*", group=Group("Teachers", sort_key=3))
