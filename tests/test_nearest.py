@@ -70,17 +70,31 @@ def test_points_keep_directions_or_distances():
     assert (centre == 0).all()
 
 
+ANCHORS = np.random.default_rng(8).integers(-700, 700, size=(40, 3)).astype(np.float32)
+
+
+def squared_radius(kernel, query):
+    """Return the squared radius of a query in plain integers."""
+    if kernel.anchors is None:
+        return kernel.squared_radius
+    return max(1, sorted(squared_distance(point, query) for point in kernel.anchors)[kernel.rank - 1])
+
+
+def squared_distance(one, other):
+    return sum((int(first) - int(second)) ** 2 for first, second in zip(one, other, strict=True))
+
+
 def reference_counts(kernel, capacity, units, queries, table):
     """Return the counts and what each unit has spent, in plain integers, one query after the other."""
     spent, worn = [0] * len(units), [False] * len(units)
     counts = np.zeros((len(queries), table.shape[1]), dtype=np.int64)
     for number, query in enumerate(queries):
+        radius = squared_radius(kernel, query)
         for unit, rows in enumerate(units):
             votes = []
             for point, code in rows:
-                apart = sum((int(one) - int(other)) ** 2 for one, other in zip(point, query, strict=True))
-                weight = kernel.weigh(np.array([kernel.squared_radius - apart], dtype=np.float32))[0]
-                votes.append((int(weight), code))
+                short = np.array([[radius - squared_distance(point, query)]], dtype=np.float32)
+                votes.append((int(kernel.weigh(short, np.array([radius], dtype=np.float32))[0, 0]), code))
             weight, code = max(votes)
             added = [weight * int(number) for number in table[code]]
             squares = sum(number**2 for number in added)
@@ -95,22 +109,22 @@ def reference_counts(kernel, capacity, units, queries, table):
 
 @pytest.mark.parametrize("persons", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "capacity", "table"),
+    ("kernel", "capacity", "table"),
     [
-        ("flat", 2200, Labels(range(3)).table),
-        ("linear", 400, Labels(range(3)).table),
-        ("linear", 400, Labels(range(2)).table),
-        ("linear", 2000, Shares(range(2)).table),
-        ("linear", 4_000_000, Levels(low=0.0, high=1.0, centre=0.3).table),
+        (Kernel(shape="flat", squared_radius=640_000, top=7), 2200, Labels(range(3)).table),
+        (Kernel(shape="linear", squared_radius=640_000, top=7), 400, Labels(range(3)).table),
+        (Kernel(shape="linear", anchors=ANCHORS, rank=14, top=7), 400, Labels(range(2)).table),
+        (Kernel(shape="flat", anchors=ANCHORS, rank=14, top=7), 8000, Shares(range(2)).table),
+        (Kernel(shape="linear", squared_radius=640_000, top=7), 4_000_000, Levels(low=0.0, high=1.0, centre=0.3).table),
     ],
 )
-def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, shape, capacity, table):
+def test_counts_and_spends_are_those_of_plain_integers_in_every_batch(persons, kernel, capacity, table):
     rng = np.random.default_rng(5)
     sizes = rng.integers(1, 5, size=300) if persons else np.ones(300, dtype=np.int64)
     points = rng.integers(-700, 700, size=(sizes.sum(), 3)).astype(np.float32)
     codes = rng.integers(0, len(table), size=len(points))
     queries = rng.integers(-700, 700, size=(90, 3)).astype(np.float32)
-    kernel, stops = Kernel(shape=shape, squared_radius=640_000, top=7), np.cumsum(sizes)
+    stops = np.cumsum(sizes)
     rows = list(zip(points.tolist(), codes.tolist(), strict=True))
     wanted = reference_counts(
         kernel, capacity, [rows[stop - size : stop] for size, stop in zip(sizes, stops, strict=True)], queries, table
@@ -133,7 +147,7 @@ def test_products_of_the_longest_points_are_exact():
     whole = points.astype(np.int64)
     apart = ((whole[:8, np.newaxis] - whole) ** 2).sum(axis=2)
     for radius in (1, 2**20, (2 * LONGEST) ** 2):
-        queries, records = _query_factors(points[:8], radius), _record_factors(points)
+        queries, records = _query_factors(points[:8], np.full(8, radius, np.float32)), _record_factors(points)
         for order in (np.arange(258), np.arange(258)[::-1], rng.permutation(258)):
             assert (queries[:, order] @ records[:, order].T == radius - apart).all()
 
@@ -310,7 +324,9 @@ def test_settings_are_checked_and_public_rows_asked_for():
         ({"kernel": "round"}, "kernel must be one of"),
         ({"metric": "taxi"}, "metric must be one of"),
         ({"radius": 0.0}, "radius"),
-        ({"radius": "auto"}, "pass public="),
+        ({"radius": None}, "pass public="),
+        ({"radius": None, "share": 0.1}, "pass public="),
+        ({"share": 2.0}, "share"),
         ({"metric": "euclidean"}, "taken from public rows"),
     ):
         with pytest.raises(InvalidInput, match=text):

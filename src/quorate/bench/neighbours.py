@@ -82,7 +82,7 @@ def _digit_run(split: DigitSplit) -> tuple[float, ...]:
 
 
 def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float) -> float:
-    """Return the least epsilon tried at which one account for all records answers as well, at the best of three radii.
+    """Return the least epsilon tried at which one account for all records answers as well: the best of three reaches.
 
     Every query then costs every record a vote of full weight, and no record wears out.
     """
@@ -99,9 +99,12 @@ def _global_epsilon(model: NeighbourClassifier, split: DigitSplit, right: float)
 
 
 def _unfiltered(model: NeighbourClassifier, split: DigitSplit, factor: float) -> Units:
-    """Return the records with a squared radius so many times as large, none of which ever wears out."""
+    """Return the records, of which a query reaches so many times as many, and none of which ever wears out."""
     kernel = model.kernel_
-    wide = Kernel(shape=kernel.shape, squared_radius=round(factor * kernel.squared_radius), top=kernel.top)
+    assert kernel.anchors is not None
+    assert kernel.rank is not None
+    rank = min(len(kernel.anchors), round(factor * kernel.rank))
+    wide = Kernel(shape=kernel.shape, anchors=kernel.anchors, rank=rank, top=kernel.top)
     units = Units(wide, capacity=2**62, features=split.private.shape[1], table=model.ballot().table, persons=False)
     names = [str(number) for number in range(len(split.private))]
     units.insert(names, [1] * len(names), model.space_.points(split.private), split.labels)

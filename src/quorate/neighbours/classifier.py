@@ -32,9 +32,10 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
 
     A unit votes while its own budget pays for its own votes; then it no longer does, and nobody is told. So there is no
     limit to the number of `queries`: they are planned for, and accuracy, not privacy, suffers from more. `records` says
-    about how many there will be, a public number. `radius` and `votes` (how many of full weight a unit may cast) are
-    chosen on public rows where they are "auto". The metric is "cosine", for embeddings, or "euclidean". With `scores`,
-    noisy shares of the votes are told too: free for three classes and more, and for two with an eighth more noise.
+    about how many there will be, a public number. A query reaches as far as a `share` of the public rows, or one
+    `radius`. The share and `votes` (how many of full weight a unit may cast) are chosen on public rows if "auto". The
+    metric is "cosine", for embeddings, or "euclidean". With `scores`, noisy shares of the votes are told too: free for
+    three classes and more, and for two with an eighth more noise.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -57,7 +58,8 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
         delta: float = 1e-6,
         queries: int = 1000,
         records: int | None = None,
-        radius: float | Literal["auto"] = "auto",
+        radius: float | None = None,
+        share: float | Literal["auto"] = "auto",
         votes: float | Literal["auto"] = "auto",
         kernel: Shape = "linear",
         metric: Metric = "cosine",
@@ -65,7 +67,7 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
         scores: bool = False,
     ) -> None:
         self.epsilon, self.delta, self.queries, self.records = epsilon, delta, queries, records
-        self.radius, self.votes, self.kernel, self.metric = radius, votes, kernel, metric
+        self.radius, self.share, self.votes, self.kernel, self.metric = radius, share, votes, kernel, metric
         self.classes, self.scores = classes, scores
 
     def fit(
@@ -75,7 +77,7 @@ class NeighbourClassifier(NeighbourModel, SessionClassifier):
 
         `groups` names the person of each row and makes the person the unit: it votes with its nearest record. Without,
         each row is a unit, named by its number. `public` rows are not private; their labels, if there are any, guide
-        the choice of the radius. Neither is needed where `radius` and `votes` are set, for cosines.
+        the choice of the share. Neither is needed where `radius` and `votes` are set, for cosines.
         """
         return self._fit(X, y, self.classes, groups=groups, public=public, public_labels=public_labels)
 

@@ -5,12 +5,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.checks import check_count, check_delta, check_positive
+from quorate.checks import check_count, check_delta, check_positive, check_rate
 from quorate.errors import InvalidInput
 from quorate.mechanisms.noisy_vector.mechanism import largest_whole_epsilon
 from quorate.neighbours.answerer import Nearby
 from quorate.neighbours.ballots import Ballot
-from quorate.neighbours.choice import TOP, NeighbourPlan, plan_for
+from quorate.neighbours.choice import TOP, NeighbourPlan, anchors_of, plan_for, rank_of
 from quorate.neighbours.kernel import Kernel, Shape
 from quorate.neighbours.points import Metric, Space
 from quorate.neighbours.session import NeighbourSession, Wear
@@ -31,7 +31,8 @@ class NeighbourModel(SessionModel):
     delta: float
     queries: int
     records: int | None
-    radius: float | Literal["auto"]
+    radius: float | None
+    share: float | Literal["auto"]
     votes: float | Literal["auto"]
     kernel: Shape
     metric: Metric
@@ -47,11 +48,16 @@ class NeighbourModel(SessionModel):
         self.form_ = None
         shown = None if public is None else check_matrix(self, public, reset=False)
         self.space_ = Space.of_public(self.metric, shown, features=rows.shape[1])
-        radius, votes, self.plan_ = self._planned(shown, known, ballot)
+        share, votes, self.plan_ = self._planned(shown, known, ballot)
         self.terms_ = Terms.calibrate(
             epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=TOP, ballot=ballot
         )
-        self.kernel_ = Kernel.within(radius, self.space_, shape=self.kernel, top=TOP)
+        if self.radius is not None:
+            self.kernel_ = Kernel.within(float(self.radius), self.space_, shape=self.kernel, top=TOP)
+        else:
+            assert shown is not None
+            anchors = anchors_of(shown, self.space_)
+            self.kernel_ = Kernel(shape=self.kernel, top=TOP, anchors=anchors, rank=rank_of(share, len(anchors)))
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_ = self.terms_.epsilon, self.terms_.delta
         self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
@@ -120,9 +126,12 @@ class NeighbourModel(SessionModel):
         check_count("queries", self.queries)
         check_choice("kernel", self.kernel, ("flat", "linear"))
         check_choice("metric", self.metric, ("cosine", "euclidean"))
-        for name in ("radius", "votes"):
-            if getattr(self, name) != "auto":
-                check_positive(name, getattr(self, name))
+        if self.radius is not None:
+            check_positive("radius", self.radius)
+        if self.share != "auto":
+            check_rate("share", self.share)
+        if self.votes != "auto":
+            check_positive("votes", self.votes)
         if self.records is not None:
             check_count("records", self.records)
 
@@ -132,15 +141,16 @@ class NeighbourModel(SessionModel):
         return check_matrix(self, X, reset=False)
 
     def _planned(self, public: Any, known: Any, ballot: Ballot) -> tuple[float, float, NeighbourPlan | None]:
-        """Return radius, votes and the plan that they follow, if there is one."""
-        radius = None if self.radius == "auto" else float(self.radius)
+        """Return share, votes and the plan that they follow, if there is one."""
+        share = None if self.share == "auto" else float(self.share)
         votes = None if self.votes == "auto" else float(self.votes)
-        if radius is not None and votes is not None:
-            return radius, votes, None
+        if votes is not None and (self.radius is not None or (share is not None and public is not None)):
+            return share or 0.0, votes, None
         if public is None or self.records is None:
             raise InvalidInput(
-                "radius and votes are chosen on public rows for a public number of records: pass public= to fit and "
-                "set records=, about how many there will be (not counted, if their number is secret); or set both"
+                "share and votes are chosen on public rows for a public number of records: pass public= to fit and set "
+                "records=, about how many there will be (not counted, if their number is secret); or set radius= and "
+                "votes="
             )
         planned = plan_for(
             ballot,
@@ -152,7 +162,8 @@ class NeighbourModel(SessionModel):
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             kernel=self.kernel,
-            radius=radius,
+            radius=None if self.radius is None else float(self.radius),
+            share=share,
             votes=votes,
         )
-        return planned.radius, planned.votes, planned
+        return planned.share or 0.0, planned.votes, planned

@@ -39,13 +39,14 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
         bounds: tuple[float, float] = (0.0, 1.0),
         queries: int = 1000,
         records: int | None = None,
-        radius: float | Literal["auto"] = "auto",
+        radius: float | None = None,
+        share: float | Literal["auto"] = "auto",
         votes: float | Literal["auto"] = "auto",
         kernel: Shape = "linear",
         metric: Metric = "cosine",
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.queries, self.records = epsilon, delta, bounds, queries, records
-        self.radius, self.votes, self.kernel, self.metric = radius, votes, kernel, metric
+        self.radius, self.share, self.votes, self.kernel, self.metric = radius, share, votes, kernel, metric
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_targets: Any = None
@@ -53,7 +54,7 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
         """Plan by public rows, take in the records, and open the budget, all of which is charged at once.
 
         The arguments are those of `NeighbourClassifier`; targets of public rows say where the centre is, and guide the
-        choice of the radius.
+        choice of the share.
         """
         self.check_settings()
         self._forget("session_", "plan_")

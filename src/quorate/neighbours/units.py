@@ -87,9 +87,10 @@ class Units:
     def count(self, queries: Points) -> Ballots:
         """Charge every unit for its votes on these queries, in order, and return the counts of votes, sealed."""
         counts = np.zeros((len(queries), self._table.shape[1]), dtype=np.int64)
-        factors = _query_factors(queries, self._kernel.squared_radius)
+        radii = self._kernel.squared_radii(queries)
+        factors = _query_factors(queries, radii)
         with one_thread(), ThreadPoolExecutor(os.cpu_count()) as threads:
-            for part in threads.map(lambda rows: self._count_block(factors, rows), self._blocks()):
+            for part in threads.map(lambda rows: self._count_block(factors, radii, rows), self._blocks()):
                 counts += part
         return Ballots(counts)
 
@@ -122,13 +123,13 @@ class Units:
         cuts = [0, *starts[np.flatnonzero(np.diff(starts // _RECORDS)) + 1].tolist(), self._taken]
         return [slice(start, stop) for start, stop in pairwise(cuts) if start < stop]
 
-    def _count_block(self, factors: Points, rows: slice) -> Integers:
+    def _count_block(self, factors: Points, radii: NDArray[np.float32], rows: slice) -> Integers:
         """Return the counts of these rows' votes on all queries, and charge their units."""
         counts = np.zeros((len(factors), self._table.shape[1]), dtype=np.int64)
         ballots, prices = self._table.astype(np.float32)[self._codes[rows]], self._prices[self._codes[rows]]
         for start in range(0, len(factors), _QUERIES):
             block = slice(start, start + _QUERIES)
-            weights = self._kernel.weigh(factors[block] @ self._factors[rows].T)  # proof: step 2
+            weights = self._kernel.weigh(factors[block] @ self._factors[rows].T, radii[block])  # proof: step 2
             if self.persons:
                 firsts = np.flatnonzero(np.diff(self._owners[rows], prepend=-1))
                 weights, codes = self._strongest(weights, self._codes[rows], firsts)
@@ -189,8 +190,8 @@ def _record_factors(points: Points) -> Points:
     return np.column_stack([2 * points, np.ones(len(points)), -squares_of(points)]).astype(np.float32)
 
 
-def _query_factors(points: Points, squared_radius: int) -> Points:
-    return np.column_stack([points, squared_radius - squares_of(points), np.ones(len(points))]).astype(np.float32)
+def _query_factors(points: Points, squared_radii: NDArray[np.float32]) -> Points:
+    return np.column_stack([points, squared_radii - squares_of(points), np.ones(len(points))]).astype(np.float32)
 
 
 def _grown(array: NDArray[Any], length: int, filled: Any) -> NDArray[Any]:

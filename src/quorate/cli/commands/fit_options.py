@@ -161,11 +161,13 @@ class Neighbours:
     Parameters
     ----------
     records
-        About how many records (or people) there will be: a public number. Needed for a choice of radius and votes.
+        About how many records (or people) there will be: a public number. Needed for a choice of share and votes.
     queries
         How many queries are planned for. More can be asked: accuracy suffers then, not privacy.
     radius
-        How near a record must be to vote; chosen on the public table unless given.
+        How near a record must be to vote, the same for all queries; by the share of the public table unless given.
+    share
+        A query reaches as far as this share of the public table; chosen on it unless given.
     votes
         How many votes of full weight a unit may cast in its life; chosen on the public table unless given.
     kernel
@@ -181,7 +183,8 @@ class Neighbours:
 
     records: int | None = None
     queries: int = 1000
-    radius: float | Literal["auto"] = "auto"
+    radius: float | None = None
+    share: float | Literal["auto"] = "auto"
     votes: float | Literal["auto"] = "auto"
     kernel: Literal["linear", "flat"] = "linear"
     metric: Literal["cosine", "euclidean"] = "euclidean"

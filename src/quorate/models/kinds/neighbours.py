@@ -1,7 +1,7 @@
 """A NeighbourClassifier or a NeighbourRegressor in a folder, without pickle.
 
 manifest.json     settings, classes, terms, kernel, plan
-space.npz         the public centre of all points
+space.npz         the public centre of all points, and the public points that say how far a query reaches
 units.sqlite      units, their points, what each has spent, who was forgotten when: for the owner alone, and held by
                   the one process that asks
 schema.json       how rows are encoded, as in every model
@@ -12,6 +12,8 @@ ledger.key, .mark as in every model (`quorate.models.kinds.private`)
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from quorate.models.codecs import arrays_from, arrays_of, restore_rows, rows_document
 from quorate.models.folder import Extra, PrivateFolder, Trusted
@@ -36,7 +38,7 @@ def save(model: NeighbourModel, folder: str | Path, *, extra: Extra = None) -> P
         KIND,
         model,
         _manifest(model),
-        {"space.npz": arrays_of(centre=model.space_.centre)},
+        {"space.npz": arrays_of(centre=model.space_.centre, anchors=_anchors(model.kernel_).astype(np.int16))},
         extra=extra,
         then=lambda session, path: session.keep_in(path / UNITS_FILE),
     )
@@ -50,9 +52,10 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
     for name, value in manifest["own"].items():
         setattr(model, name, value)
     restore_rows(model, manifest)
-    centre = arrays_from(folder.contents["space.npz"])["centre"]
-    model.space_ = Space(manifest["metric"], centre, reach=manifest["reach"])
-    model.kernel_, model.terms_ = Kernel(**manifest["kernel"]), Terms(**manifest["terms"])
+    arrays = arrays_from(folder.contents["space.npz"])
+    model.space_ = Space(manifest["metric"], arrays["centre"], reach=manifest["reach"])
+    anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
+    model.kernel_, model.terms_ = Kernel(**manifest["kernel"], anchors=anchors), Terms(**manifest["terms"])
     model.plan_ = None if manifest["plan"] is None else NeighbourPlan.from_dict(manifest["plan"])
     model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
     try:
@@ -63,6 +66,10 @@ def restore(folder: PrivateFolder, *, trusted: Trusted = None, lease: int = 0) -
     return model
 
 
+def _anchors(kernel: Kernel) -> Any:
+    return np.empty((0, 0)) if kernel.anchors is None else kernel.anchors
+
+
 def _manifest(model: NeighbourModel) -> dict[str, Any]:
     own = ("centre_", "declared_") if isinstance(model, NeighbourRegressor) else ("scores_",)
     return {
@@ -70,7 +77,7 @@ def _manifest(model: NeighbourModel) -> dict[str, Any]:
         "own": {name: getattr(model, name) for name in own},
         "metric": model.space_.metric,
         "reach": model.space_.reach,
-        "kernel": asdict(model.kernel_),
+        "kernel": {name: getattr(model.kernel_, name) for name in ("shape", "top", "squared_radius", "rank")},
         "terms": asdict(model.terms_),
         "plan": None if model.plan_ is None else model.plan_.as_dict(),
     }
