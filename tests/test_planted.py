@@ -5,8 +5,10 @@ workers that draw the same 32 numbers (below 1e-90), and for eight threads that 
 for so long that no three of them meet within half a second.
 """
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +75,11 @@ def test_every_way_is_planted():
     names = [bug.name for bug in PLANTED]
     assert len(names) == len(set(names))
     assert set(WAYS.values()) <= set(names)
+
+
+def test_the_readme_says_how_many_bugs_are_planted():
+    readme = Path(__file__).parent.parent / "README.md"
+    assert re.findall(r"(\d+)\s+planted\s+bugs", readme.read_text()) == [str(len(PLANTED))]
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=name)

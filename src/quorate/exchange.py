@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.answered import WIDEST, AnsweredRows
 from quorate.errors import BudgetSpent, IdReused, InvalidInput, QuorateError
 from quorate.privacy import Cost
-from quorate.rows import join_rows, take_rows
+from quorate.rows import join_rows, named_rows, query_digests, row_digest, take_rows
 
 __all__ = [
     "NO_QUORUM",
@@ -33,6 +34,7 @@ __all__ = [
     "firsts_of",
     "outcome_of",
     "replies_of",
+    "replies_to",
     "reused",
     "rows_of",
 ]
@@ -43,6 +45,7 @@ REFUSED = -2  # in an outcome: the budget could not pay for the query, and it wa
 OWN_CALLER = "online"  # under which a model keeps what it goes on from: a ledger never forgets it
 
 _KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is asked, and paid for, again
+_MANY = 256  # rows of a request from which on it is faster to look all of them up at once
 
 
 Query = tuple[str, bytes]  # who asked, and the digest of what
@@ -144,16 +147,48 @@ def reused(asked: Asked) -> IdReused:
 
 
 class KeptAnswers:
-    """Answers kept in this process, the oldest dropped first."""
+    """Answers kept in this process, the oldest dropped first.
+
+    Rows of a few columns are their own names, and need no digest until a ledger takes the answers over. Those of large
+    requests are kept as arrays.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[Query, int] = {}
         self._outcomes: dict[tuple[str, str], tuple[bytes, Outcome]] = {}
+        self._rows: AnsweredRows | None = None
+
+    def names(self, X: Any) -> list[bytes]:
+        """Return the rows themselves where they are short, with a byte before that no digest has room for."""
+        return named_rows(X) if _is_narrow(X) else query_digests(X)
+
+    def takes_rows(self, X: Any) -> bool:
+        """Return whether these queries are best looked up all at once, in `rows`."""
+        return len(X) >= _MANY and _is_narrow(X) and (self._rows is None or self._rows.columns == X.shape[1])
+
+    def rows(self, columns: int) -> AnsweredRows:
+        """Return all answers to rows of so many columns as one table."""
+        if self._rows is None:
+            self._rows = AnsweredRows(columns=columns, unknown=REFUSED)
+        self._rows.drop_oldest(_KEPT)
+        few = {query: label for query, label in self._answers.items() if len(query[1]) == 8 * columns + 1}
+        self._rows.take_over((caller, name[1:], label) for (caller, name), label in few.items())
+        for query in few:
+            del self._answers[query]
+        return self._rows
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
         """Return the answers that this caller was given to these queries."""
-        wanted = ((caller, query) for query in queries)
-        return {query: self._answers[query] for query in wanted if query in self._answers}
+        return {(caller, query): label for query, label in self._known(caller, list(queries)).items()}
+
+    def _known(self, caller: str, queries: Sequence[bytes]) -> dict[bytes, int]:
+        known = {query: self._answers[caller, query] for query in queries if (caller, query) in self._answers}
+        if self._rows is not None:
+            size = 8 * self._rows.columns + 1
+            missing = [query for query in queries if query not in known and len(query) == size]
+            labels = self._rows.find(caller, [query[1:] for query in missing]).tolist()
+            known |= {query: label for query, label in zip(missing, labels, strict=True) if label != REFUSED}
+        return known
 
     def admit(self, asked: Sequence[Asked]) -> list[Admitted | QuorateError]:
         """Return what is known of each request, or why it is refused."""
@@ -166,10 +201,7 @@ class KeptAnswers:
             return reused(one)
         if one.id is not None and taken.setdefault((one.caller, one.id), one.body) != one.body:
             return reused(one)
-        known = {
-            query: self._answers[one.caller, query] for query in one.queries if (one.caller, query) in self._answers
-        }
-        return Admitted(known, None if before is None else before[1])
+        return Admitted(self._known(one.caller, one.queries), None if before is None else before[1])
 
     def keep(
         self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
@@ -188,8 +220,14 @@ class KeptAnswers:
         return list(outcomes)
 
     def answers(self) -> Mapping[Query, int]:
-        """Return all answers, for a memory that takes them over."""
-        return self._answers
+        """Return all answers, for a memory that takes them over and knows queries by their digests."""
+        answers = {(caller, row_digest(name)): label for (caller, name), label in self._answers.items()}
+        of_rows = () if self._rows is None else self._rows.answers()
+        return answers | {(caller, row_digest(b"d" + row)): label for caller, row, label in of_rows}
+
+
+def _is_narrow(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype == np.float64 and 0 < X.shape[1] <= WIDEST
 
 
 _LONGEST = 200  # characters of a caller's name or an id
@@ -245,7 +283,11 @@ def replies_of(result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent 
     """Return the replies of an outcome, or why there is none."""
     if isinstance(result, QuorateError):
         return result
-    labels = np.array(result.outcome, dtype=np.int64)
+    return replies_to(np.array(result.outcome, dtype=np.int64), spent, ended)
+
+
+def replies_to(labels: NDArray[np.int64], spent: Cost, ended: BudgetSpent | None) -> Replies | BudgetSpent:
+    """Return the replies for labels, with `REFUSED` among them; where all are refused, why they were."""
     refused = labels == REFUSED
     if ended is not None and refused.all():
         return ended

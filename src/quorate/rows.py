@@ -9,13 +9,13 @@ the container that it came in. Whatever is joined, dealt, cached or counted is i
 does not depend on its neighbours. What has no canonical form is refused before anything is spent for it.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,13 @@ __all__ = [
     "is_frame",
     "is_number",
     "join_rows",
+    "named_rows",
     "query_digests",
+    "row_digest",
     "take_rows",
 ]
 
+_DIGEST = 16  # bytes
 _EXACT = 2**53  # whole numbers up to it are floats as well
 _FRAMES = ("pandas", "polars")  # in the order in which an Arrow table looks for one
 
@@ -175,13 +178,23 @@ def query_digests(X: Any) -> list[bytes]:
     if len(X) == 0:
         return []
     if isinstance(X, np.ndarray):
-        rows = np.ascontiguousarray(X).view(np.uint8).reshape(len(X), -1)
-        named: Iterable[bytes] = (b"d" + row.tobytes() for row in rows)
+        named = named_rows(X)
     else:
         columns = [str(name) for name in X.columns]
         values = zip(*(_plain_values(X[name]) for name in X.columns), strict=True)
-        named = (repr((columns, row)).encode() for row in values)
-    return [hashlib.blake2b(name, digest_size=16).digest() for name in named]
+        named = [repr((columns, row)).encode() for row in values]
+    return [blake2b(name, digest_size=_DIGEST).digest() for name in named]
+
+
+def named_rows(X: NDArray[Any]) -> list[bytes]:
+    """Return the bytes of each row of a matrix, after one that says so: what the digest of the row is made of."""
+    rows = np.ascontiguousarray(X).view(np.uint8).reshape(len(X), -1)
+    return [b"d" + row.tobytes() for row in rows]
+
+
+def row_digest(name: bytes) -> bytes:
+    """Return the digest of a named row; a digest is returned as it is."""
+    return name if len(name) == _DIGEST else blake2b(name, digest_size=_DIGEST).digest()
 
 
 def _plain_values(column: Any) -> list[Any]:

@@ -35,6 +35,7 @@ from quorate.exchange import (
     SetAside,
     firsts_of,
     replies_of,
+    replies_to,
     rows_of,
 )
 from quorate.ledger import Ledger
@@ -47,6 +48,7 @@ from quorate.rows import query_digests, take_rows
 __all__ = ["Answerer", "Replies", "Request", "Session", "release_counts", "release_votes"]
 
 Released = TypeVar("Released")
+Told = TypeVar("Told")
 
 
 def release_votes(ensemble: Ensemble, X: Any, release: Callable[[NDArray[np.int64]], Released]) -> Released:
@@ -123,18 +125,27 @@ class Session:
 
         Raises `BudgetSpent` where not one query could be answered; a batch that meets the end is answered in part.
         """
-        (reply,) = self.ask_all([Request(X, caller)])
+        request, memory = Request(X, caller), self._memory_of_rows(X)
+        if memory is None:
+            (reply,) = self.ask_all([request])
+        else:
+            reply = self._one_at_a_time(lambda: self._ask_rows(request, memory))
         if isinstance(reply, Replies):
             return reply
         raise reply
 
     def quote(self, X: Any, *, caller: str = "") -> Quote:
         """Return what a batch of checked queries would cost now. Nothing is asked."""
-        queries = set(query_digests(X))
+        memory = self._memory_of_rows(X)
+        queries = set[bytes]() if memory else set(self._names(X))
         check_process("this model", self.process)
         with self._lock:  # what is being drawn is charged before it is kept, and would be counted twice
             self._check_not_moved()
-            new = len(queries) - len(self._memory.recall(caller, queries))
+            if memory is None:
+                new = len(queries) - len(self._memory.recall(caller, queries))
+            else:
+                with memory.rows(X.shape[1]).entered(caller, X) as rows:
+                    new = len(rows.new)
             payable, cost = self.answerer.quote(new)
             if self.budget is None:
                 return Quote(len(X), len(X) - new, payable, takes=0.0, left=1.0)
@@ -146,16 +157,13 @@ class Session:
         asked = [self._asked(request) for request in requests]
         firsts = firsts_of(asked)  # a request that came twice is answered once
         alone = [place for place, first in enumerate(firsts) if place == first]
-        check_process("this model", self.process)
-        with self._lock:
-            self._check_not_moved()
-            try:
-                results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
-                spent, ended = self._answer(requests, asked, results)
-            finally:
-                if self.budget is not None:
-                    self.budget.return_unused()
-        return [replies_of(results[first], spent, ended.get(first)) for first in firsts]
+
+        def answer() -> list[Replies | QuorateError]:
+            results = dict(zip(alone, self._memory.admit([asked[place] for place in alone]), strict=True))
+            spent, ended = self._answer(requests, asked, results)
+            return [replies_of(results[first], spent, ended.get(first)) for first in firsts]
+
+        return self._one_at_a_time(answer)
 
     def move(self, make: Callable[[Budget | None], Ledger]) -> "Session":
         """Return a session that goes on from the ledger that `make` makes for the budget. This one answers no more.
@@ -166,8 +174,8 @@ class Session:
             ledger = make(self.budget)
             self._moved = True
             self.answerer.move(ledger)
-            if isinstance(self._memory, KeptAnswers) and self._memory.answers():
-                ledger.keep(self._memory.answers(), {}, [])
+            if isinstance(self._memory, KeptAnswers) and (answers := self._memory.answers()):
+                ledger.keep(answers, {}, [])
         budget = None if self.budget is None else ledger.budget()
         return type(self)(copy.copy(self.answerer), budget, ledger=ledger)
 
@@ -189,9 +197,48 @@ class Session:
         if self._moved:
             raise BudgetSpent("this model has moved into a folder, and its budget with it: ask the one that is there")
 
+    def _one_at_a_time(self, answer: Callable[[], Told]) -> Told:
+        """Let nobody else be answered meanwhile, and return afterwards what was not used."""
+        check_process("this model", self.process)
+        with self._lock:
+            self._check_not_moved()
+            try:
+                return answer()
+            finally:
+                if self.budget is not None:
+                    self.budget.return_unused()
+
+    def _memory_of_rows(self, X: Any) -> KeptAnswers | None:
+        """Return the memory that looks these queries up all at once, or None where they are looked up by digests."""
+        memory = None if isinstance(self.budget, LeasedBudget) else self._memory  # a lease is used for somebody
+        return memory if isinstance(memory, KeptAnswers) and memory.takes_rows(X) else None
+
+    def _ask_rows(self, request: Request, memory: KeptAnswers) -> Replies | BudgetSpent:
+        """Answer many rows from the memory of this process.
+
+        Blocks grow, so that what is counted in vain where the budget ends is no more than what was answered.
+        """
+        X, payer, spent, ended = request.X, Tally(self.budget), Cost(0.0), None
+        with memory.rows(X.shape[1]).entered(request.caller, X) as rows:
+            new = X if len(rows.new) == len(X) else X[rows.new]
+            start, block = 0, self.block
+            while start < len(new):
+                answers = self._draw(payer, new[start : start + block], [])
+                if isinstance(answers, BudgetSpent):
+                    ended = answers
+                    break
+                rows.answer(answers.labels)
+                spent, start, block = spent + (answers.spent or Cost(0.0)), start + len(answers.labels), 2 * block
+            labels = rows.labels()
+        return replies_to(labels, spent, ended)
+
+    def _names(self, X: Any) -> list[bytes]:
+        """Return what the memory tells one query from another by."""
+        return self._memory.names(X) if isinstance(self._memory, KeptAnswers) else query_digests(X)
+
     def _asked(self, request: Request) -> Asked:
         """Return a request as the memory knows it."""
-        return Asked(request.caller, query_digests(request.X), request.id, request.body)
+        return Asked(request.caller, self._names(request.X), request.id, request.body)
 
     def _answer(
         self, requests: Sequence[Request], asked: Sequence[Asked], results: dict[int, Admitted | QuorateError]
@@ -253,15 +300,22 @@ class Session:
                 self._memory.keep(fresh, known, [])
                 fresh = {}
             stop = min(len(new), start + self.block)
-            try:
-                answers = payer.draw(self.answerer, take_rows(X, slice(start, stop)), new[start:stop])
-            except (BudgetSpent, RunEnded) as error:
-                kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
-                return fresh, spent, kind(f"{error}. Queries answered before can be asked again")
+            answers = self._draw(payer, take_rows(X, slice(start, stop)), new[start:stop])
+            if isinstance(answers, BudgetSpent):
+                return fresh, spent, answers
             drawn = zip(new[start:], answers.labels.tolist(), strict=False)
             fresh |= {query: label for query, label in drawn if label != REFUSED}
             spent = spent + (answers.spent or Cost(0.0))
-            if (line := LINE.get()) is not None:  # somebody watches
-                line.advance(len(answers.labels))
             start += len(answers.labels)  # the rest is asked again: answers may cost less than was set aside for them
         return fresh, spent, None
+
+    def _draw(self, payer: Tally | Allowance, X: Any, queries: Sequence[Query]) -> Answers | BudgetSpent:
+        """Draw answers to the first of these rows, or say why there are none."""
+        try:
+            answers: Answers = payer.draw(self.answerer, X, queries)
+        except (BudgetSpent, RunEnded) as error:
+            kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
+            return kind(f"{error}. Queries answered before can be asked again")
+        if (line := LINE.get()) is not None:  # somebody watches
+            line.advance(len(answers.labels))
+        return answers

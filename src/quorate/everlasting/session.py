@@ -36,6 +36,9 @@ class Feed(Request):
 class _NoAnswers(KeptAnswers):
     """A memory in this process that knows ids and no queries (PROOF.md, step 13)."""
 
+    def takes_rows(self, X: Any) -> bool:
+        return False  # each row arrives by itself
+
     def keep(
         self, fresh: Mapping[Query, int], known: dict[Query, int], asked: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:

@@ -103,7 +103,7 @@ class NeighbourModel(SessionModel):
         self.session_.forget(np.asarray(ids, dtype=object).ravel().tolist())
 
     def forgotten(self) -> list[tuple[str, float]]:
-        """Return which units were forgotten and when, of a model in a folder: for the owner alone."""
+        """Return which units were forgotten and when: for the owner alone."""
         check_is_fitted(self)
         return self.session_.forgotten()
 

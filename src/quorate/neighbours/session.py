@@ -78,18 +78,16 @@ class NeighbourSession(Session):
 
     def forget(self, names: Sequence[Any]) -> None:
         """Remove the records of these units, from the disk too. Nobody's budget comes back."""
-        written = [_text(name) for name in names]
+        written, at = [_text(name) for name in names], time.time()
         with self._changing() as file:
-            numbers = self.answerer.units.forget(written)
+            numbers = self.answerer.units.forget(written, at=at)
             if file is not None:
-                file.forget(numbers, at=time.time())
+                file.forget(numbers, at=at)
 
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, oldest first: for the owner alone."""
-        with self._changing() as file:
-            if file is None:
-                raise InvalidInput("what was forgotten is on record where the model is in a folder: save it first")
-            return file.forgotten()
+        with self._changing():
+            return self.answerer.units.forgotten()
 
     def wear(self) -> Wear:
         """Release an estimate of wear, which the fit has paid for."""

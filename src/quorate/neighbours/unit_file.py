@@ -50,7 +50,10 @@ class UnitFile:
         file._connected_file().executescript(_TABLES)
         file._reports, file._spends = reports, _packed(units.spends())
         with file._change():
-            file._add((number, name, None, *_row_bytes(*row)) for number, name, row in units.rows())
+            file._add(
+                (number, name, at, *((None, None) if at is not None else _row_bytes(*row)))
+                for number, name, at, row in units.rows()
+            )
         return file
 
     def read(self, units: Units, *, features: int) -> int:
@@ -67,12 +70,13 @@ class UnitFile:
     def _read(self, units: Units, features: int) -> int:
         run = self._connected_file().execute
         rows = run(f"{_LINES} ORDER BY number").fetchall()
-        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone()
+        self._number, stated, self._reports, self._spends = run("SELECT * FROM state").fetchone() or (0, -1, 0, b"")
         self._units = sum(self._tag(*row) for row in rows) % _SUMS
         if stated != self._sum() or [row[0] for row in rows] != list(range(1, len(rows) + 1)):
             raise LedgerRefused(f"{self._path} was changed by something else; nothing is answered")
         self._check_latest()
-        units.restore([row[1] for row in rows], np.frombuffer(self._spends, dtype="<i8").astype(np.int64))
+        gone = {row[0]: row[2] for row in rows if row[2] is not None}
+        units.restore([row[1] for row in rows], np.frombuffer(self._spends, dtype="<i8").astype(np.int64), gone)
         there = [row for row in rows if row[2] is None]
         codes = [np.frombuffer(row[4], dtype="<i8") for row in there]
         points = [np.frombuffer(row[3], dtype="<i2").reshape(-1, features) for row in there]
@@ -112,11 +116,6 @@ class UnitFile:
         """Keep how many reports of wear were drawn, before the next one is."""
         with self._change():
             self._reports = reports
-
-    def forgotten(self) -> list[tuple[str, float]]:
-        """Return the names of the units that were forgotten, and when."""
-        statement = "SELECT name, forgotten FROM unit WHERE forgotten IS NOT NULL ORDER BY forgotten, number"
-        return [(str(name), float(at)) for name, at in self._connected_file().execute(statement)]
 
     def close(self) -> None:
         """Let go of the file: another process may open it then."""

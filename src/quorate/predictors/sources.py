@@ -103,7 +103,7 @@ class OtherSources(GuidedClassifier, ABC):
             with progress("reading records"):
                 for batch in stream:
                     labels = class_codes(self.classes_, schema.labels(batch))
-                    rows.add(schema.encode(batch), labels, _people(schema, batch))
+                    rows.add(schema.encode(batch), labels, _people(schema, batch, stream.header))
             if not rows.rows:
                 raise InvalidInput("the table has no rows")
             return self._fit_units(rows, one_scale=schema.one_scale, teach=teach, **guides)
@@ -161,10 +161,26 @@ class OtherSources(GuidedClassifier, ABC):
         return made
 
 
-def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
-    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
+def _people(schema: Schema, table: Any, first: Any) -> tuple[list[str], Integers] | None:
+    """Return the names of the people in a table, and whose each row is; None where a row is a unit.
+
+    They are of the kind that they are in the `first` table: 7, 7.0 and 007 may be one person, who would be dealt apart.
+    """
     names = schema.people(table)
-    if names is None:
+    if schema.groups is None or names is None:
         return None
+    if _kind(table, schema.groups) != _kind(first, schema.groups):
+        raise InvalidInput(
+            f"column {schema.groups!r}: people are named by texts in one file and by numbers in another, or by two "
+            "kinds of numbers; one of them could go by two names"
+        )
     numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)
+
+
+def _kind(table: Any, column: str) -> str:
+    """Return what the values of a column are, however they are stored."""
+    stored = table.schema.field(column).type
+    plain = getattr(stored, "value_type", stored)  # of a dictionary
+    text = str(plain)
+    return next((kind for kind in ("string", "int") if kind in text), text)

@@ -43,7 +43,7 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
             raise InvalidInput(f"{file}: the suffix must be one of {', '.join(SUFFIXES)}")
         if not file.is_file():
             raise InvalidInput(f"{file}: there is no such file")
-    if len(set(files)) < len(files):
+    if len({file.resolve() for file in files}) < len(files):
         raise InvalidInput("a file is named twice: its records would be dealt twice")
     return files
 
@@ -56,8 +56,8 @@ def is_folder_or_pattern(path: Path) -> bool:
 class TableStream:
     """Private records in batches, in the order in which they stand. Only names and types of columns are looked at.
 
-    `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`. All files have the columns of the first, in
-    any order.
+    `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`, whose types must be public: of CSV files, name
+    them, or Arrow looks at records to guess them. All files have the columns of the first, in any order.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,8 @@ class TableStream:
             if getattr(getattr(self._dataset, "format", None), "default_extname", "") == "parquet":
                 scanned = pyarrow.dataset.ParquetFragmentScanOptions(use_buffered_stream=True, **_IN_PARTS)
                 options["fragment_scan_options"] = scanned
-            yield from (pa.Table.from_batches([batch]) for batch in self._dataset.to_batches(**options))
+            with _readable(None):
+                yield from (pa.Table.from_batches([batch]) for batch in self._dataset.to_batches(**options))
         names = set(self.header.column_names)
         for file in self._files:
             for table in _batches(file):
@@ -123,11 +124,13 @@ def _batches(file: Path) -> Iterator[pa.Table]:
 
 
 @contextmanager
-def _readable(file: Path) -> Iterator[None]:
+def _readable(file: Path | None) -> Iterator[None]:
     """Say that a file cannot be read, and nothing else: the text of these errors may hold values of private rows."""
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error):
+        if file is None:
+            raise InvalidInput("the dataset cannot be read: a file may be damaged, or not of its types") from None
         raise InvalidInput(f"{file}: not a readable {_suffix(file)} file; it may be damaged or misnamed") from None
 
 

@@ -32,9 +32,9 @@ _FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near
 class _RefundOnForget(Units):
     """Gives a unit its budget back when it is forgotten: whoever comes and goes tells more each time."""
 
-    def forget(self, names: Sequence[str]) -> list[int]:
+    def forget(self, names: Sequence[str], *, at: float = 0.0) -> list[int]:
         """Strike out what was spent: that is the mistake."""
-        numbers = super().forget(names)
+        numbers = super().forget(names, at=at)
         self._spent[numbers] = 0
         return numbers
 
