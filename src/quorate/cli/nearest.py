@@ -64,14 +64,16 @@ def _known_targets(public: Any, name: str) -> Any:
     return None if public is None or name not in public.column_names else target_column(public, name)
 
 
-def run_plan_neighbours(public: Path, *, label: str | None, bounds: str | None, as_json: bool, **options: Any) -> int:
+def run_plan_neighbours(
+    public: Path, *, label: str | None, bounds: str | None, leave_out: str | None, as_json: bool, **options: Any
+) -> int:
     """Plan by a public table, print what to expect as records wear out, and return 1 where noise spoils too much."""
-    table = read_table(public, role="public")
+    table, without = read_table(public, role="public"), [] if leave_out is None else listed(leave_out)
     if bounds is None:
-        columns = Schema.from_public(table, label=label)
+        columns = Schema.from_public(table, label=label, leave_out=without)
         known = None if label is None else columns.labels(table, role="public")
     else:
-        columns = Schema.from_public(table, leave_out=[] if label is None else [label])
+        columns = Schema.from_public(table, leave_out=without if label is None else [*without, label])
         known, options["bounds"] = None if label is None else target_column(table, label), two_numbers(bounds)
     planned = plan_neighbours(columns.encode(table, role="public"), known, **options)
     if as_json:

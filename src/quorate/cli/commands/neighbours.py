@@ -20,6 +20,7 @@ def _plan(
     delta: float = 1e-6,
     label: str | None = None,
     bounds: str | None = None,
+    leave_out: str | None = None,
     scores: bool = False,
     kernel: Literal["linear", "flat"] = "linear",
     metric: Literal["cosine", "euclidean"] = "euclidean",
@@ -45,6 +46,8 @@ def _plan(
         The column with the label, if the table has it: without, nobody knows how many answers will be right.
     bounds
         The label is a number between these two, as in 0,250.
+    leave_out
+        Columns that no query has, such as names of people, separated by commas.
     scores
         Plan for noisy shares of the votes, not for labels alone.
     kernel
