@@ -161,6 +161,16 @@ def test_no_record_moves_more_than_it_pays_for_on_any_path():
     assert widest_change(removed=[1, 2, 3, 4], churn=False) <= game_terms().capacity
 
 
+@pytest.mark.parametrize(
+    ("ballot", "persons"),
+    [(Shares([0, 1]), False), (Labels([0, 1, 2]), True), (Levels(low=0.0, high=1.0, centre=0.3), True)],
+)
+def test_nor_with_shares_targets_or_persons(ballot, persons):
+    widest = widest_change(removed=[0], churn=False, ballot=ballot, persons=persons)
+    capacity = game_terms(ballot=ballot).capacity
+    assert 0.6 * capacity < widest <= capacity
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.1])
 def test_labels_of_the_worst_adaptive_tree_keep_the_claim(epsilon):
     terms = replace(game_terms(), scale=6.0)  # little noise

@@ -18,6 +18,7 @@ from quorate.exchange import OWN_CALLER
 from quorate.ledger import Ledger
 from quorate.mechanisms import Answers
 from quorate.neighbours.answerer import Nearby
+from quorate.neighbours.ballots import Levels
 from quorate.neighbours.kernel import Kernel
 from quorate.neighbours.points import Space
 from quorate.neighbours.unit_file import UnitFile, change_key
@@ -26,6 +27,7 @@ from quorate.privacy import Budget
 
 __all__ = ["FILTERS"]
 
+_LEVELS = Levels(low=0.0, high=1.0, centre=0.5)
 _FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near
 
 
@@ -55,6 +57,14 @@ class _ChargedTogether(Units):
         shared = np.broadcast_to(np.sqrt((weights**2).sum(axis=1, keepdims=True)), weights.shape).copy()
         super()._charge(shared, prices, owners)
         weights *= shared > 0
+
+
+class _OnePrice(Units):
+    """Charges for the weight of a vote, whatever it adds: a target at the end of the bounds pays as if in the middle."""
+
+    def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
+        """Take the lowest price for all: that is the mistake."""
+        super()._charge(weights, np.full_like(prices, self._prices.min()), owners)
 
 
 class _QuietClass(Nearby):
@@ -94,6 +104,13 @@ def _moved(units: type[Units], _plays: int, _seed: int) -> Caught:
     """Look at every sequence of queries, insertions and deletions, and at how far the first record moves the counts."""
     widest, paid = widest_change(units, removed=[0]), game_terms().capacity
     evidence = f"one record moves the counts of a sequence by {widest} squares in all, and pays for {paid}"
+    return Caught("exact enumeration", evidence, found=widest > paid)
+
+
+def _moved_by_targets(units: type[Units], _plays: int, _seed: int) -> Caught:
+    """Look at every sequence of queries where votes are for targets, and at how far the first record moves the sums."""
+    widest, paid = widest_change(units, removed=[0], churn=False, ballot=_LEVELS), game_terms(ballot=_LEVELS).capacity
+    evidence = f"one record moves the sums of a sequence by {widest} squares in all, and pays for {paid}"
     return Caught("exact enumeration", evidence, found=widest > paid)
 
 
@@ -183,6 +200,14 @@ FILTERS = (
         lambda: _ChargedTogether,
         lambda: Units,
         _moved,
+    ),
+    PlantedBug(
+        "one_price_for_targets",
+        "a target at the end of the bounds moves more than its unit pays for",
+        "enumeration",
+        lambda: _OnePrice,
+        lambda: Units,
+        _moved_by_targets,
     ),
     PlantedBug(
         "quiet_class",
