@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from quorate.arrays import Floats, Integers
 from quorate.auditing.bounds import score_lower_bound
@@ -60,7 +59,7 @@ def _counted(target: Any, present: bool) -> tuple[Integers, Any]:
     y = np.concatenate([[1], generator.integers(0, 2, size=_OTHERS)])
     ends = target.bounds if isinstance(target, NeighbourRegressor) else target.classes
     labels = np.asarray(ends)[[0, -1]][y]
-    model = clone(target).fit(X[0 if present else 1 :], labels[0 if present else 1 :])
+    model = type(target)(**target.get_params(deep=False)).fit(X[0 if present else 1 :], labels[0 if present else 1 :])
     queries = np.repeat(X[:1], int(model.terms_.votes) + _MORE, axis=0)
     counts = model.session_.answerer.units.count(model.space_.points(queries)).put_to(np.ravel)
     return counts, model.terms_

@@ -60,7 +60,7 @@ class _ChargedTogether(Units):
 
 
 class _OnePrice(Units):
-    """Charges for the weight of a vote, whatever it adds: a target at the end of the bounds pays as if in the middle."""
+    """Charges for the weight of a vote, whatever it adds: a target at the end of the bounds pays like any other."""
 
     def _charge(self, weights: NDArray[np.float32], prices: Integers, owners: Integers) -> None:
         """Take the lowest price for all: that is the mistake."""
