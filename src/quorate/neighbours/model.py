@@ -61,7 +61,11 @@ class NeighbourModel(SessionModel):
         self.unit_ = "row" if groups is None else "person"
         self.epsilon_, self.delta_ = self.terms_.epsilon, self.terms_.delta
         self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
-        self.session_.insert(rows, y, groups)
+        try:
+            self.session_.insert(rows, y, groups)
+        except BaseException:
+            del self.session_  # a model without records would answer, with noise alone
+            raise
         return self
 
     def ballot(self) -> Ballot:

@@ -47,7 +47,9 @@ def release_tables(queries: Marginals, noisy: NoisyTables, spent: Cost, engine: 
     if not fits_in_memory(queries):
         note = "too many codes for one table: each marginal is projected by itself"
         return Released(simplex_marginals(queries, unbiased), deviations, None, None, spent, engine, (*notes, note))
-    fit = fit_mixture(queries.sizes, noisy, partial(tables_to_check, queries.sizes))
+    fit = fit_mixture(
+        queries.sizes, noisy, partial(tables_to_check, queries.sizes), emphasis=queries.importance is None
+    )
     answers = fit.mixture.answers(queries)
     errors = _errors(queries, noisy, fit, (answers, unbiased, deviations))
     details = {
