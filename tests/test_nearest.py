@@ -20,6 +20,7 @@ from quorate.neighbours.points import LONGEST, Space
 from quorate.neighbours.terms import Terms
 from quorate.neighbours.units import Units, _query_factors, _record_factors
 from quorate.privacy import Cost
+from quorate.report.nearest import accuracy_as_records_wear, plot_nearest
 
 
 def blobs(rows, *, features=6, classes=3, apart=3.0, seed=0):
@@ -394,3 +395,10 @@ def test_a_plan_with_too_few_records_says_so():
     assert not plan.feasible
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
+
+
+def test_the_picture_of_the_guide_says_what_it_shows():
+    plot = plot_nearest({1000: [(500, 0.9), (1000, 0.8)], 8000: [(500, 0.7), (1000, 0.75)]})
+    assert "0.90 of the first 500 right, 0.80 of the last, after 1,000" in plot.description
+    few = accuracy_as_records_wear(100, records=3000, queries=1000)
+    assert [asked for asked, _ in few] == [500, 1000]
