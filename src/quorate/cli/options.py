@@ -18,6 +18,7 @@ __all__ = [
     "LearnerName",
     "listed",
     "refuse_idle",
+    "two_numbers",
     "use_device",
 ]
 
@@ -44,6 +45,15 @@ RELEASE_OPTIONS = {
 def listed(text: str) -> list[str]:
     """Return what an option lists, separated by commas."""
     return [part.strip() for part in text.split(",")]
+
+
+def two_numbers(text: str) -> tuple[float, float]:
+    """Return the bounds that an option gives."""
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInput(f"--bounds takes two numbers, as in 0,250, not {text!r}") from None
+    return low, high
 
 
 def refuse_idle(command: Callable[..., Any], given: Mapping[str, Any], used: str, when: str) -> None:
