@@ -33,7 +33,7 @@ from quorate.predictors.sources import Encoding, spilled
 from quorate.tables import Label, Number, Schema
 from quorate.tables.stream import TableStream
 
-__all__ = ["EngineName", "Marked", "Seen", "cluster_figures", "driven", "marks_in"]
+__all__ = ["EngineName", "Marked", "Mortal", "Seen", "cluster_figures", "driven", "marks_in"]
 
 EngineName = Literal["dask", "ray"]
 _PACKAGES: dict[EngineName, str] = {"dask": "distributed", "ray": "ray"}

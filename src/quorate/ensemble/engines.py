@@ -21,7 +21,7 @@ import sklearn
 from quorate.checks import check_count
 from quorate.errors import ClusterLost, InvalidInput, QuorateError
 
-__all__ = ["DaskEngine", "Engine", "RayEngine", "open_engine"]
+__all__ = ["DaskEngine", "Engine", "RayEngine", "open_engine", "versions"]
 
 _CONNECT_SECONDS = 30
 _IDLE_SECONDS = 60  # how long a cluster may be without any worker
